@@ -9,15 +9,9 @@ with Cluster(topics={"orders": 6}) as cluster:
 
 from __future__ import annotations
 
-from kohort.testing._cluster import Cluster
-from kohort.testing._dispatch import ReceivedRequest
-from kohort.testing._fault_control import Fault
-from kohort.testing._faults import Action, Call
-from kohort.testing._memory_cluster import MemoryCluster
-from kohort.testing._producing import Produced, ProducerRecord
-from kohort.testing._serve import serve
-from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
-from kohort.testing.security import (
+from kohort.broker._dispatch import ReceivedRequest
+from kohort.broker._faults import Action, Call
+from kohort.broker.security import (
     Acl,
     Authorization,
     CertificateFiles,
@@ -27,6 +21,12 @@ from kohort.testing.security import (
     TokenKey,
     unsecured_token,
 )
+from kohort.testing._cluster import Cluster
+from kohort.testing._fault_control import Fault
+from kohort.testing._memory_cluster import MemoryCluster
+from kohort.testing._producing import Produced, ProducerRecord
+from kohort.testing._serve import serve
+from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
 
 __all__ = [
     "Acl",

@@ -6,9 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from kohort.errors import IllegalStateError, InvalidOptionError
-from kohort.testing._fault_control import Fault
-from kohort.testing.security import (
+from kohort.broker.security import (
     Acl,
     AclFilter,
     AclOperation,
@@ -17,9 +15,11 @@ from kohort.testing.security import (
     PatternType,
     member_of,
 )
+from kohort.errors import IllegalStateError, InvalidOptionError
+from kohort.testing._fault_control import Fault
 
 if TYPE_CHECKING:
-    from kohort.testing._core import ClusterCore
+    from kohort.broker._core import ClusterCore
 
 T = TypeVar("T")
 

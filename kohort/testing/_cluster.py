@@ -11,16 +11,16 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
+from kohort.broker._broker import Broker
+from kohort.broker._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
+from kohort.broker._core import ClusterCore
+from kohort.broker._given_configs import with_configs
+from kohort.broker._loopback import LoopbackNetwork
+from kohort.broker.security import PLAINTEXT_ONLY, Security
+from kohort.broker.transactions import TransactionConfig
 from kohort.errors import IllegalStateError
-from kohort.testing._broker import Broker
-from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
-from kohort.testing._core import ClusterCore
-from kohort.testing._given_configs import with_configs
 from kohort.testing._handle import ClusterHandle, timed_out
-from kohort.testing._loopback import LoopbackNetwork
 from kohort.testing._thread import LoopThread
-from kohort.testing.security import PLAINTEXT_ONLY, Security
-from kohort.testing.transactions import TransactionConfig
 
 T = TypeVar("T")
 

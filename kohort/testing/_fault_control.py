@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from kohort.broker._corruption import damage
+from kohort.broker._failures import check_failable
+from kohort.broker._faults import Action, Call, FaultHandler, Outcome, Rule, api_keys
+from kohort.broker._send_rate import SendRate
 from kohort.errors import ErrorCode, InvalidOptionError, broker_error
-from kohort.testing._corruption import damage
-from kohort.testing._failures import check_failable
-from kohort.testing._faults import Action, Call, FaultHandler, Outcome, Rule, api_keys
-from kohort.testing._send_rate import SendRate
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.testing._core import ClusterCore
+    from kohort.broker._core import ClusterCore
 
 T = TypeVar("T")
 

@@ -7,18 +7,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from kohort.broker._broker import Broker
+from kohort.broker._core import ClusterCore
+from kohort.broker._dispatch import ReceivedRequest
+from kohort.broker._topic_settings import config_error
+from kohort.broker._topics import Partition, Topic, is_legal_name
+from kohort.broker.log import AppendError
 from kohort.errors import ErrorCode, KafkaTimeoutError, broker_error
 from kohort.records import Compression, Record, RecordBatch
 from kohort.testing._acl_control import AclControl
-from kohort.testing._broker import Broker
-from kohort.testing._core import ClusterCore
-from kohort.testing._dispatch import ReceivedRequest
 from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
 from kohort.testing._security_control import SecurityControl
 from kohort.testing._snapshots import GroupSnapshot, snapshot
-from kohort.testing._topic_settings import config_error
-from kohort.testing._topics import Partition, Topic, is_legal_name
-from kohort.testing.log import AppendError
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")

@@ -10,15 +10,15 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from kohort.broker._broker import Broker
+from kohort.broker._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
+from kohort.broker._core import ClusterCore
+from kohort.broker._given_configs import with_configs
+from kohort.broker._memory import HOST, MemoryConnection, MemoryNetwork
+from kohort.broker.security import PLAINTEXT_ONLY, Security
+from kohort.broker.transactions import TransactionConfig
 from kohort.errors import IllegalStateError
-from kohort.testing._broker import Broker
-from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
-from kohort.testing._core import ClusterCore
-from kohort.testing._given_configs import with_configs
 from kohort.testing._handle import ClusterHandle, timed_out
-from kohort.testing._memory import HOST, MemoryConnection, MemoryNetwork
-from kohort.testing.security import PLAINTEXT_ONLY, Security
-from kohort.testing.transactions import TransactionConfig
 
 T = TypeVar("T")
 

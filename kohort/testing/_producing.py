@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
+from kohort.broker._hashes import key_partition
 from kohort.records import Compression, ConsumerRecord, NewRecord, encode_batch
-from kohort.testing._hashes import key_partition
 
 Text: TypeAlias = bytes | str | None
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from kohort.broker._keystores import certificate_files
+from kohort.broker.security import MECHANISMS, Authorization, CertificateFiles, Listener, Security
 from kohort.errors import InvalidOptionError
-from kohort.testing._keystores import certificate_files
-from kohort.testing.security import MECHANISMS, Authorization, CertificateFiles, Listener, Security
 
 _PASSWORD = r"""(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))"""
 _PLAIN_USER = re.compile(rf"\buser_([^\s=]+)\s*=\s*{_PASSWORD}")

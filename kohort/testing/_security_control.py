@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from kohort.broker._core import ClusterCore
+from kohort.broker._faults import Call, Outcome, api_keys
+from kohort.broker.security import KINDS, ClientCertificate, TlsFault
 from kohort.errors import ErrorCode, InvalidOptionError
 from kohort.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kohort.testing._core import ClusterCore
 from kohort.testing._fault_control import Fault, FaultControl
-from kohort.testing._faults import Call, Outcome, api_keys
-from kohort.testing.security import KINDS, ClientCertificate, TlsFault
 
 _WRONG_PASSWORD = "Authentication failed: Invalid username or password"
 _SIGNATURE = re.compile(rb"v=.")

@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from kohort.broker._given_configs import RESERVED, effective_configs
+from kohort.broker.security import PLAINTEXT_ONLY, Security
 from kohort.errors import InvalidOptionError
 from kohort.testing._cluster import Cluster
-from kohort.testing._given_configs import RESERVED, effective_configs
 from kohort.testing._properties import read_properties
 from kohort.testing._secured_properties import security_of
-from kohort.testing.security import PLAINTEXT_ONLY, Security
 
 
 def serve(

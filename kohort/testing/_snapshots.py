@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kohort.broker.groups import ClassicGroup, GroupState, Member
 from kohort.errors import MessageDecodeError
 from kohort.protocol import decode_from
 from kohort.protocol.messages import ConsumerProtocolAssignment
-from kohort.testing.groups import ClassicGroup, GroupState, Member
 from kohort.types import TopicPartition
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from functools import partial
 
+from kohort.broker.security import check_claims
 from kohort.testing import Authorization, CertificateFiles, Cluster, Listener, Security
-from kohort.testing.security import check_claims
 from tests.support.kafka_server import PROPERTIES
 from tests.support.secure_kafka import PROTOCOLS as PROTOCOL_OF
 from tests.support.secure_kafka import REAUTH_MS, USERS, SecureKafka, password_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from kohort.broker.apis import SERVED
 from kohort.protocol import api
-from kohort.testing.apis import SERVED
 from tests.conformance.clusters import INITIAL_DELAY_MS, MAX_GROUP_SIZE, load_probes
 from tests.conformance.known import KNOWN, UNSERVED
 from tests.conformance.probe import PROBES

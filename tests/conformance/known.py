@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kohort.testing.apis import SERVED
+from kohort.broker.apis import SERVED
 from tests.conformance.probe import Difference
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kohort.broker.apis import SERVED
 from kohort.protocol import ZERO_UUID, Request, Struct, api, decode_request, decode_response
 from kohort.protocol.messages import (
     CreateTopicsRequest,
@@ -19,7 +20,6 @@ from kohort.protocol.messages import (
     ProduceRequest,
 )
 from kohort.testing import Cluster
-from kohort.testing.apis import SERVED
 from tests.conformance.known import UNSERVED
 from tests.conformance.members import commit_request
 from tests.testing.raw import Raw, find_coordinator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.testing.apis import SERVED
+from kohort.broker.apis import SERVED
 from tests.conformance.clusters import load_probes
 from tests.conformance.known import gone, unexplained
 from tests.conformance.probe import PROBES, differences

@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from kohort import TopicPartition
+from kohort.broker._memory import MemoryConnection
 from kohort.testing import MemoryCluster
-from kohort.testing._memory import MemoryConnection
 from tests.consumer.kit import Recorder
 from tests.consumer.virtual import MemoryConsumer, values
 from tests.support.virtual import run_virtual

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
+from kohort.broker._faults import Call
 from kohort.coordinator_client._leaving import SYNC_WAIT_SECONDS
 from kohort.errors import ErrorCode
 from kohort.protocol import Response
 from kohort.protocol.messages import OffsetCommitResponse
 from kohort.testing import Cluster, MemoryCluster
-from kohort.testing._faults import Call
 from kohort.testing._handle import ClusterHandle
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read

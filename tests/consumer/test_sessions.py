@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
+from kohort.broker.security._tokens import check_unsecured
 from kohort.testing import MemoryCluster, Security, unsecured_token
-from kohort.testing.security._tokens import check_unsecured
 from kohort.types import TopicPartition
 from tests.consumer.virtual import MemoryConsumer, values
 from tests.support.virtual import run_virtual, run_virtual_on

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kohort.broker._fetch_sessions import FetchSessions
 from kohort.config import FetchConfig
 from kohort.errors import BrokerNotAvailableError
 from kohort.fetcher._buffer import FetchBuffer
@@ -24,7 +25,6 @@ from kohort.fetcher._validation import Validation
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.subscription import NO_ID, SubscriptionState
-from kohort.testing._fetch_sessions import FetchSessions
 from kohort.transport import Backoff, Leader, TopicMetadata
 from kohort.types import TopicPartition
 from tests.fetcher.fake import FakeCluster

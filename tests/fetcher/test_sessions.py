@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from kohort.broker._fetch_sessions import FetchKey, FetchSessions, ServedFetch
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
 from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
 from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession, Watermarks
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
-from kohort.testing._fetch_sessions import FetchKey, FetchSessions, ServedFetch
 from kohort.types import TopicPartition
 
 IDS = {"t": b"t" * 16, "u": b"u" * 16}

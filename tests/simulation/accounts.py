@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import anyio
 
+from kohort.broker.security._tokens import check_unsecured
 from kohort.testing import Authorization, MemoryCluster, Security, unsecured_token
-from kohort.testing.security._tokens import check_unsecured
 from tests.simulation.member import SLOTS
 
 HANG = 60.0

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import anyio
 
+from kohort.broker._memory import MemoryConnection
 from kohort.protocol import Buffer
 from kohort.security import explain_tls
 from kohort.security._tls_errors import TlsAttempt
 from kohort.testing import MemoryCluster
-from kohort.testing._memory import MemoryConnection
 
 
 class MemberNetwork:

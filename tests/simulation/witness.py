@@ -7,6 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from kohort.broker._core import ClusterCore
+from kohort.broker.groups import GroupCoordinator
+from kohort.broker.groups._offsets import OffsetToCommit
+from kohort.broker.groups._records import read_key, read_value
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import (
     GroupMetadataKey,
@@ -15,11 +19,7 @@ from kohort.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitValue,
 )
-from kohort.testing._core import ClusterCore
 from kohort.testing._snapshots import _partitions
-from kohort.testing.groups import GroupCoordinator
-from kohort.testing.groups._offsets import OffsetToCommit
-from kohort.testing.groups._records import read_key, read_value
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._nodes import Nodes
 from kohort.types import TopicPartition

@@ -37,6 +37,8 @@ import anyio
 import trio
 from trio.testing import MockClock
 
+from kohort.broker._server_connection import ServerConnection
+from kohort.broker.apis import SERVED
 from kohort.errors import MessageDecodeError, MessageEncodeError
 from kohort.protocol import (
     APIS,
@@ -56,8 +58,6 @@ from kohort.protocol.messages import (
 )
 from kohort.records import NewRecord, encode_batch
 from kohort.testing import MemoryCluster
-from kohort.testing._server_connection import ServerConnection
-from kohort.testing.apis import SERVED
 from tests.support.mutation import mutate
 
 FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"

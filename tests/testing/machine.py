@@ -4,6 +4,24 @@ from __future__ import annotations
 
 import random
 
+from kohort.broker.groups import (
+    Append,
+    Caller,
+    ClassicGroup,
+    GroupEnvironment,
+    GroupLimits,
+    OffsetToCommit,
+    SendResponse,
+)
+from kohort.broker.groups._join import join
+from kohort.broker.groups._offsets import commit
+from kohort.broker.groups._rebalance import (
+    complete_join,
+    on_initial_delay,
+    on_session_timeout,
+    on_sync_timeout,
+)
+from kohort.broker.groups._requests import heartbeat, leave, sync
 from kohort.protocol import Response
 from kohort.protocol.messages import (
     HeartbeatRequest,
@@ -14,24 +32,6 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kohort.testing.groups import (
-    Append,
-    Caller,
-    ClassicGroup,
-    GroupEnvironment,
-    GroupLimits,
-    OffsetToCommit,
-    SendResponse,
-)
-from kohort.testing.groups._join import join
-from kohort.testing.groups._offsets import commit
-from kohort.testing.groups._rebalance import (
-    complete_join,
-    on_initial_delay,
-    on_session_timeout,
-    on_sync_timeout,
-)
-from kohort.testing.groups._requests import heartbeat, leave, sync
 
 PROTOCOLS = (("range", b"M"),)
 

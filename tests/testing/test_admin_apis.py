@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.broker._topic_settings import config_error
 from kohort.protocol.messages import (
     AlterConfigsRequest,
     ConsumerGroupDescribeRequest,
@@ -16,7 +17,6 @@ from kohort.protocol.messages import (
     OffsetDeleteRequest,
 )
 from kohort.testing import Cluster
-from kohort.testing._topic_settings import config_error
 from kohort.types import TopicPartition
 from tests.testing.raw import Raw, find_coordinator, join
 

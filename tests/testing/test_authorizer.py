@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.errors import InvalidOptionError
-from kohort.testing.security import (
+from kohort.broker.security import (
     Acl,
     AclFilter,
     AclOperation,
@@ -13,6 +12,7 @@ from kohort.testing.security import (
     PatternType,
     ResourceType,
 )
+from kohort.errors import InvalidOptionError
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 BOB, HOST = "User:bob", "127.0.0.1"

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from kohort.broker._hashes import key_partition
 from kohort.errors import (
     IllegalStateError,
     InvalidConfigError,
@@ -26,7 +27,6 @@ from kohort.errors import (
 )
 from kohort.records import Compression
 from kohort.testing import Cluster, Produced, ProducerRecord, _thread
-from kohort.testing._hashes import key_partition
 from tests.testing.raw import Raw, join
 
 

@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kohort.broker.log import Marker, PartitionLog
 from kohort.errors import IllegalStateError
 from kohort.records import (
     Compression,
@@ -18,7 +19,6 @@ from kohort.records import (
     split_batches,
 )
 from kohort.testing import Cluster, MemoryCluster
-from kohort.testing.log import Marker, PartitionLog
 from tests.testing.raw import Raw, join
 from tests.testing.test_replicas import fetch
 

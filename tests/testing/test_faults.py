@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
+from kohort.broker._corruption import DAMAGES
+from kohort.broker.apis import SERVED
 from kohort.errors import (
     CorruptBatchError,
     ErrorCode,
@@ -19,8 +21,6 @@ from kohort.errors import (
 from kohort.protocol import APIS, Request, Response
 from kohort.protocol import messages as m
 from kohort.testing import Action, Call, Cluster
-from kohort.testing._corruption import DAMAGES
-from kohort.testing.apis import SERVED
 from tests.testing.raw import Raw, find_coordinator
 
 METADATA = m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(name="t")])

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from kohort.testing import apis
+from kohort.broker import apis
 from tests.support import fuzz
 from tests.support.mutation import mutate
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.broker._hashes import coordinator_partition
 from kohort.protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -19,7 +20,6 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
 )
 from kohort.testing import Cluster
-from kohort.testing._hashes import coordinator_partition
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.testing.raw import Raw, find_coordinator, join, join_request
 
@@ -333,8 +333,8 @@ def test_another_coordinator_goes_on_with_what_the_log_tells(cluster: Cluster, r
     index = coordinator_partition("g", 50)
 
     def move(core: object) -> None:
-        from kohort.testing._core import ClusterCore
-        from kohort.testing._transaction_router import stored_records
+        from kohort.broker._core import ClusterCore
+        from kohort.broker._transaction_router import stored_records
 
         assert isinstance(core, ClusterCore)
         partition = core.topics._by_name["__consumer_offsets"].partitions[index]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.broker.groups import TRANSITIONS, GroupState
+from kohort.broker.groups._requests import heartbeat
 from kohort.protocol.messages import HeartbeatRequest
-from kohort.testing.groups import TRANSITIONS, GroupState
-from kohort.testing.groups._requests import heartbeat
 from tests.testing.machine import PROTOCOLS, Machine
 
 

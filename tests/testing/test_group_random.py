@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from kohort.testing.groups import GroupState
+from kohort.broker.groups import GroupState
 from tests.testing.machine import Machine
 
 CHOICES = (

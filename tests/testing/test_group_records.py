@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kohort.protocol.messages import GroupMetadataValue
-from kohort.testing.groups import (
+from kohort.broker.groups import (
     Append,
     ClassicGroup,
     CommittedOffset,
@@ -20,8 +19,8 @@ from kohort.testing.groups import (
     GroupState,
     load_groups,
 )
-from kohort.testing.groups._loading import _restore
-from kohort.testing.groups._records import (
+from kohort.broker.groups._loading import _restore
+from kohort.broker.groups._records import (
     append_empty_group,
     group_metadata_key,
     group_metadata_value,
@@ -30,6 +29,7 @@ from kohort.testing.groups._records import (
     read_key,
     read_value,
 )
+from kohort.protocol.messages import GroupMetadataValue
 from tests.testing.machine import PROTOCOLS, Machine
 
 SAMPLES: list[dict[str, Any]] = json.loads(

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kohort.testing._hashes import (
+from kohort.broker._hashes import (
     coordinator_partition,
     java_string_hash,
     key_partition,

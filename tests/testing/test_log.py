@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.broker.log import AppendError, Marker, PartitionLog
+from kohort.broker.log._epochs import EpochCache
 from kohort.errors import ErrorCode
 from kohort.protocol import Buffer
 from kohort.records import Compression, NewRecord, RecordBatch, encode_batch, split_batches
-from kohort.testing.log import AppendError, Marker, PartitionLog
-from kohort.testing.log._epochs import EpochCache
 
 
 def batch(count: int = 1, *, timestamp: int = 1000, size: int = 10, **options: int) -> RecordBatch:

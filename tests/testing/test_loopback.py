@@ -8,10 +8,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from kohort.broker._configs import ClusterConfig
+from kohort.broker._core import ClusterCore
+from kohort.broker._loopback import LoopbackNetwork
 from kohort.protocol.messages import ApiVersionsRequest
-from kohort.testing._configs import ClusterConfig
-from kohort.testing._core import ClusterCore
-from kohort.testing._loopback import LoopbackNetwork
 from tests.testing.raw import Raw
 
 WAITING = 200

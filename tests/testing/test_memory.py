@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort.broker.log import _segment
 from kohort.testing import Cluster, MemoryCluster
-from kohort.testing.log import _segment
 
 RECORDS = [b"x" * 1_000] * 100
 Buffers = list["weakref.ref[bytearray]"]

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort.broker._memory import MemoryConnection, Stream
 from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError, NoBrokersAvailable
 from kohort.protocol import Response
 from kohort.testing import Call, MemoryCluster
-from kohort.testing._memory import MemoryConnection, Stream
 from tests.support.virtual import run_virtual
 
 

@@ -9,6 +9,10 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
+from kohort.broker.groups import CommittedOffset
+from kohort.broker.groups._expiration import expire
+from kohort.broker.groups._pending import PendingOffsets
+from kohort.broker.groups._records import offset_commit_value, read_key
 from kohort.protocol.messages import (
     FindCoordinatorRequest,
     GroupMetadataKey,
@@ -19,10 +23,6 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
 )
 from kohort.testing import Cluster, MemoryCluster
-from kohort.testing.groups import CommittedOffset
-from kohort.testing.groups._expiration import expire
-from kohort.testing.groups._pending import PendingOffsets
-from kohort.testing.groups._records import offset_commit_value, read_key
 from tests.support.virtual import run_virtual
 from tests.testing.machine import Machine
 from tests.testing.memory_raw import MemoryRaw

@@ -13,6 +13,11 @@ from typing import Any
 
 import pytest
 
+from kohort.broker.security import ScramCredential
+from kohort.broker.security._credentials import SCRAM_HASHES, CredentialStore
+from kohort.broker.security._delegation import DelegationTokens
+from kohort.broker.security._mechanism import CredentialError
+from kohort.broker.security._scram import ScramServer
 from kohort.errors import InvalidOptionError
 from kohort.protocol.messages import (
     ApiVersionsRequest,
@@ -24,11 +29,6 @@ from kohort.protocol.messages import (
     SaslHandshakeRequest,
 )
 from kohort.testing import Cluster, Listener, Security, TokenKey, unsecured_token
-from kohort.testing.security import ScramCredential
-from kohort.testing.security._credentials import SCRAM_HASHES, CredentialStore
-from kohort.testing.security._delegation import DelegationTokens
-from kohort.testing.security._mechanism import CredentialError
-from kohort.testing.security._scram import ScramServer
 from tests.testing.logins import NONCE, RawLogin, Scram, bearer, plain
 
 MECHANISMS = ["OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
+from kohort.broker.security import LoginBrokenError
+from kohort.broker.security._credentials import CredentialStore
+from kohort.broker.security._delegation import DelegationTokens
+from kohort.broker.security._mechanism import CredentialError, LoginRefusedError, ServerMechanism
+from kohort.broker.security._oauthbearer import OAuthBearerServer
+from kohort.broker.security._plain import PlainServer
+from kohort.broker.security._scram import ScramServer
+from kohort.broker.security._tokens import check_unsecured, unsecured_token
 from kohort.testing import TokenKey
-from kohort.testing.security import LoginBrokenError
-from kohort.testing.security._credentials import CredentialStore
-from kohort.testing.security._delegation import DelegationTokens
-from kohort.testing.security._mechanism import CredentialError, LoginRefusedError, ServerMechanism
-from kohort.testing.security._oauthbearer import OAuthBearerServer
-from kohort.testing.security._plain import PlainServer
-from kohort.testing.security._scram import ScramServer
-from kohort.testing.security._tokens import check_unsecured, unsecured_token
 from tests.testing.logins import Scram, bearer, plain
 
 REFUSALS = (CredentialError, LoginBrokenError, LoginRefusedError)

@@ -9,12 +9,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kohort.broker._memory import MemoryConnection
+from kohort.broker.security import Phase
+from kohort.broker.security._sasl import _TABLE
 from kohort.protocol import Request, Response, decode_response, encode_request
 from kohort.protocol.messages import MetadataRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from kohort.testing import MemoryCluster, Security
-from kohort.testing._memory import MemoryConnection
-from kohort.testing.security import Phase
-from kohort.testing.security._sasl import _TABLE
 from tests.testing.logins import bearer, plain
 
 HOUR = 3600.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.testing.groups._timers import Timers
+from kohort.broker.groups._timers import Timers
 
 
 def test_the_earliest_comes_first_and_a_moved_one_only_once() -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from kohort.broker import _tls_socket
+from kohort.broker.security import SecurityState
+from kohort.broker.security._principals import apply_rules, distinguished_name
 from kohort.errors import InvalidOptionError
 from kohort.protocol.messages import FetchRequest, MetadataRequest
-from kohort.testing import CertificateFiles, Cluster, Listener, MemoryCluster, Security, _tls_socket
-from kohort.testing.security import SecurityState
-from kohort.testing.security._principals import apply_rules, distinguished_name
+from kohort.testing import CertificateFiles, Cluster, Listener, MemoryCluster, Security
 from tests.testing.logins import RawLogin
 
 RULES = "RULE:^CN=([^,]*).*$/$1/,DEFAULT"

@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
+from kohort.broker._server_connection import RequestFrames
+from kohort.broker.apis import SERVED
 from kohort.protocol import Buffer, decode_response, encode_request
 from kohort.protocol.messages import (
     ApiVersionsRequest,
@@ -23,8 +25,6 @@ from kohort.protocol.messages import (
     MetadataResponse,
 )
 from kohort.testing import Cluster
-from kohort.testing._server_connection import RequestFrames
-from kohort.testing.apis import SERVED
 from tests.support.fuzz import mutated_request
 from tests.testing.raw import Raw, find_coordinator, join, join_request
 from tests.testing.test_produce import produce_request

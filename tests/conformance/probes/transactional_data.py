@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from kohort.broker._hashes import coordinator_partition
+from kohort.broker.transactions import TRANSACTION_PARTITIONS
 from kohort.protocol import decode
 from kohort.protocol.messages import (
     DescribeProducersRequest,
@@ -17,8 +19,6 @@ from kohort.protocol.messages import (
     WriteTxnMarkersResponse,
 )
 from kohort.records import split_batches
-from kohort.testing._hashes import coordinator_partition
-from kohort.testing.transactions import TRANSACTION_PARTITIONS
 from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.fetching import fetch_request, partition
 from tests.conformance.probes.list_offsets import delete_records, list_offsets

@@ -1,0 +1,377 @@
+"""The cluster's state: topics, brokers and what they share. It runs in one event loop."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kohort.broker._broker import Broker, BrokerNode
+from kohort.broker._broker_configs import BrokerConfigs
+from kohort.broker._cleaner import Cleaner
+from kohort.broker._configs import ClusterConfig
+from kohort.broker._controller import Controller
+from kohort.broker._dispatch import ReceivedRequest
+from kohort.broker._faults import Faults
+from kohort.broker._given_configs import OFFSETS_FACTOR
+from kohort.broker._hashes import coordinator_partition
+from kohort.broker._network import Network
+from kohort.broker._registry import BrokerRegistry
+from kohort.broker._topics import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    Lag,
+    Partition,
+    Topic,
+    Topics,
+)
+from kohort.broker._transaction_router import TransactionRouter, stored_records
+from kohort.broker.groups import (
+    PARTITIONS,
+    ClassicGroup,
+    GroupCoordinator,
+    GroupEnvironment,
+    GroupRecords,
+)
+from kohort.broker.security import Authorizer, SecurityState
+from kohort.errors import IllegalStateError
+from kohort.records import NewRecord, RecordBatch, encode_batch
+
+_MAX_KEPT_REQUESTS = 10_000
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+class ClusterCore:
+    """State and operations of a cluster, created and used in one event loop.
+
+    The cluster's time is that of the event loop. ``network`` connects clients to brokers.
+    ``changed`` is called after each change that an observer may wait for. ``started_ms`` replaces
+    the present wall-clock time.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        network: Network,
+        changed: Callable[[], None] = lambda: None,
+        started_ms: int | None = None,
+    ) -> None:
+        self.config = config
+        self.changed = changed
+        self.rng: random.Random = random.Random(config.seed)
+        self._epoch_ms = (int(time.time() * 1000) if started_ms is None else started_ms) - int(
+            anyio.current_time() * 1000
+        )
+        self.cluster_id: str = _base64_id(self.rng)
+        self.requests: deque[ReceivedRequest] = deque(maxlen=_MAX_KEPT_REQUESTS)
+        self.faults: Faults = Faults(config.seed)
+        self.authorizer: Authorizer | None = config.security.make_authorizer()
+        self._network = network
+        self._tasks: TaskGroup | None = None
+        self._sessions_changed = anyio.Event()
+        self._producer_ids = itertools.count()
+        self.transaction_router: TransactionRouter = TransactionRouter(self)
+        host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
+        racks: Sequence[str | None] = config.racks or [None] * config.brokers
+        self.all_nodes: list[BrokerNode] = [
+            BrokerNode(
+                config.first_node_id + index,
+                host,
+                {listener.name: 0 for listener in config.listeners},
+                rack,
+            )
+            for index, rack in enumerate(racks)
+        ]
+        hosts = list(dict.fromkeys((host, config.host)))
+        self.security: SecurityState = SecurityState(
+            config.security, hosts, config.seed, self.now_ms
+        )
+        self.registry: BrokerRegistry = BrokerRegistry(config.broker_session_timeout_ms)
+        self.brokers: dict[int, Broker] = {}
+        """Running brokers by id."""
+        ids = {node.id: node.rack for node in self.all_nodes}
+        self.configs: BrokerConfigs = BrokerConfigs(config)
+        defaults = self.configs.topic_defaults
+        self.topics: Topics = Topics(ids, self.rng, self._on_leader_changed, self.is_live, defaults)
+        self.controller: Controller = Controller(self.topics.partitions, self.is_live)
+        interval_ms = config.log_retention_check_interval_ms
+        self.cleaner: Cleaner = Cleaner(
+            self.topics, interval_ms, self.now_ms, lambda: self.changed()
+        )
+        for node in self.all_nodes:
+            self.brokers[node.id] = self._make_broker(node)
+            self.registry.register(node.id)
+        for name, partitions in config.topics.items():
+            self.create_topic(name, partitions)
+
+    def listen(self) -> None:
+        """Let every broker listen. If one of them cannot, none listens, and OSError is raised."""
+        with ExitStack() as opened:
+            opened.callback(self._network.close)
+            for broker in self.brokers.values():
+                self._network.listen(broker)
+            opened.pop_all()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                for broker in list(self.brokers.values()):
+                    self._tasks.start_soon(self._run, broker)
+                self._tasks.start_soon(self.cleaner.run)
+                await self._watch_sessions()
+        finally:
+            self._network.close()
+            self.security.certificates.close()
+            self._free_logs()
+
+    def _free_logs(self) -> None:
+        """Free the stored batches. The other parts form reference cycles that the GC frees
+        later.
+        """
+        for partition in self.topics.partitions():
+            partition.log.discard()
+        self.requests.clear()
+
+    async def _run(self, broker: Broker) -> None:
+        try:
+            with broker.cancel_scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(broker.coordinator.run)
+                    tasks.start_soon(broker.transactions.run)
+                    await self._network.serve(broker, tasks)
+        finally:
+            self._network.stop_listening(broker)
+            broker.stopped.set()
+
+    # Start and kill of brokers
+
+    def is_live(self, node_id: int) -> bool:
+        """True if the broker may lead: it runs and is registered."""
+        return node_id in self.registry and node_id in self.brokers
+
+    def broker(self, node_id: int) -> Broker:
+        """Return a running broker; IllegalStateError if it does not run."""
+        if node_id not in self.brokers:
+            raise IllegalStateError(
+                f"broker {node_id} is not running. Running brokers: {sorted(self.brokers)}"
+            )
+        return self.brokers[node_id]
+
+    def kill_broker(self, node_id: int) -> Broker:
+        """Stop a broker immediately. Its partitions get new leaders when its session expires."""
+        broker = self.broker(node_id)
+        del self.brokers[node_id]
+        broker.kill()
+        self.registry.mark_lost(node_id, anyio.current_time())
+        self._expire_sessions()
+        self._sessions_changed.set()
+        self.changed()
+        return broker
+
+    def start_broker(self, node_id: int) -> None:
+        """Start a broker that was killed, on its old port. It keeps only the logs."""
+        node = next((node for node in self.all_nodes if node.id == node_id), None)
+        if node is None or node_id in self.brokers:
+            raise IllegalStateError(f"broker {node_id} cannot start: it was not killed")
+        if node_id in self.registry:
+            self._remove(node_id)
+        if self._tasks is None:
+            raise IllegalStateError("the broker cannot start: the cluster does not run yet")
+        broker = self._make_broker(node)
+        self._network.listen(broker)
+        self.brokers[node_id] = broker
+        self.registry.register(node_id)
+        self.controller.on_broker_registered(node_id)
+        self._tasks.start_soon(self._run, broker)
+        self.changed()
+
+    async def _watch_sessions(self) -> None:
+        while True:
+            self._sessions_changed = anyio.Event()
+            with anyio.CancelScope(deadline=self.registry.next_expiry()):
+                await self._sessions_changed.wait()
+            self._expire_sessions()
+
+    def _expire_sessions(self) -> None:
+        for node_id in self.registry.expired_nodes(anyio.current_time()):
+            self._remove(node_id)
+
+    def _remove(self, node_id: int) -> None:
+        self.registry.close(node_id)
+        self.controller.on_broker_unregistered(node_id)
+        self.changed()
+
+    def move_leader(self, partition: Partition, node_id: int | None) -> int:
+        """Make the named or the next live replica the leader, and return its id."""
+        live = [replica for replica in partition.replicas if self.is_live(replica)]
+        if node_id is None:
+            eligible = [replica for replica in live if replica in partition.isr]
+            after = eligible.index(partition.leader) + 1 if partition.leader in eligible else 0
+            node_id = eligible[after % len(eligible)] if eligible else -1
+        if node_id not in live:
+            partition_name = f"{partition.topic.name}-{partition.index}"
+            raise IllegalStateError(
+                f"broker {node_id} cannot lead {partition_name}: it is not a live replica. "
+                f"Choose one of {live}"
+            )
+        self.controller.set_leader(partition, node_id)
+        self.changed()
+        return node_id
+
+    def start_lag(self, partition: Partition, node_id: int, *, in_sync: bool) -> Callable[[], None]:
+        """Let a follower fall behind, and return the function that lets it catch up."""
+        if node_id not in partition.replicas or node_id == partition.leader:
+            partition_name = f"{partition.topic.name}-{partition.index}"
+            raise IllegalStateError(
+                f"broker {node_id} does not follow {partition_name}: its replicas are "
+                f"{partition.replicas} and broker {partition.leader} leads"
+            )
+        have = partition.replica(node_id)
+        lag = Lag(have.high_watermark, None if in_sync else have.end_offset)
+        self.controller.set_lag(partition, node_id, lag)
+        self.changed()
+
+        def catch_up() -> None:
+            if partition.lags.get(node_id) is lag:
+                self.controller.set_lag(partition, node_id, None)
+                self.changed()
+
+        return catch_up
+
+    def _make_broker(self, node: BrokerNode) -> Broker:
+        env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)
+        coordinator = GroupCoordinator(env, self._append_group_records, lambda: self.changed())
+        return Broker(self, node, coordinator, self.transaction_router.make_coordinator())
+
+    def now_ms(self) -> int:
+        """Return wall-clock milliseconds that advance with the event loop's clock."""
+        return self._epoch_ms + int(anyio.current_time() * 1000)
+
+    # Properties
+
+    @property
+    def nodes(self) -> list[BrokerNode]:
+        """The registered brokers, which requests of clients can discover."""
+        return [node for node in self.all_nodes if node.id in self.registry]
+
+    def offline_replicas(self, partition: Partition) -> list[int]:
+        """Return the replicas whose brokers are not registered."""
+        return [replica for replica in partition.replicas if replica not in self.registry]
+
+    @property
+    def controller_id(self) -> int:
+        return self.registry.controller_id
+
+    def time(self) -> float:
+        """Return seconds of the event loop's clock."""
+        return anyio.current_time()
+
+    def new_producer_id(self) -> int:
+        return next(self._producer_ids)
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        assignments: Sequence[Sequence[int]] | None = None,
+    ) -> Topic:
+        """Create a topic with the cluster's defaults for omitted values; the name is free and
+        legal.
+        """
+        if name == CONSUMER_OFFSETS:
+            return self._offsets_topic()
+        if name == TRANSACTION_STATE:
+            return self.transaction_router.state_topic()
+        topic = self.topics.create(
+            name,
+            self.config.default_partitions if partitions is None else partitions,
+            replication_factor or self.config.default_replication_factor,
+            configs or {},
+            assignments,
+        )
+        self.cleaner.settings_changed()
+        self.changed()
+        return topic
+
+    def add_partitions(
+        self, topic: Topic, total: int, assignments: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        self.topics.add_partitions(topic, total, assignments)
+        self.changed()
+
+    def settings_changed(self) -> None:
+        """Notify the parts that use the settings of topics or brokers."""
+        self.cleaner.settings_changed()
+        self.changed()
+
+    def delete_topic(self, topic: Topic) -> None:
+        self.topics.delete(topic)
+        for broker in self.brokers.values():
+            broker.coordinator.delete_topic_offsets(topic.name)
+        self.changed()
+
+    def _on_leader_changed(self, partition: Partition) -> None:
+        """Move groups and transactions to the new leader of the partition that stores them."""
+        if partition.topic.name == TRANSACTION_STATE:
+            self.transaction_router.on_leader_changed(partition)
+        if partition.topic.name != CONSUMER_OFFSETS:
+            return
+        for broker in self.brokers.values():
+            coordinator = broker.coordinator
+            if broker.node.id == partition.leader:
+                coordinator.load(partition.index, *stored_records(partition.log))
+            elif partition.index in coordinator.partitions:
+                coordinator.unload(partition.index)
+
+    # Groups
+
+    def _offsets_topic(self) -> Topic:
+        """Return ``__consumer_offsets``, which is created on the first use of a group."""
+        topic = self.topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": "104857600",
+            }
+            factor = self.config.replication_factor_of(OFFSETS_FACTOR)
+            topic = self.topics.create(CONSUMER_OFFSETS, PARTITIONS, factor, configs)
+        return topic
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """Return the group from any broker, None if it does not exist."""
+        found = (broker.coordinator.groups.get(group_id) for broker in self.brokers.values())
+        return next((group for group in found if group is not None), None)
+
+    def coordinator_node(self, group_id: str) -> BrokerNode | None:
+        """Return the broker that coordinates the group, None if there is none now."""
+        leader = self.group_partition(group_id).leader
+        return next((node for node in self.nodes if node.id == leader), None)
+
+    def group_partition(self, group_id: str) -> Partition:
+        """Return the partition of ``__consumer_offsets`` whose leader coordinates the group."""
+        return self._offsets_topic().partitions[coordinator_partition(group_id, PARTITIONS)]
+
+    def _append_group_records(self, index: int, records: GroupRecords) -> None:
+        partition = self._offsets_topic().partitions[index]
+        now = self.now_ms()
+        batch = encode_batch([NewRecord(now, key, value) for key, value in records])
+        partition.append(RecordBatch.of(batch), now)
+
+
+def _base64_id(rng: random.Random) -> str:
+    """Return 22 random characters, the format of Kafka's ids."""
+    raw = rng.getrandbits(128).to_bytes(16, "big")
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

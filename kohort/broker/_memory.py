@@ -1,0 +1,162 @@
+"""The network in memory: streams of bytes between tasks of one event loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from kohort.broker._broker import Broker
+from kohort.broker._configs import ClusterConfig
+from kohort.broker._memory_tls import check_tls
+from kohort.broker._server import serve_connection
+from kohort.broker.security import ANONYMOUS, Listener
+from kohort.protocol import Buffer
+
+HOST = "kohort.invalid"
+"""Host name that no resolver knows, so clients without the connect hook reach nothing."""
+FIRST_PORT = 9092
+_BUFFER_LIMIT = 1 << 20
+"""Bytes that a stream buffers before its writer has to wait."""
+
+
+class Stream:
+    """Buffered bytes of one direction of a connection."""
+
+    def __init__(self) -> None:
+        self._buffered: deque[memoryview] = deque()
+        self._size = 0
+        self._change = anyio.Event()
+        self.is_writer_closed = False
+        """True after the writer has closed."""
+        self.is_reader_closed = False
+        """True after the reader has closed."""
+
+    def changed(self) -> None:
+        self._change.set()
+        self._change = anyio.Event()
+
+    async def write(self, data: Buffer) -> None:
+        while (
+            self._size >= _BUFFER_LIMIT and not self.is_reader_closed and not self.is_writer_closed
+        ):
+            await self._change.wait()
+        if self.is_writer_closed:
+            raise anyio.ClosedResourceError
+        if self.is_reader_closed:
+            raise BrokenPipeError("the other end is closed")
+        copy = memoryview(data if isinstance(data, bytes) else bytes(data))
+        if copy:
+            self._buffered.append(copy)
+            self._size += len(copy)
+            self.changed()
+
+    async def read_into(self, view: memoryview) -> int:
+        while not self._buffered:
+            if self.is_reader_closed:
+                raise anyio.ClosedResourceError
+            if self.is_writer_closed:
+                return 0
+            await self._change.wait()
+        count = 0
+        while self._buffered and count < len(view):
+            first = self._buffered.popleft()
+            taken = min(len(first), len(view) - count)
+            view[count : count + taken] = first[:taken]
+            count += taken
+            if taken < len(first):
+                self._buffered.appendleft(first[taken:])
+        self._size -= count
+        self.changed()
+        return count
+
+
+class MemoryConnection:
+    """One end of a connection, with the methods that kohort's client expects of it."""
+
+    def __init__(self, incoming: Stream, outgoing: Stream) -> None:
+        self.peer_host = "127.0.0.1"
+        self.principal = ANONYMOUS
+        self._incoming = incoming
+        self._outgoing = outgoing
+
+    async def recv_into(self, view: memoryview) -> int:
+        """Receive bytes and return their number, 0 at the end."""
+        return await self._incoming.read_into(view)
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send all buffers; wait while the other end has too many unread bytes."""
+        await self._outgoing.write(b"".join(buffers))
+
+    async def aclose(self) -> None:
+        """Close both directions; tasks that wait on the connection get an error."""
+        self._outgoing.is_writer_closed = self._incoming.is_reader_closed = True
+        self._outgoing.changed()
+        self._incoming.changed()
+
+
+class MemoryNetwork:
+    """Network of brokers at :data:`HOST`, where each listener has a port that exists only here."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self._config = config
+        self._listening: dict[int, tuple[Broker, Listener]] = {}
+        self._tasks: dict[int, TaskGroup] = {}
+        self._unserved: dict[int, list[MemoryConnection]] = {}
+
+    async def connect(self, host: str, port: int, certificate: str = "") -> MemoryConnection:
+        """Connect to the listener at the port; ConnectionRefusedError if there is none.
+
+        ``certificate``: the CN of the client's certificate, for listeners with TLS.
+        """
+        await anyio.lowlevel.checkpoint()
+        broker, listener = self._listener_at(host, port)
+        principal = await check_tls(broker, listener, certificate)
+        if not broker.is_alive:
+            raise ConnectionResetError("the broker died")
+        to_server, to_client = Stream(), Stream()
+        served = MemoryConnection(to_server, to_client)
+        served.principal = principal
+        if (tasks := self._tasks.get(port)) is None:
+            self._unserved.setdefault(port, []).append(served)
+        else:
+            tasks.start_soon(serve_connection, broker, served, listener, principal)
+        return MemoryConnection(to_client, to_server)
+
+    def _listener_at(self, host: str, port: int) -> tuple[Broker, Listener]:
+        found = self._listening.get(port)
+        if host != self._config.host or found is None or not found[0].is_alive:
+            raise ConnectionRefusedError(f"no broker listens on {host}:{port}")
+        return found
+
+    def listen(self, broker: Broker) -> None:
+        node = broker.node
+        listeners = self._config.listeners
+        for number, listener in enumerate(listeners):
+            # The ports of the first listener come first, one for each broker.
+            index = self._config.index_of(node.id) + number * self._config.brokers
+            port = node.ports[listener.name] or FIRST_PORT + index
+            node.ports[listener.name] = port
+            self._listening[port] = broker, listener
+            self._tasks.pop(port, None)
+
+    async def serve(self, broker: Broker, tasks: TaskGroup) -> None:
+        for listener in self._config.listeners:
+            port = broker.node.ports[listener.name]
+            self._tasks[port] = tasks
+            for unserved in self._unserved.pop(port, ()):
+                tasks.start_soon(serve_connection, broker, unserved, listener, unserved.principal)
+        await anyio.sleep_forever()
+
+    def stop_listening(self, broker: Broker) -> None:
+        for port in broker.node.ports.values():
+            if self._listening.get(port, (None, None))[0] is broker:
+                del self._listening[port]
+                self._tasks.pop(port, None)
+
+    def close(self) -> None:
+        self._listening.clear()
+        self._tasks.clear()

@@ -1,0 +1,97 @@
+"""The requests of one connection to a broker, over any network."""
+
+from __future__ import annotations
+
+import logging
+import struct
+
+import anyio
+import anyio.lowlevel
+
+from kohort.broker._broker import Broker
+from kohort.broker._channel import Channel
+from kohort.broker._dispatch import handle_frame
+from kohort.broker._send_rate import send_paced
+from kohort.broker._server_connection import RequestFrames, ServerConnection
+from kohort.broker.apis import CloseConnection
+from kohort.broker.security import ANONYMOUS, Listener, LoginBrokenError, Phase
+from kohort.errors import ErrorCode, FrameTooLargeError, MessageDecodeError
+
+logger = logging.getLogger("kohort.testing")
+
+_SIZE = struct.Struct(">i")
+
+
+async def serve_connection(
+    broker: Broker, connection: ServerConnection, listener: Listener, principal: str = ANONYMOUS
+) -> None:
+    """Respond to the requests of a connection in their order, as Kafka does.
+
+    A request that waits delays the later ones of its connection, but no other connection.
+    ``principal``: the user of the client certificate.
+    """
+    channel = Channel.open(broker, listener, connection.peer_host, principal)
+    limit = broker.cluster.config.max_request_bytes
+    frames = RequestFrames(connection, limit)
+    try:
+        frames.max_size = channel.login.max_frame or limit
+        while (frame := await frames.next()) is not None:
+            if channel.login.phase is Phase.RAW_TOKENS:
+                await _serve_token(broker, connection, channel, frame)
+            else:
+                await _serve_request(broker, connection, channel, frame)
+            frames.max_size = channel.login.max_frame or limit
+            # An idle connection must not keep the request or slices of a log in memory.
+            del frame
+            # A busy connection must not block the other tasks of the event loop.
+            await anyio.lowlevel.checkpoint()
+    except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:
+        host = channel.client_host
+        logger.info("broker %d closes the connection of %s: %s", broker.node.id, host, str(error))
+    except OSError as error:
+        host = channel.client_host
+        logger.debug("broker %d lost the connection of %s: %s", broker.node.id, host, str(error))
+    except Exception:
+        host = channel.client_host
+        logger.exception("broker %d failed on a request of %s", broker.node.id, host)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await connection.aclose()
+
+
+async def _serve_request(
+    broker: Broker, connection: ServerConnection, channel: Channel, frame: bytearray
+) -> None:
+    response = await handle_frame(broker, channel, frame)
+    if response is None:
+        return
+    if response.closes_connection:
+        await _delay_failure(broker)
+    if response.pace is not None:
+        await send_paced(connection, response.frame, response.pace, broker.cluster.faults.rng)
+    else:
+        await connection.send(response.frame)
+    if response.closes_connection:
+        raise CloseConnection("the login failed")
+
+
+async def _serve_token(
+    broker: Broker, connection: ServerConnection, channel: Channel, frame: bytearray
+) -> None:
+    """Handle a token without a header, as after SaslHandshake version 0."""
+    if not broker.is_alive:
+        raise CloseConnection("the broker was killed")
+    try:
+        result = channel.login.authenticate(bytes(frame))
+    except LoginBrokenError as error:
+        raise CloseConnection(str(error)) from error
+    if result.error is not ErrorCode.NONE:
+        await _delay_failure(broker)
+        raise CloseConnection("the login failed")
+    await connection.send([_SIZE.pack(len(result.token)), result.token])
+
+
+async def _delay_failure(broker: Broker) -> None:
+    delay_ms = broker.cluster.security.settings.failed_authentication_delay_ms
+    if delay_ms:
+        await anyio.sleep(delay_ms / 1000)

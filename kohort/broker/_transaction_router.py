@@ -1,0 +1,184 @@
+"""Transactions across the cluster: their coordinators, and markers in all partitions."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from kohort.broker._given_configs import TRANSACTIONS_FACTOR
+from kohort.broker._hashes import coordinator_partition
+from kohort.broker._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic
+from kohort.broker.log import AppendError, Marker, PartitionLog
+from kohort.broker.transactions import (
+    TRANSACTION_PARTITIONS,
+    ProducerEpoch,
+    TransactionCoordinator,
+    TransactionEnvironment,
+    TransactionPartition,
+    TransactionRecords,
+)
+from kohort.errors import ErrorCode
+from kohort.protocol import Buffer
+from kohort.records import ControlType, NewRecord, RecordBatch, control_type, encode_batch
+
+if TYPE_CHECKING:
+    from kohort.broker._broker import BrokerNode
+    from kohort.broker._core import ClusterCore
+
+_Stable = list[tuple[Buffer | None, Buffer | None]]
+_Positioned = tuple[int, Buffer | None, Buffer | None]
+_Open = list[tuple[int, Buffer | None, Buffer | None, bool]]
+
+
+class TransactionRouter:
+    """Calls between brokers for transactions, which replace Kafka's requests between brokers."""
+
+    def __init__(self, cluster: ClusterCore) -> None:
+        self._cluster = cluster
+
+    def make_coordinator(self) -> TransactionCoordinator:
+        cluster = self._cluster
+        env = TransactionEnvironment(
+            config=cluster.config.transactions,
+            append=self._append,
+            write_marker=self._mark,
+            new_producer_id=cluster.new_producer_id,
+            epoch_of=lambda index: self.state_topic().partitions[index].leader_epoch,
+            now_ms=cluster.now_ms,
+        )
+        return TransactionCoordinator(env)
+
+    def state_topic(self) -> Topic:
+        """Return ``__transaction_state``, which is created on the first use of a
+        transactional id.
+        """
+        cluster = self._cluster
+        topic = cluster.topics.get(TRANSACTION_STATE)
+        if topic is None:
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "segment.bytes": "104857600",
+            }
+            factor = cluster.config.replication_factor_of(TRANSACTIONS_FACTOR)
+            topic = cluster.topics.create(
+                TRANSACTION_STATE, TRANSACTION_PARTITIONS, factor, configs
+            )
+        return topic
+
+    def partition(self, transactional_id: str) -> Partition:
+        """Return the partition of ``__transaction_state`` whose leader coordinates the id."""
+        index = coordinator_partition(transactional_id, TRANSACTION_PARTITIONS)
+        return self.state_topic().partitions[index]
+
+    def coordinator_node(self, transactional_id: str) -> BrokerNode | None:
+        """Return the broker that coordinates the id, None if there is none now."""
+        leader = self.partition(transactional_id).leader
+        return next((node for node in self._cluster.nodes if node.id == leader), None)
+
+    def coordinator(self, transactional_id: str) -> TransactionCoordinator | None:
+        """Return the coordinator of the id, None if its broker does not run."""
+        broker = self._cluster.brokers.get(self.partition(transactional_id).leader)
+        return None if broker is None else broker.transactions
+
+    def on_leader_changed(self, partition: Partition) -> None:
+        """Move transactions to the new leader of the partition that stores them."""
+        for broker in self._cluster.brokers.values():
+            coordinator = broker.transactions
+            if broker.node.id == partition.leader:
+                records, _ = stored_records(partition.log)
+                coordinator.load(partition.index, records)
+            elif partition.index in coordinator.partitions:
+                coordinator.unload(partition.index)
+
+    def join_transaction(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        topic_partition: TransactionPartition,
+        *,
+        adds: bool,
+    ) -> ErrorCode:
+        """Add a partition to the producer's transaction, or check that it is in it.
+
+        The errors are those of the response to the write.
+        """
+        coordinator = self.coordinator(transactional_id)
+        if coordinator is None:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        if adds:
+            error = coordinator.add_partitions(transactional_id, producer, [topic_partition], 2)
+        else:
+            error = coordinator.verify_partition(transactional_id, producer, topic_partition)
+        if error is ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        return error
+
+    def write_marker(self, partition: Partition, marker: Marker) -> ErrorCode:
+        """Write a marker to a partition's log, and apply it to the groups stored there."""
+        try:
+            partition.log.append_marker(marker, partition.leader_epoch, self._cluster.now_ms())
+        except AppendError as error:
+            return error.code
+        if partition.topic.name == CONSUMER_OFFSETS:
+            broker = self._cluster.brokers.get(partition.leader)
+            if broker is not None:
+                broker.coordinator.end_transaction(
+                    partition.index, marker.producer_id, marker.committed
+                )
+        self._cluster.changed()
+        return ErrorCode.NONE
+
+    def append_offsets(
+        self, partition: Partition, producer: ProducerEpoch, records: TransactionRecords
+    ) -> None:
+        """Write offsets to ``__consumer_offsets`` as part of the producer's transaction."""
+        now_ms = self._cluster.now_ms()
+        data = encode_batch(
+            [NewRecord(now_ms, key, value) for key, value in records],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transactional=True,
+        )
+        partition.log.append_coordinated(RecordBatch.of(data), partition.leader_epoch)
+        self._cluster.changed()
+
+    def _mark(self, topic_partition: TransactionPartition, marker: Marker) -> None:
+        partition = self._cluster.topics.partition(*topic_partition)
+        if partition is not None:  # else it was deleted meanwhile
+            self.write_marker(partition, marker)
+
+    def _append(self, index: int, records: TransactionRecords) -> None:
+        partition = self.state_topic().partitions[index]
+        now_ms = self._cluster.now_ms()
+        data = encode_batch([NewRecord(now_ms, key, value) for key, value in records])
+        partition.append(RecordBatch.of(data), now_ms)
+        self._cluster.changed()
+
+
+def stored_records(log: PartitionLog) -> tuple[_Stable, _Open]:
+    """Return (key, value) of the committed records, and the records of open transactions.
+
+    Both are in the order of writing, independent of when their transactions ended. Aborted records
+    are omitted. An open record is outdated if a committed record with its key was written later.
+    """
+    stable: list[_Positioned] = []
+    open_records: dict[int, list[_Positioned]] = {}
+    for batch in log.batches():
+        header, records = batch.header, batch.records()
+        producer_id = header.producer_id
+        if header.is_control:
+            written = open_records.pop(producer_id, [])
+            if records and control_type(records[0].key) == ControlType.COMMIT:
+                stable += written
+            continue
+        target = open_records.setdefault(producer_id, []) if header.is_transactional else stable
+        target += [(record.offset, record.key, record.value) for record in records]
+    stable.sort(key=itemgetter(0))
+    last = {None if key is None else bytes(key): position for position, key, _ in stable}
+    still_open = [
+        (producer_id, key, value, last.get(None if key is None else bytes(key), -1) > position)
+        for producer_id, records in open_records.items()
+        for position, key, value in records
+    ]
+    return [(key, value) for _, key, value in stable], still_open

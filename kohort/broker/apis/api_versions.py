@@ -1,0 +1,63 @@
+"""ApiVersions (API 18), versions 0-4.
+
+- Version 3 adds the client's software name and the cluster's features.
+- Version 4 adds the features whose range begins at 0.
+
+An unknown version also gets a response, see :mod:`kohort.broker._dispatch`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kohort.broker.apis._registry import SERVED, Context, serves
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+
+_TRANSACTIONS = "transaction.version"
+_SUPPORTED = ApiVersionsResponse.SupportedFeatureKey(
+    name=_TRANSACTIONS, min_version=0, max_version=2
+)
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@serves(ApiVersionsRequest, (0, 4))
+async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.version >= 3:
+        named = request.client_software_name, request.client_software_version
+        if not all(_SOFTWARE.fullmatch(name) for name in named):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    level = ctx.broker.cluster.config.transactions.version
+    features = ApiVersionsResponse.FinalizedFeatureKey(
+        name=_TRANSACTIONS, max_version_level=level, min_version_level=level
+    )
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=served.key,
+                min_version=served.advertised.first,
+                max_version=served.advertised.last,
+            )
+            for served in sorted(SERVED.values())
+        ],
+        # Older clients fail on a feature whose range begins at 0, so they do not get it.
+        supported_features=[_SUPPORTED] if ctx.version >= 4 else [],
+        finalized_features_epoch=1,
+        # As in Kafka, features at level 0 are omitted.
+        finalized_features=[features] if level else [],
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """Return the response to an unknown version, in version 0 and with this API's range alone."""
+    served = SERVED[ApiVersionsRequest.api_key]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=served.key,
+                min_version=served.versions.first,
+                max_version=served.versions.last,
+            )
+        ],
+    )

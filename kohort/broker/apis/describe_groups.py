@@ -1,0 +1,66 @@
+"""DescribeGroups (API 15), versions 0-6.
+
+Version 3 adds authorized operations, version 4 instance ids. An unknown group has the state "Dead",
+and since version 6 the error GROUP_ID_NOT_FOUND. Only a stable group shows its protocol and the
+members' metadata.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.apis._registry import Context, serves
+from kohort.broker.apis.metadata import NOT_REQUESTED
+from kohort.broker.groups import GroupState
+from kohort.broker.security import AclOperation, ResourceType
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+
+_Described = DescribeGroupsResponse.DescribedGroup
+
+
+@serves(DescribeGroupsRequest, (0, 6))
+async def describe_groups(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    described = [_describe(ctx, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
+    return DescribeGroupsResponse(groups=described)
+
+
+def _describe(ctx: Context, group_id: str) -> _Described:
+    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    coordinator = ctx.broker.coordinator
+    error = coordinator.check(group_id)
+    if error is not ErrorCode.NONE:
+        return _Described(group_id=group_id, error_code=error)
+    group = coordinator.groups.get(group_id)
+    if group is None:
+        dead = _Described(
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            authorized_operations=NOT_REQUESTED,
+        )
+        if ctx.version >= 6:
+            dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            dead.error_message = f"Group {group_id} not found."
+        return dead
+    stable = group.state is GroupState.STABLE
+    protocol = (group.protocol or "") if stable else ""
+    return _Described(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol,
+        members=[
+            DescribeGroupsResponse.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,47 @@
+"""The group coordinator: classic groups as a state machine, and the code that drives it.
+
+A group takes a request and the time, and appends effects. An effect sends a response or appends a
+record. Deadlines are in a table of timers. So tests can drive a group without network and time.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.groups._coordinator import (
+    PARTITIONS,
+    GroupCoordinator,
+    GroupRecords,
+    OpenRecords,
+)
+from kohort.broker.groups._environment import (
+    Append,
+    GroupEnvironment,
+    GroupLimits,
+    SendResponse,
+    TimerKey,
+)
+from kohort.broker.groups._group import ClassicGroup
+from kohort.broker.groups._join import Caller
+from kohort.broker.groups._loading import load_groups
+from kohort.broker.groups._member import CommittedOffset, Member
+from kohort.broker.groups._offsets import OffsetToCommit
+from kohort.broker.groups._state import TRANSITIONS, GroupState
+
+__all__ = [
+    "PARTITIONS",
+    "TRANSITIONS",
+    "Append",
+    "Caller",
+    "ClassicGroup",
+    "CommittedOffset",
+    "GroupCoordinator",
+    "GroupEnvironment",
+    "GroupLimits",
+    "GroupRecords",
+    "GroupState",
+    "Member",
+    "OffsetToCommit",
+    "OpenRecords",
+    "SendResponse",
+    "TimerKey",
+    "load_groups",
+]

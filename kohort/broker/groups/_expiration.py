@@ -1,0 +1,61 @@
+"""Expiration of committed offsets, and of empty groups without offsets (KIP-211).
+
+The start of the retention time depends on the group:
+
+- A group without members: the time when it became empty.
+- A group with consumers: the commit, for topics without a subscriber.
+- A group that only stores offsets: the commit.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kohort.broker.groups._group import ClassicGroup
+from kohort.broker.groups._member import CommittedOffset
+from kohort.broker.groups._offsets import delete_offsets
+from kohort.broker.groups._pending import PendingOffsets
+from kohort.broker.groups._records import group_metadata_key
+from kohort.broker.groups._state import GroupState
+from kohort.broker.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscribed
+
+
+def expire(group: ClassicGroup, pending: PendingOffsets, now: float) -> bool:
+    """Write tombstones for expired offsets; return True if the group itself has expired."""
+    kept = pending.pending_partitions(group.group_id)
+    now_ms = group.env.wall_ms(now)
+    expired = [
+        topic_partition
+        for topic_partition, committed in group.offsets.items()
+        if topic_partition not in kept
+        and _expires_ms(group, topic_partition[0], committed) <= now_ms
+    ]
+    delete_offsets(group, expired)
+    if group.offsets or kept or group.state is not GroupState.EMPTY:
+        return False
+    group.env.append(group.group_id, group_metadata_key(group.group_id), None)
+    return True
+
+
+def next_expiration(group: ClassicGroup) -> float:
+    """Return the clock time of the next expiration as the group is now, infinity if there
+    is none.
+    """
+    times = (_expires_ms(group, topic, at) for (topic, _), at in group.offsets.items())
+    return (min(times, default=math.inf) - group.env.epoch_ms) / 1000
+
+
+def _expires_ms(group: ClassicGroup, topic: str, committed: CommittedOffset) -> float:
+    """Return the wall-clock time when the offset expires, infinity if it does not."""
+    empty = group.state is GroupState.EMPTY
+    in_use = group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    if (group.protocol_type is not None and not empty and not in_use) or is_subscribed(
+        group, topic
+    ):
+        return math.inf
+    if committed.expire_timestamp_ms >= 0:
+        return committed.expire_timestamp_ms
+    since_ms = committed.commit_timestamp_ms
+    if group.protocol_type is not None and empty and group.state_timestamp_ms >= 0:
+        since_ms = group.state_timestamp_ms
+    return since_ms + group.env.config.offsets_retention_minutes * 60_000

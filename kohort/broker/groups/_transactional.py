@@ -1,0 +1,84 @@
+"""TxnOffsetCommit: the check of the committer, and the records that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kohort.broker.groups._environment import GroupEnvironment
+from kohort.broker.groups._group import ClassicGroup
+from kohort.broker.groups._loading import stored_offset
+from kohort.broker.groups._offsets import OffsetToCommit, committed_offset
+from kohort.broker.groups._pending import PendingOffsets
+from kohort.broker.groups._records import (
+    offset_commit_key,
+    offset_commit_value,
+    read_key,
+    read_value,
+)
+from kohort.broker.groups._state import GroupState
+from kohort.errors import ErrorCode
+from kohort.protocol import Buffer
+from kohort.protocol.messages import OffsetCommitKey, OffsetCommitValue, TxnOffsetCommitRequest
+
+
+def validate_transactional_commit(
+    group: ClassicGroup, request: TxnOffsetCommitRequest
+) -> ErrorCode:
+    """Return NONE if this producer may commit for the group now, else the error.
+
+    A producer without member data, as before KIP-447, may always commit.
+    """
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if request.generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    has_member = (
+        request.generation_id >= 0 or request.member_id or request.group_instance_id is not None
+    )
+    if not has_member:
+        return ErrorCode.NONE
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error is ErrorCode.NONE and request.generation_id != group.generation:
+        error = ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def commit_pending(
+    group: ClassicGroup,
+    producer_id: int,
+    offsets: Sequence[OffsetToCommit],
+    pending: PendingOffsets,
+    now: float,
+) -> tuple[list[ErrorCode], list[tuple[bytes, bytes | None]]]:
+    """Return one error code for each offset, and the records of the accepted ones."""
+    errors: list[ErrorCode] = []
+    records: list[tuple[bytes, bytes | None]] = []
+    for new in offsets:
+        committed = committed_offset(group, new, now)
+        if isinstance(committed, ErrorCode):
+            errors.append(committed)
+            continue
+        pending.add(producer_id, (group.group_id, new.topic, new.partition), committed)
+        key = offset_commit_key(group.group_id, new.topic, new.partition)
+        records.append((key, offset_commit_value(committed)))
+        errors.append(ErrorCode.NONE)
+    return errors, records
+
+
+def load_pending(
+    records: Iterable[tuple[int, Buffer | None, Buffer | None, bool]],
+    groups: dict[str, ClassicGroup],
+    pending: PendingOffsets,
+    env: GroupEnvironment,
+) -> None:
+    """Load the pending offsets from (producer id, key, value, outdated) records."""
+    for producer_id, raw_key, raw_value, outdated in records:
+        key = None if raw_key is None else read_key(raw_key)
+        if not isinstance(key, OffsetCommitKey) or raw_value is None:
+            continue
+        value = read_value(key, raw_value)
+        if isinstance(value, OffsetCommitValue):
+            if key.group not in groups:
+                groups[key.group] = ClassicGroup(key.group, env)
+            group_partition = key.group, key.topic, key.partition
+            pending.add(producer_id, group_partition, stored_offset(value), outdated=outdated)
