@@ -1,4 +1,4 @@
-"""Brokers that run in this process: APIs, group coordinator, partition logs, transactions, security.
+"""Brokers that run in this process, with their APIs, group coordinator, logs and security.
 
 :mod:`kohort.testing` starts and controls them. Nothing here knows the client.
 """

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
 import anyio
 
+from kohort.broker._broker_node import BrokerNode
+from kohort.broker._cluster_state import ClusterState
 from kohort.broker._fetch_sessions import FetchSessions
 from kohort.broker._topics import Partition, Replica, Topic
 from kohort.broker.groups import GroupCoordinator
 from kohort.broker.transactions import TransactionCoordinator
 from kohort.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from kohort.broker._core import ClusterCore
-
-
-@dataclass(slots=True)
-class BrokerNode:
-    """Id, addresses and rack of a broker.
-
-    ``ports`` maps each listener to its port, which is 0 before the broker listens.
-    """
-
-    id: int
-    host: str
-    ports: dict[str, int] = field(default_factory=dict)
-    rack: str | None = None
-
-    @property
-    def port(self) -> int:
-        """The port of the first listener."""
-        return next(iter(self.ports.values()), 0)
 
 
 class Broker:
@@ -40,7 +18,7 @@ class Broker:
 
     def __init__(
         self,
-        cluster: ClusterCore,
+        cluster: ClusterState,
         node: BrokerNode,
         coordinator: GroupCoordinator,
         transactions: TransactionCoordinator,

@@ -16,7 +16,7 @@ from kohort.broker._config_types import ConfigSource, ConfigType, SourcedValue
 from kohort.broker._topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from kohort.broker._broker import BrokerNode
+    from kohort.broker._broker_node import BrokerNode
     from kohort.broker._configs import ClusterConfig
 
 LOG_FOLDER = "/memory"

@@ -7,6 +7,7 @@ range of ApiVersions alone. Any other unknown API or version ends the connection
 from __future__ import annotations
 
 import struct
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from kohort.broker._authorization import refusal
 from kohort.broker._broker import Broker
 from kohort.broker._channel import Channel
 from kohort.broker._failures import error_response
+from kohort.broker._faults import Faults
 from kohort.broker._send_rate import SendRate
 from kohort.broker.apis import SERVED, CloseConnection, Context, Handler, api_versions
 from kohort.broker.security import ClientLogin, Phase, Step
@@ -39,6 +41,7 @@ from kohort.protocol.messages import (
 
 _HEAD = struct.Struct(">hhi")
 _MAX_KEPT_BYTES = 16 * 1024
+_MAX_KEPT_REQUESTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,64 +82,74 @@ def _authorized(handler: Handler[Any]) -> Handler[Any]:
     return handle
 
 
-async def handle_frame(broker: Broker, channel: Channel, frame: Buffer) -> ServedResponse | None:
-    """Return the response to a request frame, None if the request has no response.
+class RequestDispatcher:
+    """Handling of all requests of a cluster, with its fault rules and its latest requests."""
 
-    Raises CloseConnection or MessageDecodeError for requests that end the connection.
-    """
-    if not broker.is_alive:
-        raise CloseConnection("the broker was killed")
-    if len(frame) < _HEAD.size:
-        raise CloseConnection(f"a frame of {len(frame)} bytes is too short")
-    key, version, correlation_id = _HEAD.unpack_from(frame)
-    login = channel.login
-    step = login.step(key)
-    if step is Step.CLOSE:
-        raise CloseConnection(f"API key {key} is not allowed, only {login.phase.value}")
-    served = SERVED.get(key)
-    if served is None:
-        raise CloseConnection(f"API key {key} is not served")
-    if version not in served.versions:
-        if key == ApiKey.API_VERSIONS and step is Step.SERVE:
-            decode_from(RequestHeader, 2, frame, 0)  # Kafka closes on a header that is too short
-            buffers = encode_response(api_versions.unsupported_version(), 0, correlation_id)
-            return ServedResponse(buffers, None)
-        raise CloseConnection(f"version {version} of {served.key.name} is not served")
-    known = APIS[key].request
-    header, start = decode_from(RequestHeader, 2 if version in known.flexible else 1, frame, 0)
-    # As in Kafka, bytes after the request are ignored. librdkafka 2.16 sends some.
-    request, _ = decode_from(known, version, frame, start)
-    ctx = Context(
-        broker, version, header.client_id or "", channel.client_host, login.principal, login
-    )
-    api = known.__name__.removesuffix("Request")
-    cluster = broker.cluster
-    kept = request if len(frame) <= _MAX_KEPT_BYTES else None
-    cluster.requests.append(
-        ReceivedRequest(
-            broker.node.id, api, version, ctx.client_id, ctx.client_host, cluster.time(), kept
+    def __init__(self, seed: int) -> None:
+        self.faults: Faults = Faults(seed)
+        self.requests: deque[ReceivedRequest] = deque(maxlen=_MAX_KEPT_REQUESTS)
+
+    async def handle_frame(
+        self, broker: Broker, channel: Channel, frame: Buffer
+    ) -> ServedResponse | None:
+        """Return the response to a request frame, None if the request has no response.
+
+        Raises CloseConnection or MessageDecodeError for requests that end the connection.
+        """
+        if not broker.is_alive:
+            raise CloseConnection("the broker was killed")
+        if len(frame) < _HEAD.size:
+            raise CloseConnection(f"a frame of {len(frame)} bytes is too short")
+        key, version, correlation_id = _HEAD.unpack_from(frame)
+        login = channel.login
+        step = login.step(key)
+        if step is Step.CLOSE:
+            raise CloseConnection(f"API key {key} is not allowed, only {login.phase.value}")
+        served = SERVED.get(key)
+        if served is None:
+            raise CloseConnection(f"API key {key} is not served")
+        if version not in served.versions:
+            if key == ApiKey.API_VERSIONS and step is Step.SERVE:
+                # As in Kafka, a header that is too short ends the connection.
+                decode_from(RequestHeader, 2, frame, 0)
+                buffers = encode_response(api_versions.unsupported_version(), 0, correlation_id)
+                return ServedResponse(buffers, None)
+            raise CloseConnection(f"version {version} of {served.key.name} is not served")
+        known = APIS[key].request
+        header, start = decode_from(RequestHeader, 2 if version in known.flexible else 1, frame, 0)
+        # As in Kafka, bytes after the request are ignored. librdkafka 2.16 sends some.
+        request, _ = decode_from(known, version, frame, start)
+        ctx = Context(
+            broker, version, header.client_id or "", channel.client_host, login.principal, login
         )
-    )
-    response: Response | None
-    if step is Step.REFUSE:
-        login.fail()
-        response, pace = _login_refusal(ctx, request), None
-    else:
-        handler = served.handler if cluster.authorizer is None else _authorized(served.handler)
-        response, pace = await cluster.faults.apply(ctx, api, request, handler)
-        _update_login(login, response)
-    if response is None:
-        return None
-    closes_connection = login.phase is Phase.FAILED
-    try:
-        return ServedResponse(
-            encode_response(response, version, correlation_id), pace, closes_connection
+        api = known.__name__.removesuffix("Request")
+        cluster = broker.cluster
+        kept = request if len(frame) <= _MAX_KEPT_BYTES else None
+        self.requests.append(
+            ReceivedRequest(
+                broker.node.id, api, version, ctx.client_id, ctx.client_host, cluster.time(), kept
+            )
         )
-    except MessageEncodeError as error:
-        if not isinstance(error.__cause__, struct.error) and "the bound is" not in str(error):
-            raise
-        # Names of nearly 32 KiB make messages and member ids longer than a string can be.
-        raise CloseConnection(f"the response cannot be encoded: {error}") from error
+        response: Response | None
+        if step is Step.REFUSE:
+            login.fail()
+            response, pace = _login_refusal(ctx, request), None
+        else:
+            handler = served.handler if cluster.authorizer is None else _authorized(served.handler)
+            response, pace = await self.faults.apply(ctx, api, request, handler)
+            _update_login(login, response)
+        if response is None:
+            return None
+        closes_connection = login.phase is Phase.FAILED
+        try:
+            return ServedResponse(
+                encode_response(response, version, correlation_id), pace, closes_connection
+            )
+        except MessageEncodeError as error:
+            if not isinstance(error.__cause__, struct.error) and "the bound is" not in str(error):
+                raise
+            # Names of nearly 32 KiB make messages and member ids longer than a string can be.
+            raise CloseConnection(f"the response cannot be encoded: {error}") from error
 
 
 def _login_refusal(ctx: Context, request: Request[Any]) -> Response:

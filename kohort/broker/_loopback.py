@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from functools import partial
 
@@ -13,12 +14,15 @@ from anyio.abc import TaskGroup
 
 from kohort.broker._broker import Broker
 from kohort.broker._configs import ClusterConfig
+from kohort.broker._dispatch import RequestDispatcher
 from kohort.broker._server import serve_connection
 from kohort.broker._server_connection import SocketConnection
 from kohort.broker._tls_socket import accept_tls
 from kohort.broker.security import Listener
 
 logger = logging.getLogger("kohort.testing")
+
+ServeSocket = Callable[[socket.socket], Coroutine[object, object, None]]
 
 _BACKLOG = 1024
 _ACCEPT_PAUSE = 0.01
@@ -67,10 +71,12 @@ class LoopbackNetwork:
         sock.setblocking(False)
         return sock
 
-    async def serve(self, broker: Broker, tasks: TaskGroup) -> None:
+    async def serve(self, broker: Broker, dispatcher: RequestDispatcher, tasks: TaskGroup) -> None:
         async with anyio.create_task_group() as accepting:
             for listener, sock in self._listeners[broker.node.id]:
-                accepting.start_soon(_accept_all, broker, listener, sock, tasks)
+                serve = _serve_tls if listener.uses_tls else _serve_plain
+                serve_socket = partial(serve, dispatcher, broker, listener)
+                accepting.start_soon(_accept_all, broker, serve_socket, sock, tasks)
 
     def stop_listening(self, broker: Broker) -> None:
         node = broker.node
@@ -99,10 +105,9 @@ class LoopbackNetwork:
 
 
 async def _accept_all(
-    broker: Broker, listener: Listener, listening: socket.socket, tasks: TaskGroup
+    broker: Broker, serve: ServeSocket, listening: socket.socket, tasks: TaskGroup
 ) -> None:
     """Start a task for each connection to a listener, until cancelled."""
-    serve = partial(_serve_tls if listener.uses_tls else _serve_plain, broker, listener)
     while True:
         await anyio.wait_readable(listening)
         try:
@@ -118,11 +123,15 @@ async def _accept_all(
             await anyio.sleep(_ACCEPT_PAUSE)
 
 
-async def _serve_plain(broker: Broker, listener: Listener, sock: socket.socket) -> None:
-    await serve_connection(broker, SocketConnection(sock), listener)
+async def _serve_plain(
+    dispatcher: RequestDispatcher, broker: Broker, listener: Listener, sock: socket.socket
+) -> None:
+    await serve_connection(dispatcher, broker, SocketConnection(sock), listener)
 
 
-async def _serve_tls(broker: Broker, listener: Listener, sock: socket.socket) -> None:
+async def _serve_tls(
+    dispatcher: RequestDispatcher, broker: Broker, listener: Listener, sock: socket.socket
+) -> None:
     try:
         accepted = await accept_tls(broker, sock, listener)
     except Exception:
@@ -134,7 +143,7 @@ async def _serve_tls(broker: Broker, listener: Listener, sock: socket.socket) ->
         logger.info("broker %d: a TLS handshake on %s failed", broker.node.id, listener.name)
         return
     connection, principal = accepted
-    await serve_connection(broker, connection, listener, principal)
+    await serve_connection(dispatcher, broker, connection, listener, principal)
 
 
 def _accept(listening: socket.socket) -> socket.socket:

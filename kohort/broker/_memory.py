@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 
 from kohort.broker._broker import Broker
 from kohort.broker._configs import ClusterConfig
+from kohort.broker._dispatch import RequestDispatcher
 from kohort.broker._memory_tls import check_tls
 from kohort.broker._server import serve_connection
 from kohort.broker.security import ANONYMOUS, Listener
@@ -104,7 +105,7 @@ class MemoryNetwork:
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
         self._listening: dict[int, tuple[Broker, Listener]] = {}
-        self._tasks: dict[int, TaskGroup] = {}
+        self._serving: dict[int, tuple[RequestDispatcher, TaskGroup]] = {}
         self._unserved: dict[int, list[MemoryConnection]] = {}
 
     async def connect(self, host: str, port: int, certificate: str = "") -> MemoryConnection:
@@ -120,10 +121,11 @@ class MemoryNetwork:
         to_server, to_client = Stream(), Stream()
         served = MemoryConnection(to_server, to_client)
         served.principal = principal
-        if (tasks := self._tasks.get(port)) is None:
+        if port not in self._serving:
             self._unserved.setdefault(port, []).append(served)
         else:
-            tasks.start_soon(serve_connection, broker, served, listener, principal)
+            dispatcher, tasks = self._serving[port]
+            tasks.start_soon(serve_connection, dispatcher, broker, served, listener, principal)
         return MemoryConnection(to_client, to_server)
 
     def _listener_at(self, host: str, port: int) -> tuple[Broker, Listener]:
@@ -141,22 +143,25 @@ class MemoryNetwork:
             port = node.ports[listener.name] or FIRST_PORT + index
             node.ports[listener.name] = port
             self._listening[port] = broker, listener
-            self._tasks.pop(port, None)
+            self._serving.pop(port, None)
 
-    async def serve(self, broker: Broker, tasks: TaskGroup) -> None:
+    async def serve(self, broker: Broker, dispatcher: RequestDispatcher, tasks: TaskGroup) -> None:
         for listener in self._config.listeners:
             port = broker.node.ports[listener.name]
-            self._tasks[port] = tasks
+            self._serving[port] = dispatcher, tasks
             for unserved in self._unserved.pop(port, ()):
-                tasks.start_soon(serve_connection, broker, unserved, listener, unserved.principal)
+                principal = unserved.principal
+                tasks.start_soon(
+                    serve_connection, dispatcher, broker, unserved, listener, principal
+                )
         await anyio.sleep_forever()
 
     def stop_listening(self, broker: Broker) -> None:
         for port in broker.node.ports.values():
             if self._listening.get(port, (None, None))[0] is broker:
                 del self._listening[port]
-                self._tasks.pop(port, None)
+                self._serving.pop(port, None)
 
     def close(self) -> None:
         self._listening.clear()
-        self._tasks.clear()
+        self._serving.clear()

@@ -7,6 +7,7 @@ from typing import Protocol
 from anyio.abc import TaskGroup
 
 from kohort.broker._broker import Broker
+from kohort.broker._dispatch import RequestDispatcher
 
 
 class Network(Protocol):
@@ -16,7 +17,7 @@ class Network(Protocol):
         """Let clients connect from now on; set the node's ports at the first call."""
         ...
 
-    async def serve(self, broker: Broker, tasks: TaskGroup) -> None:
+    async def serve(self, broker: Broker, dispatcher: RequestDispatcher, tasks: TaskGroup) -> None:
         """Start a task for each connection, until cancelled."""
         ...
 

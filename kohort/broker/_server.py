@@ -10,7 +10,7 @@ import anyio.lowlevel
 
 from kohort.broker._broker import Broker
 from kohort.broker._channel import Channel
-from kohort.broker._dispatch import handle_frame
+from kohort.broker._dispatch import RequestDispatcher
 from kohort.broker._send_rate import send_paced
 from kohort.broker._server_connection import RequestFrames, ServerConnection
 from kohort.broker.apis import CloseConnection
@@ -23,7 +23,11 @@ _SIZE = struct.Struct(">i")
 
 
 async def serve_connection(
-    broker: Broker, connection: ServerConnection, listener: Listener, principal: str = ANONYMOUS
+    dispatcher: RequestDispatcher,
+    broker: Broker,
+    connection: ServerConnection,
+    listener: Listener,
+    principal: str = ANONYMOUS,
 ) -> None:
     """Respond to the requests of a connection in their order, as Kafka does.
 
@@ -39,7 +43,7 @@ async def serve_connection(
             if channel.login.phase is Phase.RAW_TOKENS:
                 await _serve_token(broker, connection, channel, frame)
             else:
-                await _serve_request(broker, connection, channel, frame)
+                await _serve_request(dispatcher, broker, connection, channel, frame)
             frames.max_size = channel.login.max_frame or limit
             # An idle connection must not keep the request or slices of a log in memory.
             del frame
@@ -60,15 +64,19 @@ async def serve_connection(
 
 
 async def _serve_request(
-    broker: Broker, connection: ServerConnection, channel: Channel, frame: bytearray
+    dispatcher: RequestDispatcher,
+    broker: Broker,
+    connection: ServerConnection,
+    channel: Channel,
+    frame: bytearray,
 ) -> None:
-    response = await handle_frame(broker, channel, frame)
+    response = await dispatcher.handle_frame(broker, channel, frame)
     if response is None:
         return
     if response.closes_connection:
         await _delay_failure(broker)
     if response.pace is not None:
-        await send_paced(connection, response.frame, response.pace, broker.cluster.faults.rng)
+        await send_paced(connection, response.frame, response.pace, dispatcher.faults.rng)
     else:
         await connection.send(response.frame)
     if response.closes_connection:

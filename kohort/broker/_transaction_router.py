@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kohort.broker._broker_node import BrokerNode, RunningBroker
+from kohort.broker._configs import ClusterConfig
 from kohort.broker._given_configs import TRANSACTIONS_FACTOR
 from kohort.broker._hashes import coordinator_partition
-from kohort.broker._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic
+from kohort.broker._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic, Topics
 from kohort.broker.log import AppendError, Marker, PartitionLog
 from kohort.broker.transactions import (
     TRANSACTION_PARTITIONS,
@@ -21,20 +25,39 @@ from kohort.errors import ErrorCode
 from kohort.protocol import Buffer
 from kohort.records import ControlType, NewRecord, RecordBatch, control_type, encode_batch
 
-if TYPE_CHECKING:
-    from kohort.broker._broker import BrokerNode
-    from kohort.broker._core import ClusterCore
-
 _Stable = list[tuple[Buffer | None, Buffer | None]]
 _Positioned = tuple[int, Buffer | None, Buffer | None]
 _Open = list[tuple[int, Buffer | None, Buffer | None, bool]]
 
 
+class TransactionCluster(Protocol):
+    """Parts of the cluster's state that transactions use."""
+
+    config: ClusterConfig
+    topics: Topics
+    brokers: Mapping[int, RunningBroker]
+    changed: Callable[[], None]
+
+    @property
+    def nodes(self) -> list[BrokerNode]:
+        """The registered brokers."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return wall-clock milliseconds."""
+        ...
+
+
 class TransactionRouter:
     """Calls between brokers for transactions, which replace Kafka's requests between brokers."""
 
-    def __init__(self, cluster: ClusterCore) -> None:
+    def __init__(self, cluster: TransactionCluster) -> None:
         self._cluster = cluster
+        self._producer_ids = itertools.count()
+
+    def new_producer_id(self) -> int:
+        """Return a producer id that no other producer has."""
+        return next(self._producer_ids)
 
     def make_coordinator(self) -> TransactionCoordinator:
         cluster = self._cluster
@@ -42,7 +65,7 @@ class TransactionRouter:
             config=cluster.config.transactions,
             append=self._append,
             write_marker=self._mark,
-            new_producer_id=cluster.new_producer_id,
+            new_producer_id=self.new_producer_id,
             epoch_of=lambda index: self.state_topic().partitions[index].leader_epoch,
             now_ms=cluster.now_ms,
         )

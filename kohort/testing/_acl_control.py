@@ -19,7 +19,7 @@ from kohort.errors import IllegalStateError, InvalidOptionError
 from kohort.testing._fault_control import Fault
 
 if TYPE_CHECKING:
-    from kohort.broker._core import ClusterCore
+    from kohort.broker._cluster_server import ClusterServer
 
 T = TypeVar("T")
 
@@ -37,13 +37,13 @@ class AclControl(ABC):
     """
 
     @abstractmethod
-    def _call(self, function: Callable[[ClusterCore], T]) -> T:
+    def _call(self, function: Callable[[ClusterServer], T]) -> T:
         """Run a function on the cluster in the cluster's event loop."""
 
     @property
     def acls(self) -> list[Acl]:
         """All ACLs, in the order of their creation."""
-        return self._call(lambda core: _authorizer(core).acls)
+        return self._call(lambda server: _authorizer(server).acls)
 
     def grant(
         self,
@@ -94,8 +94,8 @@ class AclControl(ABC):
         kinds = {kind: name for kind, name in names.items() if name is not None}
         wanted = {member_of(AclOperation, operation) for operation in operations}
 
-        def remove(core: ClusterCore) -> list[Acl]:
-            authorizer = _authorizer(core)
+        def remove(server: ClusterServer) -> list[Acl]:
+            authorizer = _authorizer(server)
             selected = AclFilter(
                 principal=principal, pattern=PatternType.ANY, permission=AclPermission.ALLOW
             )
@@ -111,13 +111,17 @@ class AclControl(ABC):
         removed = self._call(remove)
 
         def restore() -> None:
-            self._call(lambda core: _authorizer(core).add(removed))
+            self._call(lambda server: _authorizer(server).add(removed))
 
         return Fault(restore, lambda: 0)
 
     def _add_acls(self, acls: list[Acl]) -> Fault:
-        added = self._call(lambda core: _authorizer(core).add(acls))
-        return Fault(lambda: self._call(lambda core: _authorizer(core).remove(added)), lambda: 0)
+        added = self._call(lambda server: _authorizer(server).add(acls))
+
+        def remove() -> None:
+            self._call(lambda server: _authorizer(server).remove(added))
+
+        return Fault(remove, lambda: 0)
 
 
 def _acls(
@@ -152,10 +156,10 @@ def _acls(
     ]
 
 
-def _authorizer(core: ClusterCore) -> Authorizer:
-    if core.authorizer is None:
+def _authorizer(server: ClusterServer) -> Authorizer:
+    if server.state.authorizer is None:
         raise IllegalStateError(
             "the cluster has no authorizer. Start it with "
             "security=Security(authorization=Authorization())"
         )
-    return core.authorizer
+    return server.state.authorizer

@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 
 from kohort.broker._broker import Broker
+from kohort.broker._cluster_server import ClusterServer
 from kohort.broker._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
-from kohort.broker._core import ClusterCore
 from kohort.broker._given_configs import with_configs
 from kohort.broker._loopback import LoopbackNetwork
 from kohort.broker.security import PLAINTEXT_ONLY, Security
@@ -97,7 +97,7 @@ class Cluster(ClusterHandle):
         )
         self._config = with_configs(config, configs)
         self._config.validate()
-        self._core: ClusterCore | None = None
+        self._server: ClusterServer | None = None
         self._thread: LoopThread | None = None
         self._condition = threading.Condition()
         self._changes = 0
@@ -118,13 +118,14 @@ class Cluster(ClusterHandle):
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.stop()
-            self._core = None
+            self._server = None
 
     async def _serve(self, started: Callable[[], None]) -> None:
-        core = self._core = ClusterCore(self._config, LoopbackNetwork(self._config), self._changed)
-        core.listen()
+        network = LoopbackNetwork(self._config)
+        server = self._server = ClusterServer(self._config, network, self._changed)
+        server.listen()
         started()
-        await core.run()
+        await server.run()
 
     def __enter__(self) -> Cluster:
         self.start()
@@ -151,12 +152,12 @@ class Cluster(ClusterHandle):
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.stop)
 
-    def _call(self, function: Callable[[ClusterCore], T]) -> T:
+    def _call(self, function: Callable[[ClusterServer], T]) -> T:
         """Run a function on the cluster in the cluster's thread."""
-        thread, core = self._thread, self._core
-        if thread is None or core is None:
+        thread, server = self._thread, self._server
+        if thread is None or server is None:
             raise IllegalStateError("the cluster is not running: use `with Cluster() as cluster:`")
-        return thread.call(function, core)
+        return thread.call(function, server)
 
     def _await_end(self, broker: Broker) -> None:
         if self._thread is not None:

@@ -18,7 +18,7 @@ from kohort.errors import ErrorCode, InvalidOptionError, broker_error
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.broker._core import ClusterCore
+    from kohort.broker._cluster_server import ClusterServer
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class FaultControl(ABC):
     """
 
     @abstractmethod
-    def _call(self, function: Callable[[ClusterCore], T]) -> T:
+    def _call(self, function: Callable[[ClusterServer], T]) -> T:
         """Run a function on the cluster in the cluster's event loop."""
 
     def on(
@@ -114,21 +114,21 @@ class FaultControl(ABC):
         if not callable(handler):
             raise InvalidOptionError(f"handler={handler!r}: must be a function that takes the call")
 
-        def add(core: ClusterCore) -> Rule:
-            self._check_node(core, node)
-            return core.faults.add(
+        def add(server: ClusterServer) -> Rule:
+            self._check_node(server, node)
+            return server.dispatcher.faults.add(
                 Rule(handler, keys, node, client_id, chance, limit, holds_responses)
             )
 
         rule = self._call(add)
         return Fault(
-            lambda: self._call(lambda core: core.faults.stop(rule)),
+            lambda: self._call(lambda server: server.dispatcher.faults.stop(rule)),
             lambda: rule.hits,
         )
 
     @staticmethod
-    def _check_node(core: ClusterCore, node: int | None) -> None:
-        ids = [each.id for each in core.all_nodes]
+    def _check_node(server: ClusterServer, node: int | None) -> None:
+        ids = [each.id for each in server.state.all_nodes]
         if node is not None and node not in ids:
             raise InvalidOptionError(
                 f"node={node}: the cluster has no such broker. Choose one of {ids}"
@@ -136,7 +136,7 @@ class FaultControl(ABC):
 
     def stop_faults(self) -> None:
         """End all faults except damage to records."""
-        self._call(lambda core: core.faults.stop_all())
+        self._call(lambda server: server.dispatcher.faults.stop_all())
 
     def fail(
         self,
@@ -181,7 +181,7 @@ class FaultControl(ABC):
             raise InvalidOptionError(
                 f"seconds={seconds}: must be 0 or more, with the lower bound first"
             )
-        rng = self._call(lambda core: core.faults.rng)
+        rng = self._call(lambda server: server.dispatcher.faults.rng)
 
         async def wait(call: Call) -> Outcome:
             await anyio.sleep(rng.uniform(least, most))
@@ -288,13 +288,13 @@ class FaultControl(ABC):
         ``in_sync`` it copies records and stays in the ISR, but does not learn the high watermark.
         """
 
-        def fall_behind(core: ClusterCore) -> Callable[[], None]:
-            found = core.topics.partition(partition.topic, partition.partition)
+        def fall_behind(server: ClusterServer) -> Callable[[], None]:
+            found = server.state.topics.partition(partition.topic, partition.partition)
             if found is None:
                 raise broker_error(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
                 )
-            return core.start_lag(found, node, in_sync=in_sync)
+            return server.state.start_lag(found, node, in_sync=in_sync)
 
         catch_up = self._call(fall_behind)
         return Fault(lambda: self._call(lambda _: catch_up()), lambda: 0)
@@ -306,8 +306,8 @@ class FaultControl(ABC):
         "codec" is an unknown codec. The others are "magic", "length" and "oversize".
         """
 
-        def damage_batch(core: ClusterCore) -> Callable[[], None]:
-            found = core.topics.partition(partition.topic, partition.partition)
+        def damage_batch(server: ClusterServer) -> Callable[[], None]:
+            found = server.state.topics.partition(partition.topic, partition.partition)
             batch = None if found is None else found.log.raw_batch(offset)
             if batch is None:
                 raise broker_error(

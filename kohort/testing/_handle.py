@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from kohort.broker._broker import Broker
-from kohort.broker._core import ClusterCore
+from kohort.broker._cluster_server import ClusterServer
+from kohort.broker._cluster_state import ClusterState
 from kohort.broker._dispatch import ReceivedRequest
 from kohort.broker._topic_settings import config_error
 from kohort.broker._topics import Partition, Topic, is_legal_name
@@ -30,6 +31,10 @@ class ClusterHandle(SecurityControl, AclControl):
     def __init__(self) -> None:
         self._round_robin: dict[str, Iterator[int]] = {}
 
+    def _read(self, function: Callable[[ClusterState], T]) -> T:
+        """Run a function on the cluster's state in the cluster's event loop."""
+        return self._call(lambda server: function(server.state))
+
     @abstractmethod
     def _await_end(self, broker: Broker) -> None:
         """Wait until a killed broker has closed its port, if the caller can wait."""
@@ -40,19 +45,19 @@ class ClusterHandle(SecurityControl, AclControl):
         Use it as ``AsyncKafkaConsumer(..., wall_clock=cluster.wall_clock)``. Clients of OAUTHBEARER
         compare the expiry of tokens with their clock.
         """
-        return self._call(lambda core: core.now_ms() / 1000)
+        return self._read(lambda state: state.now_ms() / 1000)
 
     # Brokers
 
     @property
     def live_brokers(self) -> list[int]:
         """The ids of the running brokers."""
-        return self._call(lambda core: sorted(core.brokers))
+        return self._call(lambda server: sorted(server.brokers))
 
     @property
     def controller(self) -> int:
         """The id of the controller, -1 if there is none."""
-        return self._call(lambda core: core.controller_id)
+        return self._read(lambda state: state.controller_id)
 
     def kill_broker(self, node_id: int) -> None:
         """End a broker like a killed process: connections break, and its port refuses new ones.
@@ -60,42 +65,42 @@ class ClusterHandle(SecurityControl, AclControl):
         Its partitions get other leaders with a higher leader epoch after
         ``broker_session_timeout_ms``. A partition without another replica waits for the broker.
         """
-        self._await_end(self._call(lambda core: core.kill_broker(node_id)))
+        self._await_end(self._call(lambda server: server.kill_broker(node_id)))
 
     def start_broker(self, node_id: int) -> None:
         """Start a broker that was killed, on its old port."""
-        self._call(lambda core: core.start_broker(node_id))
+        self._call(lambda server: server.start_broker(node_id))
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the leader of a partition, -1 if there is none."""
-        return self._call(lambda core: _partition(core, topic, partition).leader)
+        return self._read(lambda state: _partition(state, topic, partition).leader)
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
         """Return the number of leader changes of a partition."""
-        return self._call(lambda core: _partition(core, topic, partition).leader_epoch)
+        return self._read(lambda state: _partition(state, topic, partition).leader_epoch)
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
         """Make ``to`` or the next replica the leader of a partition, and return its id."""
-        return self._call(lambda core: core.move_leader(_partition(core, topic, partition), to))
+        return self._read(lambda state: state.move_leader(_partition(state, topic, partition), to))
 
     def coordinator(self, group_id: str) -> int:
         """Return the broker that coordinates a group, -1 if there is none."""
-        return self._call(lambda core: core.group_partition(group_id).leader)
+        return self._read(lambda state: state.group_partition(group_id).leader)
 
     def move_coordinator(self, group_id: str, to: int | None = None) -> int:
         """Make ``to`` or the next replica the coordinator of a group, and return its id.
 
         All groups of the same partition of ``__consumer_offsets`` move with it.
         """
-        return self._call(lambda core: core.move_leader(core.group_partition(group_id), to))
+        return self._read(lambda state: state.move_leader(state.group_partition(group_id), to))
 
     # Topics
 
     @property
     def topics(self) -> dict[str, int]:
         """Name -> number of partitions, without internal topics."""
-        return self._call(
-            lambda core: {t.name: len(t.partitions) for t in core.topics if not t.is_internal}
+        return self._read(
+            lambda state: {t.name: len(t.partitions) for t in state.topics if not t.is_internal}
         )
 
     def create_topic(
@@ -114,28 +119,28 @@ class ClusterHandle(SecurityControl, AclControl):
             if (problem := config_error(key, value)) is not None:
                 raise broker_error(ErrorCode.INVALID_CONFIG, problem)
 
-        def create(core: ClusterCore) -> None:
-            if core.topics.get(name) is not None:
+        def create(server: ClusterServer) -> None:
+            if server.state.topics.get(name) is not None:
                 raise broker_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-            core.create_topic(name, partitions, configs=configs)
+            server.state.create_topic(name, partitions, configs=configs)
 
         self._call(create)
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Increase the partitions of a topic to ``total``."""
 
-        def grow(core: ClusterCore) -> None:
-            found = _topic(core, topic)
+        def grow(server: ClusterServer) -> None:
+            found = _topic(server.state, topic)
             if total <= len(found.partitions):
                 message = f"topic {topic!r} has {len(found.partitions)} partitions already"
                 raise broker_error(ErrorCode.INVALID_PARTITIONS, message)
-            core.add_partitions(found, total)
+            server.state.add_partitions(found, total)
 
         self._call(grow)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its records and the offsets that groups have committed for it."""
-        self._call(lambda core: core.delete_topic(_topic(core, topic)))
+        self._read(lambda state: state.delete_topic(_topic(state, topic)))
 
     def compact(self, topic: str) -> None:
         """Compact a topic's logs now, as Kafka's cleaner does in the background.
@@ -143,11 +148,11 @@ class ClusterHandle(SecurityControl, AclControl):
         The topic's ``cleanup.policy`` must contain "compact", else IllegalStateError is raised. The
         last batch of each partition does not change.
         """
-        self._call(lambda core: core.cleaner.compact(_topic(core, topic)))
+        self._read(lambda state: state.cleaner.compact(_topic(state, topic)))
 
     def delete_old_records(self, topic: str) -> None:
         """Delete the records that a topic's ``retention.ms`` and ``retention.bytes`` exclude."""
-        self._call(lambda core: core.cleaner.delete_old_records(_topic(core, topic)))
+        self._read(lambda state: state.cleaner.delete_old_records(_topic(state, topic)))
 
     # Records
 
@@ -169,7 +174,7 @@ class ClusterHandle(SecurityControl, AclControl):
         unless ``auto_create_topics`` is False.
         """
         items = [records] if isinstance(records, bytes | str) else list(records)
-        count, now_ms = self._call(lambda core: (_partitions(core, topic), core.now_ms()))
+        count, now_ms = self._read(lambda state: (_partitions(state, topic), state.now_ms()))
         prepared = [as_record(item, key, partition) for item in items]
         for record in prepared:
             if record.partition is not None and not 0 <= record.partition < count:
@@ -186,13 +191,14 @@ class ClusterHandle(SecurityControl, AclControl):
         return [placed[index] for index in range(len(prepared))]
 
     def _append(self, topic: str, partition: int, data: bytes) -> int:
-        def append(core: ClusterCore) -> int:
+        def append(server: ClusterServer) -> int:
             batch = RecordBatch.of(data)
             try:
-                result = _topic(core, topic).partitions[partition].append(batch, core.now_ms())
+                found = _topic(server.state, topic).partitions[partition]
+                result = found.append(batch, server.state.now_ms())
             except AppendError as error:
                 raise broker_error(error.code, str(error)) from error
-            core.changed()
+            server.state.changed()
             return result.base_offset
 
         return self._call(append)
@@ -202,10 +208,10 @@ class ClusterHandle(SecurityControl, AclControl):
         topics.
         """
 
-        def read(core: ClusterCore) -> list[tuple[int, int, list[RecordBatch]]]:
+        def read(server: ClusterServer) -> list[tuple[int, int, list[RecordBatch]]]:
             return [
                 (p.index, p.log.start_offset, list(p.log.batches()))
-                for p in _topic(core, topic).partitions
+                for p in _topic(server.state, topic).partitions
                 if partition is None or p.index == partition
             ]
 
@@ -223,16 +229,16 @@ class ClusterHandle(SecurityControl, AclControl):
     def group(self, group_id: str) -> GroupSnapshot:
         """Return the group as its coordinator has it now; an unknown group is "Dead"."""
 
-        def look(core: ClusterCore) -> GroupSnapshot:
-            return snapshot(group_id, core.group(group_id))
+        def look(server: ClusterServer) -> GroupSnapshot:
+            return snapshot(group_id, server.state.group(group_id))
 
         return self._call(look)
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return all committed offsets of a group."""
 
-        def look(core: ClusterCore) -> dict[TopicPartition, OffsetAndMetadata]:
-            group = core.group(group_id)
+        def look(server: ClusterServer) -> dict[TopicPartition, OffsetAndMetadata]:
+            group = server.state.group(group_id)
             return {
                 TopicPartition(*topic_partition): OffsetAndMetadata(
                     committed.offset, committed.metadata, committed.leader_epoch
@@ -245,32 +251,32 @@ class ClusterHandle(SecurityControl, AclControl):
     @property
     def requests(self) -> list[ReceivedRequest]:
         """The latest 10,000 requests of all brokers, in the order of their arrival."""
-        return self._call(lambda core: list(core.requests))
+        return self._call(lambda server: list(server.dispatcher.requests))
 
 
-def _topic(core: ClusterCore, name: str) -> Topic:
-    topic = core.topics.get(name)
+def _topic(state: ClusterState, name: str) -> Topic:
+    topic = state.topics.get(name)
     if topic is None:
         raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
 
 
-def _partition(core: ClusterCore, topic: str, index: int) -> Partition:
-    found = core.topics.partition(topic, index)
+def _partition(state: ClusterState, topic: str, index: int) -> Partition:
+    found = state.topics.partition(topic, index)
     if found is None:
         message = f"there is no partition {index} of a topic {topic!r}"
         raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     return found
 
 
-def _partitions(core: ClusterCore, name: str) -> int:
-    if core.topics.get(name) is None and core.config.auto_create_topics:
+def _partitions(state: ClusterState, name: str) -> int:
+    if state.topics.get(name) is None and state.config.auto_create_topics:
         if not is_legal_name(name):
             raise broker_error(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name"
             )
-        core.create_topic(name)
-    return len(_topic(core, name).partitions)
+        state.create_topic(name)
+    return len(_topic(state, name).partitions)
 
 
 def timed_out(predicate: Callable[[], Any], timeout: float) -> KafkaTimeoutError:

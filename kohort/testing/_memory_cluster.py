@@ -11,8 +11,8 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from kohort.broker._broker import Broker
+from kohort.broker._cluster_server import ClusterServer
 from kohort.broker._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
-from kohort.broker._core import ClusterCore
 from kohort.broker._given_configs import with_configs
 from kohort.broker._memory import HOST, MemoryConnection, MemoryNetwork
 from kohort.broker.security import PLAINTEXT_ONLY, Security
@@ -77,21 +77,21 @@ class MemoryCluster(ClusterHandle):
         self._config = with_configs(config, configs, broker_session_timeout_ms=0)
         self._config.validate()
         self._network = MemoryNetwork(self._config)
-        self._core: ClusterCore | None = None
+        self._server: ClusterServer | None = None
         self._tasks: TaskGroup | None = None
         self._change: anyio.Event | None = None
         self._loop: object = None
 
     async def __aenter__(self) -> MemoryCluster:
-        if self._core is not None:
+        if self._server is not None:
             raise IllegalStateError("the cluster is running already")
         self._loop = anyio.lowlevel.current_token().native_token
-        core = ClusterCore(self._config, self._network, self._changed, STARTED_MS)
-        core.listen()
+        server = ClusterServer(self._config, self._network, self._changed, STARTED_MS)
+        server.listen()
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
-        tasks.start_soon(core.run)
-        self._core, self._tasks = core, tasks
+        tasks.start_soon(server.run)
+        self._server, self._tasks = server, tasks
         return self
 
     async def __aexit__(
@@ -100,7 +100,7 @@ class MemoryCluster(ClusterHandle):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        tasks, self._tasks, self._core = self._tasks, None, None
+        tasks, self._tasks, self._server = self._tasks, None, None
         assert tasks is not None
         tasks.cancel_scope.cancel()
         # Without the error as an argument it is raised as it is, not in an exception group.
@@ -144,10 +144,10 @@ class MemoryCluster(ClusterHandle):
             self._change.set()
             self._change = None
 
-    def _call(self, function: Callable[[ClusterCore], T]) -> T:
-        if self._core is None:
+    def _call(self, function: Callable[[ClusterServer], T]) -> T:
+        if self._server is None:
             raise IllegalStateError("the cluster is not running: use `async with MemoryCluster()`")
-        return function(self._core)
+        return function(self._server)
 
     def _await_end(self, broker: Broker) -> None:
         """Return immediately. The connections close in the loop's next iteration without

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from kohort.broker._core import ClusterCore
+from kohort.broker._cluster_server import ClusterServer
 from kohort.broker._faults import Call, Outcome, api_keys
 from kohort.broker.security import KINDS, ClientCertificate, TlsFault
 from kohort.errors import ErrorCode, InvalidOptionError
@@ -50,38 +50,38 @@ class SecurityControl(FaultControl):
 
         Stopped brokers are included.
         """
-        return self._call(lambda core: _addresses(core.config.listeners[0].name, core))
+        return self._call(lambda server: _addresses(server.state.config.listeners[0].name, server))
 
     @property
     def ssl_cafile(self) -> str:
         """Path of the PEM file of the CA for clients to trust. It is deleted with the cluster."""
-        return self._call(lambda core: core.security.certificates.cafile)
+        return self._call(lambda server: server.state.security.certificates.cafile)
 
     @property
     def ssl_crlfile(self) -> str:
         """Path of a PEM file: the CRL that revokes the certificate of ``"revoked"``."""
-        return self._call(lambda core: core.security.certificates.crlfile)
+        return self._call(lambda server: server.state.security.certificates.crlfile)
 
     def client_certificate(self, name: str) -> ClientCertificate:
         """Return a new certificate for clients, with the name as its CN.
 
         The paths are the same for each call with one name, so a call also renews a certificate.
         """
-        return self._call(lambda core: core.security.certificates.client(name))
+        return self._call(lambda server: server.state.security.certificates.client(name))
 
     def renew_certificates(self) -> None:
         """Use new certificates of the same CA for new connections."""
-        self._call(lambda core: core.security.certificates.renew())
+        self._call(lambda server: server.state.security.certificates.renew())
 
     # Users
 
     def set_password(self, user: str, password: str) -> None:
         """Add a user of PLAIN and SCRAM, or change the password. Existing sessions continue."""
-        self._call(lambda core: core.security.credentials.set_password(user, password))
+        self._call(lambda server: server.state.security.credentials.set_password(user, password))
 
     def remove_user(self, user: str) -> None:
         """Remove a user of PLAIN and SCRAM. Existing sessions continue."""
-        self._call(lambda core: core.security.credentials.remove(user))
+        self._call(lambda server: server.state.security.credentials.remove(user))
 
     # Faults
 
@@ -164,32 +164,32 @@ class SecurityControl(FaultControl):
     def stop_faults(self) -> None:
         """End all faults except damage to records."""
         super().stop_faults()
-        self._call(lambda core: core.security.stop_tls_faults())
+        self._call(lambda server: server.state.security.stop_tls_faults())
 
     def _add_tls(self, fault: TlsFault) -> Fault:
-        def add(core: ClusterCore) -> None:
-            self._check_node(core, fault.node)
-            if not any(listener.uses_tls for listener in core.config.listeners):
+        def add(server: ClusterServer) -> None:
+            self._check_node(server, fault.node)
+            if not any(listener.uses_tls for listener in server.state.config.listeners):
                 raise InvalidOptionError("the cluster has no listener with TLS")
             if fault.kind in KINDS and self._has_certificates:  # errors are raised here
-                for listener in core.config.listeners:
-                    core.security.context(listener, fault)
-            core.security.add_tls_fault(fault)
+                for listener in server.state.config.listeners:
+                    server.state.security.context(listener, fault)
+            server.state.security.add_tls_fault(fault)
 
         self._call(add)
         return Fault(
-            lambda: self._call(lambda core: core.security.stop_tls_fault(fault)),
+            lambda: self._call(lambda server: server.state.security.stop_tls_fault(fault)),
             lambda: fault.hits,
         )
 
 
-def _addresses(listener: str, core: ClusterCore) -> str:
-    names = [each.name for each in core.config.listeners]
+def _addresses(listener: str, server: ClusterServer) -> str:
+    names = [each.name for each in server.state.config.listeners]
     if listener not in names:
         raise InvalidOptionError(f"listener={listener!r}: choose one of {', '.join(names)}")
     return ",".join(
         f"[{node.host}]:{node.ports[listener]}"
         if ":" in node.host
         else f"{node.host}:{node.ports[listener]}"
-        for node in core.all_nodes
+        for node in server.state.all_nodes
     )

@@ -115,7 +115,7 @@ def prepared(frame: Frame) -> Iterator[tuple[Raw, bytes]]:
             find_coordinator(raw, group)
             raw.ask(commit_request(group, SOME_TOPIC), 8)
             assert cluster.group(group).state == "Empty"
-        known = cluster._call(lambda core: core.topics._by_name[SOME_TOPIC].id)
+        known = cluster._call(lambda server: server.state.topics._by_name[SOME_TOPIC].id)
         for topic_id in topic_ids(request):
             data = data.replace(topic_id, known)
         yield raw, data

@@ -130,8 +130,8 @@ def test_closing_ends_the_sessions(group: str | None) -> None:
 
 def sessions(cluster: MemoryCluster) -> int:
     """How many the brokers remember."""
-    assert cluster._core is not None
-    return sum(len(broker.fetch_sessions) for broker in cluster._core.brokers.values())
+    assert cluster._server is not None
+    return sum(len(broker.fetch_sessions) for broker in cluster._server.brokers.values())
 
 
 def test_a_topic_that_is_made_anew_is_read_under_its_new_id() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from kohort.broker._core import ClusterCore
+from kohort.broker._cluster_state import ClusterState
 from kohort.broker.groups import GroupCoordinator
 from kohort.broker.groups._offsets import OffsetToCommit
 from kohort.broker.groups._records import read_key, read_value
@@ -41,12 +41,12 @@ CLOSED_BY_CLIENT = "closed by this client"
 @contextmanager
 def watching(log: EventLog) -> Iterator[None]:
     """Note what coordinators do and which connections fail, in any cluster, within the block."""
-    append: Callable[..., None] = ClusterCore._append_group_records
+    append: Callable[..., None] = ClusterState._append_group_records
     commit: Callable[..., list[ErrorCode]] = GroupCoordinator.commit
     fail: Callable[..., None] = Nodes._failed
     close: Callable[..., None] = Nodes._closed
 
-    def appended(core: ClusterCore, index: int, records: Records) -> None:
+    def appended(core: ClusterState, index: int, records: Records) -> None:
         append(core, index, records)
         for key, value in records:
             event = None if value is None else _stored(key, value)
@@ -89,7 +89,7 @@ def watching(log: EventLog) -> Iterator[None]:
     with (
         patch.object(Nodes, "_failed", failed),
         patch.object(Nodes, "_closed", closed),
-        patch.object(ClusterCore, "_append_group_records", appended),
+        patch.object(ClusterState, "_append_group_records", appended),
         patch.object(GroupCoordinator, "commit", committed),
     ):
         yield

@@ -25,7 +25,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def own_settings(cluster: Cluster, topic: str = "t") -> dict[str, str]:
-    return cluster._call(lambda core: dict(core.topics._by_name[topic].configs))
+    return cluster._call(lambda server: dict(server.state.topics._by_name[topic].configs))
 
 
 def alter(raw: Raw, values: dict[str, str | None], topic: str = "t", kind: int = TOPIC) -> int:

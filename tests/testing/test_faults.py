@@ -135,7 +135,7 @@ def test_a_fault_with_an_argument_that_cannot_be_is_refused_at_once(cluster: Clu
     for ask in wrong:
         with pytest.raises(InvalidOptionError):
             ask()
-    assert not cluster._call(lambda core: core.faults._rules)
+    assert not cluster._call(lambda server: server.dispatcher.faults._rules)
 
 
 def test_a_handler_that_returns_what_is_no_answer_is_told_so(

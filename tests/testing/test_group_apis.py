@@ -97,8 +97,8 @@ def test_a_group_has_one_coordinator_whoever_is_asked(version: int) -> None:
                     found.add((coordinator.node_id, coordinator.host, coordinator.port))
         assert len(found) == 1
         led = cluster._call(
-            lambda core: (
-                core.topics._by_name["__consumer_offsets"]
+            lambda server: (
+                server.state.topics._by_name["__consumer_offsets"]
                 .partitions[coordinator_partition("g", 50)]
                 .leader
             )
@@ -332,13 +332,13 @@ def test_another_coordinator_goes_on_with_what_the_log_tells(cluster: Cluster, r
     raw.ask(commit_request(member, 1), 9)
     index = coordinator_partition("g", 50)
 
-    def move(core: object) -> None:
-        from kohort.broker._core import ClusterCore
+    def move(server: object) -> None:
+        from kohort.broker._cluster_server import ClusterServer
         from kohort.broker._transaction_router import stored_records
 
-        assert isinstance(core, ClusterCore)
-        partition = core.topics._by_name["__consumer_offsets"].partitions[index]
-        coordinator = core.brokers[1].coordinator
+        assert isinstance(server, ClusterServer)
+        partition = server.state.topics._by_name["__consumer_offsets"].partitions[index]
+        coordinator = server.brokers[1].coordinator
         coordinator.unload(index)
         assert coordinator.check("g") == 16
         coordinator.load(index, *stored_records(partition.log))
@@ -358,7 +358,7 @@ def test_a_member_that_is_parked_when_its_coordinator_goes_is_told(
         other.send(join_request(), 3)
         assert not other.has_answer(0.05)
         index = coordinator_partition("g", 50)
-        cluster._call(lambda core: core.brokers[1].coordinator.unload(index))
+        cluster._call(lambda server: server.brokers[1].coordinator.unload(index))
         _, answer = other.receive()
         assert answer.error_code == 16  # type: ignore[attr-defined]
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=member)

@@ -8,8 +8,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from kohort.broker._cluster_server import ClusterServer
 from kohort.broker._configs import ClusterConfig
-from kohort.broker._core import ClusterCore
 from kohort.broker._loopback import LoopbackNetwork
 from kohort.protocol.messages import ApiVersionsRequest
 from tests.testing.raw import Raw
@@ -22,16 +22,16 @@ TURNS = 20
 async def test_all_who_wait_at_the_door_are_let_in_within_few_turns_of_the_loop() -> None:
     """One a turn, and a large group would rebalance again for each two or three of its members."""
     config = ClusterConfig()
-    core = ClusterCore(config, LoopbackNetwork(config))
-    core.listen()
+    server = ClusterServer(config, LoopbackNetwork(config))
+    server.listen()
     with ExitStack() as opened:
         for _ in range(WAITING):
-            client = Raw(f"127.0.0.1:{core.nodes[0].port}")
+            client = Raw(f"127.0.0.1:{server.state.nodes[0].port}")
             opened.callback(client.close)
             client.send(ApiVersionsRequest(), 2)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(core.run)
+            tasks.start_soon(server.run)
             for _ in range(TURNS):
                 await anyio.lowlevel.checkpoint()
-            assert len(core.requests) == WAITING
+            assert len(server.dispatcher.requests) == WAITING
             tasks.cancel_scope.cancel()

@@ -170,7 +170,9 @@ def test_bytes_are_stored_as_they_came(cluster: Cluster, raw: Raw) -> None:
     records = encode_batch([NewRecord(7, b"k", b"v" * 500)], compression=Compression.SNAPPY)
     raw.ask(produce_request(records=records), 9)
     (stored,) = cluster._call(
-        lambda core: [bytes(b.raw) for b in core.topics._by_name["t"].partitions[0].log.batches()]
+        lambda server: [
+            bytes(b.raw) for b in server.state.topics._by_name["t"].partitions[0].log.batches()
+        ]
     )
     batch = RecordBatch.of(stored)
     batch.check_crc()

@@ -21,7 +21,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from kohort.broker._core import ClusterCore
+    from kohort.broker._cluster_state import ClusterState
 
 _Requested = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
@@ -109,7 +109,7 @@ def _source(ctx: Context, synonym: str | None) -> ConfigSource:
 
 
 def _sizes(
-    cluster: ClusterCore, requested: _Requested, assignments: list[list[int]] | None
+    cluster: ClusterState, requested: _Requested, assignments: list[list[int]] | None
 ) -> tuple[int, int]:
     """Return the number of partitions and the replication factor."""
     partitions, factor = requested.num_partitions, requested.replication_factor
@@ -138,7 +138,7 @@ def _sizes(
     return partitions, factor
 
 
-def _assignments(cluster: ClusterCore, requested: _Requested) -> list[list[int]] | None:
+def _assignments(cluster: ClusterState, requested: _Requested) -> list[list[int]] | None:
     if not requested.assignments:
         return None
     chosen = {entry.partition_index: list(entry.broker_ids) for entry in requested.assignments}

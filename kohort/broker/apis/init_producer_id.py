@@ -19,7 +19,8 @@ async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> Init
     if request.transactional_id == "" or (present.producer_id == -1) != (present.epoch == -1):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=ctx.broker.cluster.new_producer_id())
+        router = ctx.broker.cluster.transaction_router
+        return InitProducerIdResponse(producer_id=router.new_producer_id())
     error, given = ctx.broker.transactions.init_producer(
         request.transactional_id,
         request.transaction_timeout_ms,

@@ -1,28 +1,21 @@
-"""The cluster's state: topics, brokers and what they share. It runs in one event loop."""
+"""State of a cluster: topics, leaders, and the parts that all of its brokers share."""
 
 from __future__ import annotations
 
 import base64
-import itertools
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 
 import anyio
-from anyio.abc import TaskGroup
 
-from kohort.broker._broker import Broker, BrokerNode
 from kohort.broker._broker_configs import BrokerConfigs
+from kohort.broker._broker_node import BrokerNode, RunningBroker
 from kohort.broker._cleaner import Cleaner
 from kohort.broker._configs import ClusterConfig
 from kohort.broker._controller import Controller
-from kohort.broker._dispatch import ReceivedRequest
-from kohort.broker._faults import Faults
 from kohort.broker._given_configs import OFFSETS_FACTOR
 from kohort.broker._hashes import coordinator_partition
-from kohort.broker._network import Network
 from kohort.broker._registry import BrokerRegistry
 from kohort.broker._topics import (
     CONSUMER_OFFSETS,
@@ -44,39 +37,33 @@ from kohort.broker.security import Authorizer, SecurityState
 from kohort.errors import IllegalStateError
 from kohort.records import NewRecord, RecordBatch, encode_batch
 
-_MAX_KEPT_REQUESTS = 10_000
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-class ClusterCore:
-    """State and operations of a cluster, created and used in one event loop.
+class ClusterState:
+    """State of a cluster and the changes that requests make, used in one event loop.
 
-    The cluster's time is that of the event loop. ``network`` connects clients to brokers.
-    ``changed`` is called after each change that an observer may wait for. ``started_ms`` replaces
-    the present wall-clock time.
+    The cluster's time is that of the event loop. ``brokers`` are the running ones by id; their
+    owner starts and stops them. ``changed`` is called after each change that an observer may wait
+    for. ``started_ms`` replaces the present wall-clock time.
     """
 
     def __init__(
         self,
         config: ClusterConfig,
-        network: Network,
-        changed: Callable[[], None] = lambda: None,
+        brokers: Mapping[int, RunningBroker],
+        changed: Callable[[], None],
         started_ms: int | None = None,
     ) -> None:
         self.config = config
+        self.brokers = brokers
         self.changed = changed
         self.rng: random.Random = random.Random(config.seed)
         self._epoch_ms = (int(time.time() * 1000) if started_ms is None else started_ms) - int(
             anyio.current_time() * 1000
         )
         self.cluster_id: str = _base64_id(self.rng)
-        self.requests: deque[ReceivedRequest] = deque(maxlen=_MAX_KEPT_REQUESTS)
-        self.faults: Faults = Faults(config.seed)
         self.authorizer: Authorizer | None = config.security.make_authorizer()
-        self._network = network
-        self._tasks: TaskGroup | None = None
-        self._sessions_changed = anyio.Event()
-        self._producer_ids = itertools.count()
         self.transaction_router: TransactionRouter = TransactionRouter(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         racks: Sequence[str | None] = config.racks or [None] * config.brokers
@@ -94,8 +81,6 @@ class ClusterCore:
             config.security, hosts, config.seed, self.now_ms
         )
         self.registry: BrokerRegistry = BrokerRegistry(config.broker_session_timeout_ms)
-        self.brokers: dict[int, Broker] = {}
-        """Running brokers by id."""
         ids = {node.id: node.rack for node in self.all_nodes}
         self.configs: BrokerConfigs = BrokerConfigs(config)
         defaults = self.configs.topic_defaults
@@ -105,109 +90,10 @@ class ClusterCore:
         self.cleaner: Cleaner = Cleaner(
             self.topics, interval_ms, self.now_ms, lambda: self.changed()
         )
-        for node in self.all_nodes:
-            self.brokers[node.id] = self._make_broker(node)
-            self.registry.register(node.id)
-        for name, partitions in config.topics.items():
-            self.create_topic(name, partitions)
-
-    def listen(self) -> None:
-        """Let every broker listen. If one of them cannot, none listens, and OSError is raised."""
-        with ExitStack() as opened:
-            opened.callback(self._network.close)
-            for broker in self.brokers.values():
-                self._network.listen(broker)
-            opened.pop_all()
-
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        try:
-            async with anyio.create_task_group() as self._tasks:
-                for broker in list(self.brokers.values()):
-                    self._tasks.start_soon(self._run, broker)
-                self._tasks.start_soon(self.cleaner.run)
-                await self._watch_sessions()
-        finally:
-            self._network.close()
-            self.security.certificates.close()
-            self._free_logs()
-
-    def _free_logs(self) -> None:
-        """Free the stored batches. The other parts form reference cycles that the GC frees
-        later.
-        """
-        for partition in self.topics.partitions():
-            partition.log.discard()
-        self.requests.clear()
-
-    async def _run(self, broker: Broker) -> None:
-        try:
-            with broker.cancel_scope:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(broker.coordinator.run)
-                    tasks.start_soon(broker.transactions.run)
-                    await self._network.serve(broker, tasks)
-        finally:
-            self._network.stop_listening(broker)
-            broker.stopped.set()
-
-    # Start and kill of brokers
 
     def is_live(self, node_id: int) -> bool:
         """True if the broker may lead: it runs and is registered."""
         return node_id in self.registry and node_id in self.brokers
-
-    def broker(self, node_id: int) -> Broker:
-        """Return a running broker; IllegalStateError if it does not run."""
-        if node_id not in self.brokers:
-            raise IllegalStateError(
-                f"broker {node_id} is not running. Running brokers: {sorted(self.brokers)}"
-            )
-        return self.brokers[node_id]
-
-    def kill_broker(self, node_id: int) -> Broker:
-        """Stop a broker immediately. Its partitions get new leaders when its session expires."""
-        broker = self.broker(node_id)
-        del self.brokers[node_id]
-        broker.kill()
-        self.registry.mark_lost(node_id, anyio.current_time())
-        self._expire_sessions()
-        self._sessions_changed.set()
-        self.changed()
-        return broker
-
-    def start_broker(self, node_id: int) -> None:
-        """Start a broker that was killed, on its old port. It keeps only the logs."""
-        node = next((node for node in self.all_nodes if node.id == node_id), None)
-        if node is None or node_id in self.brokers:
-            raise IllegalStateError(f"broker {node_id} cannot start: it was not killed")
-        if node_id in self.registry:
-            self._remove(node_id)
-        if self._tasks is None:
-            raise IllegalStateError("the broker cannot start: the cluster does not run yet")
-        broker = self._make_broker(node)
-        self._network.listen(broker)
-        self.brokers[node_id] = broker
-        self.registry.register(node_id)
-        self.controller.on_broker_registered(node_id)
-        self._tasks.start_soon(self._run, broker)
-        self.changed()
-
-    async def _watch_sessions(self) -> None:
-        while True:
-            self._sessions_changed = anyio.Event()
-            with anyio.CancelScope(deadline=self.registry.next_expiry()):
-                await self._sessions_changed.wait()
-            self._expire_sessions()
-
-    def _expire_sessions(self) -> None:
-        for node_id in self.registry.expired_nodes(anyio.current_time()):
-            self._remove(node_id)
-
-    def _remove(self, node_id: int) -> None:
-        self.registry.close(node_id)
-        self.controller.on_broker_unregistered(node_id)
-        self.changed()
 
     def move_leader(self, partition: Partition, node_id: int | None) -> int:
         """Make the named or the next live replica the leader, and return its id."""
@@ -246,11 +132,6 @@ class ClusterCore:
 
         return catch_up
 
-    def _make_broker(self, node: BrokerNode) -> Broker:
-        env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)
-        coordinator = GroupCoordinator(env, self._append_group_records, lambda: self.changed())
-        return Broker(self, node, coordinator, self.transaction_router.make_coordinator())
-
     def now_ms(self) -> int:
         """Return wall-clock milliseconds that advance with the event loop's clock."""
         return self._epoch_ms + int(anyio.current_time() * 1000)
@@ -261,6 +142,11 @@ class ClusterCore:
     def nodes(self) -> list[BrokerNode]:
         """The registered brokers, which requests of clients can discover."""
         return [node for node in self.all_nodes if node.id in self.registry]
+
+    def make_group_coordinator(self) -> GroupCoordinator:
+        """Return a group coordinator that stores its records in this cluster."""
+        env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)
+        return GroupCoordinator(env, self._append_group_records, lambda: self.changed())
 
     def offline_replicas(self, partition: Partition) -> list[int]:
         """Return the replicas whose brokers are not registered."""
@@ -273,9 +159,6 @@ class ClusterCore:
     def time(self) -> float:
         """Return seconds of the event loop's clock."""
         return anyio.current_time()
-
-    def new_producer_id(self) -> int:
-        return next(self._producer_ids)
 
     # Topics
 
