@@ -124,14 +124,14 @@ class CoordinatorConnection:
             attempt = 0
             while self.node is None:
                 try:
-                    failure = await self._find_once()
+                    cause = await self._find_once()
                 except ProtocolError:
                     raise
                 except (TransportError, KafkaTimeoutError) as error:
-                    failure = str(error)
-                self.lookup_failure = failure or None
-                if failure:
-                    logger.debug("[%s] no coordinator yet: %s", self._group_id, failure)
+                    cause = str(error)
+                self.lookup_failure = cause or None
+                if cause:
+                    logger.debug("[%s] no coordinator yet: %s", self._group_id, cause)
                     attempt += 1
                     await anyio.sleep(self._backoff.delay(attempt, self._rng))
             return self.node
