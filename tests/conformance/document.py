@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,7 +60,23 @@ times in a row.
 def document() -> str:
     """The whole page."""
     load_probes()
-    return "\n".join(_lines()) + "\n"
+    return "\n".join(line for text in _lines() for line in _wrapped(text)) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    """Return the lines of a text at 100 columns. Tables and blank lines stay."""
+    if text.startswith(("|", "#")) or not text.strip():
+        return [text]
+    bullet = re.match(r"(?:- |\d+\. )?", text)
+    indent = " " * (bullet.end() if bullet else 0)
+    return [
+        line
+        for part in text.split("\n")
+        for line in textwrap.wrap(
+            part, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        or [""]
+    ]
 
 
 def _lines() -> Iterator[str]:
