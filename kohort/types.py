@@ -7,6 +7,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
+__all__ = [
+    "ConsumerGroupMetadata",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TopicPartition",
+]
+
 
 class TopicPartition(NamedTuple):
     """Partition of a topic, as a named tuple like in kafka-python and aiokafka."""
@@ -43,6 +50,10 @@ class ConsumerGroupMetadata(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
     state: str = "<unjoined>"
+
+
+for _value in TopicPartition, OffsetAndMetadata, OffsetAndTimestamp, ConsumerGroupMetadata:
+    _value.__module__ = "kohort"  # pickles and tracebacks have the public name
 
 
 def escaped(text: str) -> str:

@@ -59,6 +59,8 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
     records are buffered. A deserializer, or user code without an ``await``, can block it longer.
     """
 
+    __module__ = "kohort"
+
     @overload
     def __init__(
         self: AsyncKafkaConsumer[bytes, bytes],

@@ -134,6 +134,22 @@ class ConsumerBase:
             "options instead, and create the consumer where it is used"
         )
 
+    def __repr__(self) -> str:
+        # Debuggers show consumers that are half made, closed, or copied by fork(). No lock is
+        # taken here.
+        name, config = type(self).__name__, getattr(self, "_config", None)
+        if config is None or not hasattr(self, "_pid"):
+            return f"<{name} without options>"
+        group = "" if config.group.group_id is None else f" group={config.group.group_id!r}"
+        return f"<{name}{group} {self._engine.subscription!r} {self._life()}>"
+
+    def _life(self) -> str:
+        if self._closed:
+            return "closed"
+        if self._pid is None:
+            return "not started"
+        return "running" if self._pid == os.getpid() else "of another process"
+
     def _warn_unclosed(self) -> None:
         warnings.warn(
             f"{type(self).__name__} was not closed: {self._close_hint}",

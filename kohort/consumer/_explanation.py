@@ -34,6 +34,8 @@ _STATES = {
 class Explanation:
     """A snapshot of a consumer's state. ``str()`` returns it as text for people."""
 
+    __module__ = "kohort"
+
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self.reasons: tuple[str, ...] = tuple(_reasons(facts))

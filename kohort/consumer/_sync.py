@@ -61,6 +61,8 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
     and a later call tries again.
     """
 
+    __module__ = "kohort"
+
     @overload
     def __init__(
         self: KafkaConsumer[bytes, bytes],

@@ -57,6 +57,10 @@ again before it retries.
 
 from __future__ import annotations
 
+# typing.get_type_hints() resolves the annotations of the classes in their public module.
+from collections.abc import Mapping  # noqa: F401
+from typing import ClassVar  # noqa: F401
+
 from kohort.errors._broker import (
     BrokerNotAvailableError,
     BrokerResponseError,
@@ -184,6 +188,7 @@ from kohort.errors._tree import (
     WakeupError,
     WrongListenerError,
 )
+from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition  # noqa: F401
 
 __all__ = [
     "AssignorError",
@@ -311,3 +316,7 @@ __all__ = [
     "error_class",
     "error_name",
 ]
+
+for _name in __all__:
+    # Tracebacks and pickles have the public name.
+    vars()[_name].__module__ = __name__

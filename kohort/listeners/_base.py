@@ -24,6 +24,8 @@ class ConsumerRebalanceListener:
     ``poll()`` raises the error of a method as RebalanceListenerError. The rebalance continues.
     """
 
+    __module__ = "kohort"
+
     def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> Any:
         """Run before partitions are revoked, while you still own them, so you can commit here.
 

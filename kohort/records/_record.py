@@ -78,6 +78,8 @@ class ConsumerRecord(RecordDraft[K, V]):
     records have had none of their own since format 2.
     """
 
+    __module__ = "kohort"
+
     __slots__ = ()
 
     def __init__(

@@ -62,6 +62,8 @@ class RecordColumns:
     PyCapsules (pyarrow, polars, DuckDB, pandas) takes these objects as they are.
     """
 
+    __module__ = "kohort"
+
     __slots__ = ("_rows", "_table", "partition", "topic")
 
     def __init__(self, table: Table, topic: str, partition: int, rows: range) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import reprlib
 from collections.abc import Iterable
 from types import MappingProxyType
 
@@ -23,6 +24,9 @@ from kohort.subscription._partition import (
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = 5
+_SHORT.maxstring = 60
 
 
 class SubscriptionState(BoundPositions):
@@ -44,6 +48,15 @@ class SubscriptionState(BoundPositions):
         self._assigned = _NO_PARTITIONS
         self._epochs = 0
         self._moved: dict[TopicPartition, PartitionState] = {}
+
+    def __repr__(self) -> str:
+        # Without the lock: another thread may have held it at a fork.
+        if self._pattern is not None:
+            return f"pattern={_SHORT.repr(self._pattern.pattern)}"
+        if self._mode is SubscriptionMode.MANUAL:
+            partitions = [f"{topic}-{index}" for topic, index in sorted(self._assigned)]
+            return f"partitions={_SHORT.repr(partitions)}"
+        return f"topics={_SHORT.repr(sorted(self._topics))}"
 
     # --- topics ---------------------------------------------------------------------------------
 

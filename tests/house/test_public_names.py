@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 import tomllib
 import typing
@@ -89,6 +90,20 @@ def test_type_hints_of_public_names_can_be_resolved() -> None:
                 typing.get_type_hints(part)
         elif inspect.isfunction(thing):
             typing.get_type_hints(thing)
+
+
+def test_pickles_and_tracebacks_have_public_module_names() -> None:
+    # The hints of a Secret and of types alone are resolved in their own modules.
+    typed = {"AsyncConsumerOptions", "AsyncRebalanceListener", "ConsumerOptions"}
+    own = typed | {"RebalanceListener", "Secret"}
+    classes = [
+        getattr(module, name)
+        for module in (kohort, kohort.errors)
+        for name in module.__all__
+        if name not in own and isinstance(getattr(module, name), type)
+    ]
+    assert {each.__module__ for each in classes} == {"kohort", "kohort.errors"}
+    assert b"kohort.types" not in pickle.dumps(kohort.TopicPartition("orders", 0))
 
 
 def test_nothing_private_is_public() -> None:
