@@ -397,5 +397,5 @@ def test_process_ends_when_a_consumer_is_used_at_exit(program: str, said: set[st
     )
     assert ended.returncode == 0
     assert "Traceback" not in ended.stderr
-    assert "did not answer" not in ended.stderr
+    assert "did not respond" not in ended.stderr
     assert ended.stdout.strip() in said

@@ -156,7 +156,7 @@ def test_explanation_says_who_has_to_commit_again(automatic: bool) -> None:
             await poll_for(one, one.positions)
             text = str(one.explain())
             assert ("committed again every 600 s" in text) is automatic
-            assert ("commit again within offsets.retention.minutes" in text) is not automatic
+            assert ("Commit them again within offsets.retention.minutes" in text) is not automatic
         async with Patient(cluster, "t", enable_auto_commit=automatic) as member:
             assert "retention" not in str(member.explain())
 
