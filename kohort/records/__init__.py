@@ -1,11 +1,7 @@
 """Record batches of message format 2: reading, writing, compression, checksums, and the record.
 
-::
-
-    for batch in split_batches(data):           # headers only
-        batch.check_crc()
-        for record in batch.records(topic="orders", partition=0):
-            record.offset, record.key, record.value
+``split_batches(data)`` yields batches after it has read only their headers. ``batch.check_crc()``
+verifies a batch, and ``batch.records()`` decodes its records.
 """
 
 from __future__ import annotations
@@ -125,6 +121,6 @@ _LATER = {
 }
 """The module of each name that is imported on first use."""
 
-if not TYPE_CHECKING:  # for mypy every name would be there
+if not TYPE_CHECKING:  # mypy would accept every name
     # A consumer of uncompressed records needs neither tables nor codecs, and writes no batch.
     __getattr__, __dir__ = lazy_names(__name__, _LATER.get)

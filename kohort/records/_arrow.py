@@ -1,4 +1,4 @@
-"""A table as a pyarrow.RecordBatch over the same memory; only this module needs pyarrow."""
+"""Tables as a pyarrow.RecordBatch over the same memory. Only this module needs pyarrow."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@cache  # made for each poll otherwise, and more than once
+@cache  # otherwise each poll would create it more than once
 def arrow_schema() -> pa.Schema:
-    """The columns of Spark's Kafka source, with Kafka's milliseconds."""
+    """Return the columns of Spark's Kafka source, with Kafka's milliseconds."""
     import pyarrow as pa
 
     header = pa.struct(
@@ -35,11 +35,11 @@ def arrow_schema() -> pa.Schema:
 
 
 def allocate_in_arrow(size: int) -> memoryview:
-    """Memory of pyarrow's own pool, which is used again and again."""
+    """Allocate memory of pyarrow's pool, which reuses it."""
     return memoryview(_allocate()(size)).cast("B")
 
 
-@cache  # an import statement takes its time each time
+@cache  # an import statement takes time at each call
 def _allocate() -> Callable[[int], pa.Buffer]:
     import pyarrow as pa
 
@@ -48,12 +48,12 @@ def _allocate() -> Callable[[int], pa.Buffer]:
 
 
 def to_arrow(plan: TablePlan) -> pa.RecordBatch:
-    """The rows of a plan, in the memory that it has."""
+    """Return the rows of a plan over the same memory."""
     return record_batch(plan.build())
 
 
 def record_batch(table: Table) -> pa.RecordBatch:
-    """A table as it is in memory."""
+    """Return a table over the same memory."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_arrays(_arrays(table), schema=arrow_schema())
@@ -85,7 +85,7 @@ def _arrays(table: Table) -> list[pa.Array]:
 
 @cache
 def _kinds() -> dict[str, pa.DataType]:
-    """The types of the columns; to look one up in a schema makes an object each time."""
+    """Return the types of the columns. A look-up in a schema creates an object each time."""
     return {field.name: field.type for field in arrow_schema()}
 
 
@@ -97,7 +97,7 @@ def _no_headers() -> pa.Array:
 
 
 def _headers(table: Table) -> pa.Array:
-    """The headers of all rows, one after another."""
+    """Return the headers of all rows, one after another."""
     import pyarrow as pa
 
     buffers = {name: pa.py_buffer(view) for name, view in table.buffers.items()}
@@ -118,7 +118,7 @@ def _headers(table: Table) -> pa.Array:
 
 
 def _names(raw: pa.Array, buffers: dict[str, pa.Buffer]) -> pa.Array:
-    """The names of headers as text; those that are not UTF-8 as in ConsumerRecord."""
+    """Return the names of headers as text. Invalid UTF-8 is replaced, as in ConsumerRecord."""
     import pyarrow as pa
 
     if bytes(buffers["header_name"]).isascii():

@@ -1,15 +1,18 @@
-"""The records of batches: the hot loop of a consumer.
+"""Decoder of the records of batches, the hot loop of a consumer.
 
 A record on the wire (KIP-98, message format 2), lengths and deltas as zigzag varints::
 
     length  attributes:int8  timestampDelta  offsetDelta
     keyLength key  valueLength value  headerCount [nameLength name valueLength value]
 
-All of it is in this one module, in plain Python over the indices of bytes, so that it can be
-compiled as it stands: ``_batch_c`` is this source with the types of ``_batch_c.pxd``. What is said
-here about safety: a record's length is checked against what is left, a field's against what is
-left of its record, and a record must end exactly where its length said. Reading single bytes past
-the end is an IndexError in both modules, turned into CorruptBatchError once.
+All of it is in this module, in plain Python over the indices of bytes, so that it compiles without
+changes. ``_batch_c`` is this source with the types of ``_batch_c.pxd``. The rules of safety are:
+
+- The length of a record is compared with the remaining bytes.
+- The length of a field is compared with the remaining bytes of its record.
+- A record must end exactly at its length.
+- Reading a single byte past the end is an IndexError in both modules, which becomes a
+  CorruptBatchError in one place.
 """
 # ruff: noqa: F403, F405 -- what is imported by * is what the compiled module has in C instead
 
@@ -22,15 +25,15 @@ from kohort.records._primitives import *
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, ConsumerRecord, Headers, Record
 
 MIN_RECORD_SIZE = 7
-"""Bytes of the smallest record: null key, null value, no headers."""
+"""Bytes of the smallest record, with null key, null value and no headers."""
 
 _INT64_HALF = 1 << 63
 _WIDE = 1 << 60
-"""Timestamps and (zigzag) deltas below this cannot leave 64 bits when added."""
+"""Limit below which the sum of a timestamp and a zigzag delta fits in 64 bits."""
 _HEADER_SIZE = 61
 _MAX_BASE_OFFSET = 0x7FFF_FFFF_FFFF_FFFF - 0x8000_0000
 _PLAIN = 0x48
-"""Attributes of a batch that can be read as it is: LogAppendTime and a delete horizon at most."""
+"""Attributes that a plain batch may have, which are LogAppendTime and a delete horizon."""
 
 _LZ4 = 3
 
@@ -38,28 +41,28 @@ prepare(ConsumerRecord)
 
 
 def built_from() -> int:
-    """Tells the state of the source that this was compiled from; 0 if it was not."""
+    """Return the state of the source that this was compiled from, or 0 if it was not."""
     return build_state()
 
 
 def use_lz4(address: int) -> None:
-    """Have LZ4 decompressed by LZ4_decompress_safe() at this address; 0: in Python."""
+    """Set the address of LZ4_decompress_safe(). With 0, LZ4 is decompressed in Python."""
     use_decompressors(address, 0, 0, 0)
 
 
 class Scan:
-    """What the headers of a partition's bytes tell: see :func:`scan`."""
+    """Facts from the headers of a partition's bytes. See :func:`scan`."""
 
     def __init__(self) -> None:
         self.end = 0
-        """Behind the last batch that is whole and looks like one."""
+        """Position after the last complete batch with a valid header."""
         self.batches = 0
         self.next_offset = -1
         self.leader_epoch = -1
 
 
 def scan(data: bytes | bytearray | memoryview) -> Scan:
-    """Walk over the headers of whole batches, up to the first that is cut off or odd."""
+    """Read the headers of complete batches, up to the first that is incomplete or invalid."""
     found = Scan()
     pos = 0
     left = len(data)
@@ -94,11 +97,11 @@ def read_plain(
 ) -> tuple[int, int]:
     """Append the records of batches in ``data[pos:end]``, which scan() has seen.
 
-    Goes on until there are ``enough`` records, and up to the first batch that takes more than
-    reading: compressed, of a transaction, a control batch, or one with anything wrong. Returns
-    where that is, and the offset behind all before it. Records before ``start_offset``, or before
-    the end of an earlier batch, are passed over. Compiled, and after use_lz4(), it also takes
-    batches of LZ4 that the scratch has room for.
+    It ends at ``enough`` records, or at the first batch that is not plain. Such a batch is
+    compressed, transactional, a control batch, or invalid. Returns the position of that batch, and
+    the offset after all batches before it. Records before ``start_offset``, or before the end of
+    an earlier batch, are skipped. The compiled module, after use_lz4(), also reads LZ4 batches that
+    fit in the scratch.
     """
     passed = start_offset
     while pos < end and len(records) < enough:
@@ -178,11 +181,11 @@ def decode_records(
     partition: int,
     records: list[Record],
 ) -> None:
-    """Append the records in ``data[pos:]``; with LogAppendTime all have the base timestamp."""
+    """Append the records in ``data[pos:]``. With LogAppendTime all have the base timestamp."""
     data = window(data, 0, len(data))
     end = len(data)
     if not 0 <= count <= (end - pos) // MIN_RECORD_SIZE:
-        raise CorruptBatchError(f"{count} records cannot be in {end - pos} bytes")
+        raise CorruptBatchError(f"{count} records do not fit in {end - pos} bytes")
     first = len(records)
     append = records.append
     wide = not -_WIDE < base_timestamp < _WIDE
@@ -191,7 +194,7 @@ def decode_records(
     last = -1
     try:
         for _ in range(count):
-            # Raw zigzag numbers: even is n/2, odd is negative.
+            # In raw zigzag numbers even is n/2 and odd is negative.
             raw = data[pos]
             pos += 1
             if raw >= 0x80:
@@ -204,7 +207,7 @@ def decode_records(
             if raw & 1 or stop > end:
                 raise _corrupt("has a wrong length", len(records) - first)
 
-            raw = data[pos + 1]  # in between are the attributes, of which none is in use
+            raw = data[pos + 1]  # skips the attributes, which are unused
             pos += 2
             if raw >= 0x80:
                 if (high := data[pos]) < 0x80:
@@ -308,7 +311,10 @@ def decode_records(
 
 
 def _headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int, int]:
-    """The headers from their count on, the bytes of their names and values, the position after."""
+    """Return the headers, the bytes of their names and values, and the position after them.
+
+    ``pos`` is that of their count.
+    """
     raw, pos = _varint(data, pos)
     count = raw >> 1
     if raw & 1 or count > (stop - pos) // 2:
@@ -320,7 +326,7 @@ def _headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int, int]:
         split = pos + (raw >> 1)
         if raw & 1 or split > stop:
             raise CorruptBatchError("a header's name has a wrong length")
-        # Not every producer writes UTF-8; Java's consumer reads such names in this way, too.
+        # Not every producer writes UTF-8. Java's consumer reads such names in the same way.
         name = cut(data, pos, split).decode("utf-8", "replace")
         size += split - pos
         pos = split
@@ -340,7 +346,7 @@ def _headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int, int]:
 
 
 def _varint(data: bytes, pos: int) -> tuple[int, int]:
-    """A raw zigzag number of at most 32 bits in at most 5 bytes, and the position after it."""
+    """Return a raw zigzag number of at most 32 bits in 5 bytes, and the position after it."""
     raw = shift = 0
     while True:
         byte = data[pos]
@@ -357,7 +363,7 @@ def _varint(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _varlong(data: bytes, pos: int) -> tuple[int, int]:
-    """A raw zigzag number of at most 64 bits in at most 10 bytes, and the position after it."""
+    """Return a raw zigzag number of at most 64 bits in 10 bytes, and the position after it."""
     raw = shift = 0
     while True:
         byte = data[pos]
@@ -374,7 +380,7 @@ def _varlong(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _wrap_timestamps(records: list[Record]) -> None:
-    """Bring sums that left 64 bits back into them: Java writes and reads the deltas so."""
+    """Wrap timestamps to 64 bits, as Java writes and reads the deltas."""
     for record in records:
         timestamp = (record.timestamp + _INT64_HALF) % (2 * _INT64_HALF) - _INT64_HALF
         object.__setattr__(record, "timestamp", timestamp)

@@ -1,4 +1,4 @@
-# The types of _batch.py where it is compiled, and what stands in place of _primitives.py.
+# The types of the compiled _batch.py, and the replacement of _primitives.py.
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 

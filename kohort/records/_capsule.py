@@ -1,7 +1,7 @@
-"""The Arrow PyCapsule interface of rows: by C of our own where that was built, else by pyarrow.
+"""Arrow PyCapsule interface of rows, by the compiled module where it was built, else by pyarrow.
 
-Never by ctypes: whoever has a structure may give it back while an exception is on its way, and a
-callback in Python loses that.
+ctypes is not used. A consumer of a structure may release it while an exception propagates, and a
+callback in Python would lose that exception.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ArrayNode: TypeAlias = tuple[int, int, int, tuple[memoryview | None, ...]]
-"""Length, offset, null count (-1: not counted) and buffers of an array; see _capsule.h."""
+"""Length, offset, null count and buffers of an array, as in _capsule.h. -1 means not counted."""
 
 _UNKNOWN = -1
 
 
 def schema_capsule() -> object:
-    """An ``arrow_schema``."""
+    """Return an ``arrow_schema``."""
     if capsules is not None:
         return capsules.schema_capsule()
     _require_pyarrow()
@@ -34,7 +34,7 @@ def schema_capsule() -> object:
 
 
 def array_capsules(table: Table, rows: range) -> tuple[object, object]:
-    """An ``arrow_schema`` and an ``arrow_array`` of some rows of a table, which is kept by it."""
+    """Return an ``arrow_schema`` and an ``arrow_array`` of rows, which keeps the table alive."""
     if capsules is not None:
         nodes = _nodes(table, rows)
         return capsules.schema_capsule(), capsules.array_capsule(nodes, table.buffers)
@@ -43,7 +43,7 @@ def array_capsules(table: Table, rows: range) -> tuple[object, object]:
 
 
 def stream_capsule(table: Table, rows: range) -> object:
-    """An ``arrow_array_stream`` of the same."""
+    """Return an ``arrow_array_stream`` of rows, which keeps the table alive."""
     if capsules is not None:
         return capsules.stream_capsule(_nodes(table, rows), table.buffers)
     return _by_pyarrow(table, rows).__arrow_c_stream__()
@@ -63,7 +63,7 @@ def _require_pyarrow() -> None:
 
 
 def _nodes(table: Table, rows: range) -> Iterator[ArrayNode]:
-    """Parents before their children, in the order of the schema."""
+    """Yield parents before their children, in the order of the schema."""
     buffers, length, start = table.buffers, len(rows), rows.start
 
     def node(*names: str, nulls: str | None = None) -> ArrayNode:
@@ -87,7 +87,7 @@ def _nodes(table: Table, rows: range) -> Iterator[ArrayNode]:
 
 
 def _header_names(table: Table) -> tuple[memoryview, memoryview]:
-    """Where the names of headers end, and their text: what is not UTF-8 as in ConsumerRecord."""
+    """Return the ends and the text of header names. Invalid UTF-8 is replaced."""
     buffers = table.buffers
     ends, names = buffers["header_name_ends"], buffers["header_name"]
     if "header_text" not in buffers and bytes(names).isascii():
@@ -101,5 +101,5 @@ def _header_names(table: Table) -> tuple[memoryview, memoryview]:
         buffers["header_text_ends"] = memoryview(
             array("i", accumulate(map(len, texts), initial=0))
         ).cast("B")
-        buffers["header_text"] = memoryview(b"".join(texts))  # kept with the table for its others
+        buffers["header_text"] = memoryview(b"".join(texts))  # kept for further calls
     return buffers["header_text_ends"], buffers["header_text"]

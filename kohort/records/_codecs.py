@@ -1,6 +1,7 @@
-"""The libraries of the compression codecs, imported when the first batch needs one.
+"""Libraries of the compression codecs, imported when the first batch needs one.
 
-An import costs time, and fails where a library does not support it: in a subinterpreter, for one.
+An import costs time. It also fails where a library does not support the interpreter, such as a
+subinterpreter.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from kohort.errors import UnsupportedCodecError
 
 @functools.cache
 def cramjam() -> Any:
-    """The library of snappy, zstd and whole lz4 frames. UnsupportedCodecError without it."""
+    """Return the library of snappy, zstd and whole lz4 frames. Raises UnsupportedCodecError."""
     return _load("cramjam", "snappy, lz4 and zstd")
 
 
 @functools.cache
 def lz4_frame() -> Any:
-    """The library that reads lz4 frames piece by piece. UnsupportedCodecError without it."""
+    """Return the library that reads lz4 frames in steps. Raises UnsupportedCodecError."""
     return _load("lz4.frame", "lz4")
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """The exceptions of the libraries that are in use, for data that they cannot decompress."""
+    """Return the exceptions of the imported libraries for data that they cannot decompress."""
     plain = (zlib.error, RuntimeError)
-    # Another thread may be about to import it: it is there then, without its contents.
+    # While another thread imports it, the module exists without its contents.
     found = getattr(sys.modules.get("cramjam"), "DecompressionError", None)
     return plain if found is None else (found, *plain)
 
@@ -39,7 +40,7 @@ def _load(name: str, codecs: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise UnsupportedCodecError(
-            f"batches compressed with {codecs} cannot be read or written here: the package "
+            f"batches compressed with {codecs} cannot be read or written here, because the package "
             f"{name.partition('.')[0]!r} cannot be imported: {error}. Use the main interpreter, or "
             "gzip or no compression"
         ) from error

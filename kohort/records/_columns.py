@@ -1,14 +1,14 @@
 # cython: boundscheck=False
-# Every read and every write is checked here; the directive has to be the first line.
-"""Rows of a table straight from batches, in Arrow's layout, without an object for a record.
+# Every read and every write is checked here. The directive must be the first line.
+"""Decoder of batches to rows of a table in Arrow's layout, without an object for each record.
 
-In one pass: each record is checked and put into the columns at once, as long as they have room. A
-batch counts with its last record, so one that is wrong, or that there is no room for, leaves no
-trace. Like ``_batch.py`` this is plain Python that is compiled as it stands, with the types of
-``_columns_c.pxd``; compiled, a pass runs without the interpreter's lock.
+One pass checks each record and puts it into the columns, while they have room. The row count
+changes only after the last record of a batch. So a batch that is invalid or has no room leaves no
+rows. Like ``_batch.py`` this is plain Python that compiles without changes, with the types of
+``_columns_c.pxd``. A compiled pass runs without the interpreter's lock.
 
-Values that all rows of a batch or partition share are filled after the rows. Compiled, columns are
-pointers: every index has to be checked against a ``*_room`` first.
+Values that all rows of a batch or partition share are filled after the rows. Compiled columns are
+pointers, so every index must be checked against a ``*_room`` first.
 """
 # ruff: noqa: F403, F405 -- what is imported by * is what the compiled module has in C instead
 
@@ -31,24 +31,24 @@ prepare()
 
 
 def built_from() -> int:
-    """As in ``_batch``."""
+    """Return the state of the source, as in ``_batch``."""
     return build_state()
 
 
 def use_codecs(lz4: int, zstd: int, create: int, release: int) -> None:
-    """Have LZ4 and zstd decompressed by the C functions at these addresses; 0: in Python."""
+    """Set the addresses of the C functions for LZ4 and zstd. 0 decompresses in Python."""
     use_decompressors(lz4, zstd, create, release)
 
 
 class Columns:
-    """Memory for the rows of a table, in Arrow's layout, and how much of it is filled.
+    """Memory for the rows of a table in Arrow's layout, and the filled part of it.
 
-    Of strings, ``*_ends`` has where each ends, after a 0; in ``*_valid`` a bit is set for each
-    that is not null. There is room for one end more than for rows, or for headers.
+    ``*_ends`` has a 0 and then the end of each string. ``*_valid`` has a set bit for each value
+    that is not null. There is room for one end more than for rows or headers.
     """
 
     def __init__(self, rows: int, headers: int, *views: memoryview) -> None:
-        """``rows`` and ``headers``: so many are filled already."""
+        """Use these buffers, of which ``rows`` and ``headers`` are filled already."""
         self.views = views  # pointers do not keep the memory alive
         self.offsets, self.timestamps = longs(views[0]), longs(views[1])
         self.timestamp_valid, self.timestamp_types = octets(views[2]), ints(views[3])
@@ -72,10 +72,10 @@ class Columns:
 
 
 class MissingRoom:
-    """Why a pass stopped before a batch that it could take otherwise.
+    """Room that was missing for a batch, before which a pass stopped.
 
-    With ``rows``: the columns had no room for these rows of it, which take so many bytes (of keys,
-    values, names and values of headers). With ``scratch``: it needs so many bytes to decompress.
+    With ``rows``, the columns had no room for these rows and for the bytes of their keys, values
+    and headers. With ``scratch``, the batch needs this number of bytes to decompress.
     """
 
     def __init__(self) -> None:
@@ -102,12 +102,12 @@ def take_plain(
     scratch: bytearray | memoryview,
     missing_room: MissingRoom,
 ) -> tuple[int, int]:
-    """Put the rows from ``start_offset`` on into the columns, of batches that are plain.
+    """Put the rows of plain batches from ``start_offset`` on into the columns.
 
-    Stops where the columns have ``max_rows`` rows, perhaps in the middle of a batch, or where the
-    next batch could bring them over ``max_bytes`` in all; and before a batch that is not plain or
-    not right, or that there is something lacking for. Returns the place of the batch where it
-    stopped and the offset to go on from. Compiled, it decompresses LZ4 and zstd to ``scratch``.
+    It stops at ``max_rows`` rows, which may be inside a batch. It stops before a batch that could
+    exceed ``max_bytes`` in all, that is not plain or invalid, or that has no room. Returns the
+    position of the batch where it stopped and the offset to continue from. The compiled module
+    decompresses LZ4 and zstd to ``scratch``.
     """
     return released(
         _take_plain,
@@ -136,10 +136,9 @@ def take_body(
     columns: Columns,
     missing_room: MissingRoom,
 ) -> int:
-    """The same for the records of one batch, decompressed.
+    """Put the records of one decompressed batch into the columns.
 
-    ALL_FIT if that is so, WRONG if anything is wrong with them, NO_ROOM if there was none, else the
-    last offset that is a row.
+    Return ALL_FIT, WRONG for invalid records, NO_ROOM, or the last offset that is a row.
     """
     timestamp_type = header.timestamp_type
     log_append = timestamp_type == LOG_APPEND_TIME
@@ -262,7 +261,7 @@ def _take_body(
 
 
 def _row_room(columns: Columns, topic_size: int) -> int:
-    """Return the number of rows that the columns have room for, with this topic in new rows."""
+    """Return the number of rows with room, if new rows have this topic."""
     if topic_size == 0:
         return columns.row_room
     left = columns.topic_room - columns.topic_ends[columns.rows]
@@ -270,7 +269,7 @@ def _row_room(columns: Columns, topic_size: int) -> int:
 
 
 def _fill_shared(columns: Columns, first: int, topic: bytes, partition: int) -> None:
-    """Fill in what all rows of a partition share, from the row ``first`` on."""
+    """Fill in the values that all rows of a partition share, from the row ``first`` on."""
     rows = columns.rows
     if rows > first:
         topic_at = columns.topic_ends[first]
@@ -280,7 +279,7 @@ def _fill_shared(columns: Columns, first: int, topic: bytes, partition: int) -> 
 
 
 def extent_of(columns: Columns) -> tuple[int, int, int, int, int, int, int]:
-    """Return the number of rows, bytes of topics, keys and values; the same of headers."""
+    """Return the number of rows, the bytes of their strings, and the same of headers."""
     return (
         columns.rows,
         columns.topic_ends[columns.rows],
@@ -317,13 +316,15 @@ def _take(
     columns: Columns,
     missing_room: MissingRoom,
 ) -> int:
-    """A batch's rows: ALL_FIT, WRONG, NO_ROOM (see Lack), else the last offset that is a row.
+    """Put the rows of a batch into the columns.
 
-    Strict as decode_records() is, and to the end of the batch also where only a part is taken.
+    Return ALL_FIT, WRONG, NO_ROOM with the missing room, or the last offset that is a row. The
+    checks are those of decode_records(), and reach the end of the batch even if only a part of it
+    becomes rows.
     """
     if count < 0 or count > (end - pos) // MIN_RECORD_SIZE:
         return WRONG
-    # Local, because a store of bytes may change, for all a C compiler knows, what columns has.
+    # Local, because a C compiler must assume that a store of bytes changes fields of columns.
     offsets = columns.offsets
     timestamps = columns.timestamps
     timestamp_valid = columns.timestamp_valid

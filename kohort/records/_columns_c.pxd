@@ -1,4 +1,4 @@
-# The types of _columns.py where it is compiled.
+# The types of the compiled _columns.py.
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from kohort.records._native cimport (

@@ -1,4 +1,4 @@
-"""The compression codecs of record batches, and compressing."""
+"""Compression codecs of record batches, and the compression itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kohort.records._codecs import cramjam, lz4_frame
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 DEFAULT_BUDGET = 64 * 1024 * 1024
-"""Bytes that one batch may decompress to."""
+"""Most bytes that one batch may decompress to."""
 
 GZIP = zlib.MAX_WBITS | 16
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -22,7 +22,7 @@ _XERIAL_BLOCK = 32 * 1024
 
 
 class Compression(IntEnum):
-    """The codecs that a batch's attributes can name."""
+    """Codecs in the attributes of a batch."""
 
     NONE = 0
     GZIP = 1
@@ -32,18 +32,18 @@ class Compression(IntEnum):
 
 
 def codec_of(number: int) -> Compression:
-    """The codec of this number, or UnsupportedCodecError."""
+    """Return the codec of a number. Raises UnsupportedCodecError."""
     try:
         return Compression(number)
     except ValueError:
         raise UnsupportedCodecError(
-            f"compression codec {number} is unknown; known are "
+            f"compression codec {number} is unknown. Known codecs are "
             + ", ".join(f"{codec.value} ({codec.name.lower()})" for codec in Compression)
         ) from None
 
 
 def compress(codec: int, data: Bytes) -> bytes:
-    """``data`` in the framing that Java's producer uses for the codec."""
+    """Compress ``data`` in the framing that Java's producer uses for the codec."""
     return _COMPRESS[codec_of(codec)](bytes(data))
 
 

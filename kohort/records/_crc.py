@@ -1,11 +1,11 @@
-"""The checksum of record batches."""
+"""Checksum of record batches."""
 
 from __future__ import annotations
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """CRC-32C (Castagnoli) of a contiguous buffer."""
-    # Only here: it is slow to import, and a consumer with the compiled decoder may never need it.
+    """Compute the CRC-32C (Castagnoli) of a contiguous buffer."""
+    # The import is slow, and a consumer with the compiled decoder may never need it.
     from crc32c import crc32c as checksum
 
     return checksum(data)

@@ -1,8 +1,8 @@
-"""The decoder of rows: ``_batch`` compiled where that was built, the plain module elsewhere.
+"""Choice of the decoder of records: the compiled module if it was built, else ``_batch``.
 
-``KOHORT_PURE=1`` in the environment keeps to the plain one. A compiled module that was built from
-another state of its source (in an editable installation that was edited) is not used.
-:mod:`kohort.records._table_decoder` is the same for tables.
+``KOHORT_PURE=1`` in the environment selects the plain module. A compiled module that was built from
+another state of its source is not used, as after an edit of an editable installation.
+:mod:`kohort.records._table_decoder` has the same choice for tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SOURCES = (
 
 @functools.cache
 def source_state(folder: Path, sources: tuple[str, ...]) -> int:
-    """A number that tells one state of the compiled modules' source from another; 0 without it."""
+    """Return a checksum of the source of the compiled modules, or 0 without the source."""
     state = 0
     for name in sources:
         path = folder / name
@@ -62,9 +62,9 @@ def source_state(folder: Path, sources: tuple[str, ...]) -> int:
 def compiled_module(
     name: str, package: str = "kohort.records", sources: tuple[str, ...] = SOURCES
 ) -> Any:
-    """Return a compiled module of a package, or None if the plain one has to be used.
+    """Return a compiled module of a package, or None if the plain one must be used.
 
-    ``sources``: the files that it was compiled from, in the folder of the package.
+    ``sources`` are the files in the folder of the package that it was compiled from.
     """
     if os.environ.get("KOHORT_PURE") == "1":
         return None

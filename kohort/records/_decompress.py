@@ -1,7 +1,7 @@
-"""Decompression into memory that is used again, under a budget checked before it is taken.
+"""Decompression into reused memory, under a budget that is checked before memory is allocated.
 
-What an honest broker sends is small; the sizes written in frames are claims. Each codec is held to
-what its frame can hold where that can be told, and to the budget while it runs where it cannot.
+Sizes written in frames are unverified. Each codec is limited to the size that its frame can have,
+if that can be computed. Otherwise the budget limits it while it runs.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from kohort.records._snappy import snappy_size
 from kohort.records._zstd import decompress_with_libzstd, with_small_windows, zstd_bound
 
 _STEP = 256 * 1024
-"""Bytes that a codec without a way to write into our memory makes at once."""
+"""Bytes of one step of a codec that cannot write into given memory."""
 _INPUT_STEP = 64 * 1024
 _GZIP_MEMBERS = 64
 _XERIAL_CHUNKS = 1 << 18
 _SNAPPY_RATIO = 22
-"""A snappy copy element makes at most 64 bytes out of 3."""
+"""Largest ratio of snappy, whose copy element makes at most 64 bytes of 3."""
 _ZSTD_FULL = "failed to write whole buffer"
 
 
 def decompress(codec: int, data: Bytes, budget: int = DEFAULT_BUDGET) -> bytes:
-    """What ``data`` holds, if that is at most ``budget`` bytes; errors as of decompress_into()."""
+    """Decompress ``data`` to at most ``budget`` bytes. Raises as decompress_into() does."""
     return bytes(decompress_into(codec, data, Scratch(), budget))
 
 
@@ -56,10 +56,11 @@ def decompress_into(
     *,
     any_lz4_header_checksum: bool = False,
 ) -> memoryview:
-    """What ``data`` holds, at most ``budget`` bytes, in the scratch: valid until its next use.
+    """Decompress ``data`` to at most ``budget`` bytes in the scratch.
 
+    The result is valid until the next use of the scratch. Uncompressed data is returned unchanged.
     Raises CorruptBatchError, DecompressionBudgetError or UnsupportedCodecError, without offsets.
-    What is not compressed is returned as it is. ``any_lz4_header_checksum``: see KIP-57.
+    ``any_lz4_header_checksum`` accepts the wrong checksums of KIP-57.
     """
     view = memoryview(data)
     decoder = _DECOMPRESS.get(codec)
@@ -84,20 +85,20 @@ def _over_budget(budget: int, size: int | None = None) -> DecompressionBudgetErr
 
 
 def _gunzip(data: memoryview, out: Output) -> None:
-    # The last four bytes are what the last member holds: a hint, and no more is made of it.
+    # The last four bytes are the size of the last member, which is only a hint.
     out.reserve(out.plausible(data, int.from_bytes(data[-4:], "little")))
     pos = 0
-    # Members may follow each other, but nobody writes many.
+    # Several members may follow each other, but producers write few.
     for _ in range(_GZIP_MEMBERS):
         member = zlib.decompressobj(GZIP)
         while not member.eof:
-            # In steps: what a call leaves of its input is copied for the next one.
+            # Steps keep the rest of the input small, which each call copies for the next one.
             rest: Bytes = data[pos : pos + _INPUT_STEP]
             if not rest:
                 raise CorruptBatchError("does not decompress as gzip: it ends too early")
             pos += len(rest)
             while rest and not member.eof:
-                # One byte more than is allowed, so that an end just there is still seen as one.
+                # One byte over the limit shows whether the data ends at the limit.
                 part = member.decompress(rest, min(_STEP, out.budget - out.size + 1))
                 rest = member.unconsumed_tail
                 if out.size + len(part) > out.budget:
@@ -140,7 +141,7 @@ def _snappy_chunks(data: memoryview, chunks: list[memoryview], out: Output) -> N
             raise CorruptBatchError(f"{size} bytes cannot be in {len(chunk)} bytes of snappy")
         sizes.append(size)
     if total > out.plausible(data, total) and sum(map(snappy_size, chunks)) != total:
-        raise CorruptBatchError("what is in it is not as much as its snappy says")
+        raise CorruptBatchError("its content is smaller than its snappy header says")
     room = out.reserve(total)
     for chunk, size in zip(chunks, sizes, strict=True):
         at = out.size
@@ -175,7 +176,7 @@ def _unlz4(data: memoryview, out: Output) -> None:
             _lz4_whole(each, most, out, in_steps=not plausible)
             return
         except errors():
-            out.size = 0  # a block was larger than is likely, or something is wrong
+            out.size = 0  # a block was larger than likely, or the frame is corrupt
     _lz4_whole(sure, most, out, in_steps=not plausible)
 
 
@@ -187,7 +188,7 @@ def _lz4_whole(data: Bytes, most: int, out: Output, *, in_steps: bool) -> None:
 
 
 def _lz4_blocks(data: memoryview, blocks: list[Block], room: memoryview, out: Output) -> None:
-    """Straight from each block into its place, which takes a copy less than the frame's decoder."""
+    """Decompress each block into its place, which saves a copy of the frame's decoder."""
     at = 0
     for start, end, stored, most in blocks:
         if stored:
@@ -201,7 +202,7 @@ def _lz4_blocks(data: memoryview, blocks: list[Block], room: memoryview, out: Ou
 
 
 def _lz4_stream(data: Bytes, out: Output) -> None:
-    """Piece by piece, for a frame that could hold far more than its size makes likely."""
+    """Decompress in steps a frame that could hold far more than its size makes likely."""
     frame = lz4_frame().LZ4FrameDecompressor()
     rest: Bytes = data
     while not frame.eof:
@@ -217,7 +218,7 @@ def _lz4_stream(data: Bytes, out: Output) -> None:
 
 
 def _with_header_checksum(data: memoryview) -> memoryview:
-    """The frame with the header checksum that it should have."""
+    """Return the frame with a correct header checksum."""
     frame: Lz4Frame = read_frame(data)
     if frame.header_checksum_is_right:
         return data
@@ -231,8 +232,8 @@ def _unzstd(data: memoryview, out: Output) -> None:
     most, exact, frames = zstd_bound(data, out.budget)
     if most > out.budget and exact:
         raise _over_budget(out.budget, most)
-    # Blocks that could hold much may hold little: try with growing buffers, since there is no
-    # telling from the outside whether a frame is corrupt or its buffer too small.
+    # Blocks that could hold much may hold little. Try growing buffers, since the error does not
+    # show whether the frame is corrupt or the buffer too small.
     enough = min(most, out.budget)
     room = out.plausible(data, enough)
     while True:

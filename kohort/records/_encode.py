@@ -1,4 +1,4 @@
-"""Record batches as a producer writes them, and as a broker changes them when it appends."""
+"""Encoder of record batches for producers, and the changes of a broker that appends them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _INT64_HALF = 1 << 63
 
 
 class NewRecord(NamedTuple):
-    """A record to be written; ``timestamp`` in milliseconds since the epoch."""
+    """A record to be written. ``timestamp`` is in milliseconds since the epoch."""
 
     timestamp: int
     key: bytes | None = None
@@ -59,11 +59,11 @@ def encode_batch(
     offset_deltas: Sequence[int] | None = None,
     last_offset_delta: int | None = None,
 ) -> bytes:
-    """A batch of ``records``, each a NewRecord or a tuple like one.
+    """Return a batch of ``records``, each a NewRecord or a tuple of its fields.
 
-    ``base_timestamp`` is by default the first record's and ``max_timestamp`` the highest. What
-    compaction leaves has ``offset_deltas`` with gaps and keeps the ``last_offset_delta``; the
-    ``delete_horizon_ms`` is when its tombstones may go, and stands for the ``base_timestamp``.
+    By default ``base_timestamp`` is that of the first record and ``max_timestamp`` the highest. A
+    compacted batch has ``offset_deltas`` with gaps and keeps the ``last_offset_delta``. Its
+    tombstones may be removed at ``delete_horizon_ms``, which replaces the ``base_timestamp``.
     """
     records = list(records)
     deltas = range(len(records)) if offset_deltas is None else offset_deltas
@@ -79,7 +79,7 @@ def encode_batch(
     body = bytearray()
     for delta, (timestamp, key, value, headers) in zip(deltas, records, strict=True):
         record = bytearray(b"\0")
-        # In 64 bits, as in Java: far enough apart, the difference wraps, and back when it is read.
+        # A large difference wraps in 64 bits, as in Java, and the reader wraps it back.
         _put_varint(record, (timestamp - base_timestamp + _INT64_HALF) % (1 << 64) - _INT64_HALF)
         _put_varint(record, delta)
         _put_bytes(record, key)
@@ -129,10 +129,10 @@ def rewrite_header(
     leader_epoch: int,
     log_append_time: int | None = None,
 ) -> bytes:
-    """A copy of a batch as a broker appends it.
+    """Return a copy of a batch as a broker appends it.
 
-    Offset and epoch are outside of the CRC. ``log_append_time``, for topics whose
-    message.timestamp.type is LogAppendTime, becomes the timestamp of all of its records.
+    Offset and epoch are outside of the CRC. ``log_append_time`` becomes the timestamp of all
+    records, for topics whose message.timestamp.type is LogAppendTime.
     """
     changed = bytearray(batch)
     _BASE_OFFSET.pack_into(changed, 0, base_offset)

@@ -1,4 +1,4 @@
-"""The header of a record batch: 61 bytes in front of the records (KIP-98)."""
+"""Header of a record batch, the 61 bytes before the records (KIP-98)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TY
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 LENGTH_END = 12
-"""Where ``length`` starts to count."""
+"""Position from which ``length`` counts."""
 MIN_LENGTH = HEADER_SIZE - LENGTH_END
 MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
-"""The CRC is over everything from here on."""
+"""Position of the attributes, from which on the CRC counts."""
 MAX_TIMESTAMP_AT = 35
 MAGIC = 2
 
@@ -30,7 +30,7 @@ _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 
 
 class BatchHeader:
-    """The fields in the order of the wire; ``length`` counts what follows it.
+    """The fields in the order of the wire. ``length`` counts the bytes after it.
 
     ``base_offset`` and ``partition_leader_epoch`` are the broker's and outside of the CRC.
     """
@@ -83,12 +83,12 @@ class BatchHeader:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, also when compaction has taken that record away."""
+        """Offset of the last record, even if compaction removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset to fetch behind this batch."""
+        """Offset to fetch after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -98,14 +98,15 @@ class BatchHeader:
 
     @property
     def compression(self) -> Compression:
-        """The codec; UnsupportedCodecError if nobody knows it."""
+        """The codec. Raises UnsupportedCodecError for an unknown one."""
         return codec_of(self.attributes & COMPRESSION_MASK)
 
     @property
     def timestamp_type(self) -> int:
-        """0: CreateTime, the producer's. 1: LogAppendTime, ``max_timestamp`` for every record.
+        """0 for CreateTime, the producer's, and 1 for LogAppendTime.
 
-        -1 in a batch made of messages of format 0, as its ``magic`` says, which had no timestamps.
+        With LogAppendTime each record has ``max_timestamp``. -1 is for messages of format 0, which
+        had no timestamps.
         """
         if not self.magic:
             return NO_TIMESTAMP_TYPE
@@ -113,22 +114,22 @@ class BatchHeader:
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction, its markers included."""
+        """True for a part of a transaction, including its markers."""
         return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
-        """Written by the cluster for itself, never for a consumer's user."""
+        """True for a batch of the cluster itself, which users never see."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def has_delete_horizon(self) -> bool:
-        """``base_timestamp`` is when compaction may drop the tombstones here (KIP-534)."""
+        """True if ``base_timestamp`` is the time when tombstones may be dropped (KIP-534)."""
         return self.attributes & DELETE_HORIZON_BIT != 0
 
 
 def read_header(data: bytes | bytearray | memoryview, pos: int = 0) -> BatchHeader:
-    """The header at ``pos``, where 61 bytes must be; offsets that cannot be are refused."""
+    """Return the header at ``pos``, which has 61 bytes. Raises CorruptBatchError."""
     header = BatchHeader(HEADER.unpack_from(data, pos))
     if header.last_offset_delta < 0 or not 0 <= header.base_offset <= _INT64_MAX - 0x8000_0000:
         raise CorruptBatchError(

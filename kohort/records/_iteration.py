@@ -1,8 +1,8 @@
 # cython: nonecheck=True, auto_pickle=False
-"""Iteration over records that are at hand: one check, and one record, for each step.
+"""Iteration over buffered records, with one check and one record for each step.
 
-A consumer's iterator has its usual step here and everything else in its method ``_step``. As the
-decoder's modules this one is compiled once more, as ``_iteration_c``.
+A consumer's iterator has its usual step here and everything else in its method ``_step``. Like the
+modules of the decoder this one is also compiled, as ``_iteration_c``.
 """
 # ruff: noqa: F403, F405 -- what is imported by * is what the compiled module has in C instead
 
@@ -23,16 +23,16 @@ prepare_steps()
 
 
 def built_from() -> int:
-    """Return the state of the source that this was compiled from; 0 if it was not."""
+    """Return the state of the source that this was compiled from, or 0 if it was not."""
     return build_state()
 
 
 class WakeUp:
-    """Rings at whatever may change who gets which record.
+    """An event that is set by every change that may affect which records a caller gets.
 
-    Whoever goes on in a tight loop clears it first, then looks at everything, and goes on until it
-    has rung. To ring is one store, so any thread and any signal handler may. In the child of a
-    fork every bell has rung.
+    A tight loop clears it first, then checks everything, and then runs until it is set. Setting it
+    is one store, so any thread and any signal handler may do that. In the child of a fork every
+    event is set.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class WakeUp:
         _wake_ups.add(self)
 
     def set(self) -> None:
-        """Have the next step look at everything."""
+        """Have the next step check everything."""
         self.is_set = True
 
 
@@ -60,8 +60,9 @@ os.register_at_fork(after_in_child=_set_all)
 class RecordRun:
     """Records of one partition that an iterator takes one by one without the lock.
 
-    A step may take ``records[index]`` while the bell has not rung, ``index`` is below ``stop`` and
-    the time below ``until``. A step changes ``index``, ``now`` and the bell's ``taken_at``.
+    A step may take ``records[index]`` while the wake-up event is not set, ``index`` is below
+    ``stop`` and the time below ``until``. A step changes ``index``, ``now`` and the event's
+    ``taken_at``.
     """
 
     clock: Callable[[], float]
@@ -88,26 +89,26 @@ class RecordRun:
         self.stop = stop  # last: from here on steps take records
 
     def end(self) -> None:
-        """Let steps take nothing more. ``stop`` is 0 until the next run begins."""
+        """Let steps take no more records. ``stop`` is 0 until the next run begins."""
         self.stop = self.first = self.index = 0
         self.records = []
 
     @property
     def latest(self) -> Record | None:
-        """The latest record that a step took of this run; None if there is none."""
+        """The latest record that a step took of this run, or None."""
         return self.records[self.index - 1] if self.index > self.first else None
 
 
 class SyncIteration:
-    """The iterator of a consumer; ``_record_run`` has to be set."""
+    """The iterator of a consumer. Subclasses set ``_record_run``."""
 
     _record_run: RecordRun
 
     def __next__(self) -> Record:
-        """Return the next record; end after ``consumer_timeout_ms`` without one, or when closed."""
+        """Return the next record. End after ``consumer_timeout_ms`` without one, or when closed."""
         run = self._record_run
         run.now = run.clock()
-        # From here on nothing is called: signal handlers run in calls.
+        # No call from here on, because signal handlers run in calls.
         if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
             run.wake_up.taken_at = run.now
             record = run.records[run.index]
@@ -120,12 +121,12 @@ class SyncIteration:
 
 
 class AsyncIteration:
-    """The asynchronous iterator of a consumer; ``_record_run`` has to be set."""
+    """The asynchronous iterator of a consumer. Subclasses set ``_record_run``."""
 
     _record_run: RecordRun
 
     def __anext__(self) -> Coroutine[Any, Any, Record]:
-        """Return the next record; end when another task stops the consumer."""
+        """Return the next record. End when another task stops the consumer."""
         return next_step(self)
 
     def _step(self) -> Coroutine[Any, Any, Record]:

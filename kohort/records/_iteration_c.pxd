@@ -1,4 +1,4 @@
-# The types of _iteration.py where it is compiled, and what stands in place of _primitives.py.
+# The types of the compiled _iteration.py, and the replacement of _primitives.py.
 cimport cython
 from libc.stdint cimport int64_t
 

@@ -1,4 +1,4 @@
-"""The iterators that are in use: compiled where the decoder of rows is."""
+"""Choice of the iterators, which are compiled if the decoder of records is."""
 
 from __future__ import annotations
 

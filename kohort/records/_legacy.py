@@ -1,13 +1,13 @@
-"""Messages of the formats 0 and 1, from before Kafka 0.11, as logs still hold them.
+"""Messages of the formats 0 and 1, from before Kafka 0.11, which old logs still have.
 
 ::
 
     offset:int64  size:int32  crc:uint32  magic:int8  attributes:int8  [timestamp:int64, format 1]
     keySize:int32 key  valueSize:int32 value
 
-The CRC-32 is over all from the magic on. The value of a compressed message holds other messages,
-whose last offset is its own. The offsets of these count from 0 in format 1 and are what they say
-in format 0. There are no headers, producers or leader epochs.
+The CRC-32 counts from the magic on. The value of a compressed message holds other messages, and
+the last of these has its offset. The inner offsets count from 0 in format 1 and are absolute in
+format 0. There are no headers, producers or leader epochs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _CODEC_MASK, _LOG_APPEND_TIME_BIT = 0x07, 0x08
 _SMALLEST = 14
 _SMALLEST_WITH_TIME = 22
 _OFFSET_MAX = 0x7FFF_FFFF_FFFF_FFFF - 0x8000_0000
-"""As of batches."""
+"""Largest offset, the same as that of batches."""
 
 
 class Messages(NamedTuple):
-    """Messages one behind the other; a compressed one counts as one."""
+    """A sequence of messages, in which a compressed one counts as one."""
 
     end: int
     found: int
@@ -53,12 +53,12 @@ _Message: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int]
 
 
 def smallest_size(magic: int) -> int:
-    """What the size field of a message says at least."""
+    """Return the smallest value of the size field of a message."""
     return _SMALLEST_WITH_TIME if magic else _SMALLEST
 
 
 def scan_messages(data: memoryview, pos: int) -> Messages:
-    """Walk over whole messages, up to the first that is cut off, odd or of a later format."""
+    """Scan complete messages, up to the first that is incomplete, invalid or of a later format."""
     found, last_offset, left = 0, -1, len(data)
     while left - pos >= _HEAD.size:
         offset, size, _, magic, _ = _HEAD.unpack_from(data, pos)
@@ -87,10 +87,10 @@ def read_messages(
 ) -> tuple[int, int]:
     """Append the records of messages in ``data[pos:end]``, which scan_messages() has seen.
 
-    Returns how far it came and the offset behind that. Goes on until there are ``enough``; records
-    before ``start_offset``, or before the end of an earlier message, are passed over. Stops before
-    a message that cannot be read; if that is the first, it is a CorruptBatchError with the offset
-    and bytes of the message.
+    Returns the position where it ended and the offset after that. It ends at ``enough`` records,
+    or before a message that cannot be read. Records before ``start_offset``, or before the end of
+    an earlier message, are skipped. Raises CorruptBatchError with the offset and bytes of the
+    message if the first one cannot be read.
     """
     begin, passed = pos, start_offset
     while pos < end and len(records) < enough:
@@ -157,7 +157,7 @@ def _read(data: bytes, pos: int, end: int, check_crc: bool) -> _Message:
 
 
 def _inside(data: bytes, wrapper: _Message, scratch: Scratch, budget: int) -> bytes:
-    """What a compressed message holds."""
+    """Return the decompressed content of a message."""
     _, stop, _, magic, attributes, _, _, _, value_at, value_size = wrapper
     if value_size < 0:
         raise CorruptBatchError("a compressed message has no value")
@@ -169,7 +169,7 @@ def _inside(data: bytes, wrapper: _Message, scratch: Scratch, budget: int) -> by
             memoryview(data)[value_at:stop],
             scratch,
             budget,
-            # What was written in format 0 has them over too many bytes (KIP-57).
+            # Frames of format 0 have checksums over too many bytes (KIP-57).
             any_lz4_header_checksum=magic == 0,
         )
     )
@@ -178,7 +178,7 @@ def _inside(data: bytes, wrapper: _Message, scratch: Scratch, budget: int) -> by
 def _read_inside(
     data: bytes, wrapper: _Message, check_crcs: bool, topic: str, partition: int
 ) -> list[Record]:
-    """The records of the messages in a compressed one."""
+    """Return the records of the messages in a compressed one."""
     last_offset, _, _, magic, attributes, wrapper_time, *_ = wrapper
     messages: list[_Message] = []
     pos, last, end = 0, -1, len(data)
@@ -238,7 +238,7 @@ def _record(
 def _located(
     error: CorruptBatchError, offset: int, start_offset: int, raw: bytes
 ) -> CorruptBatchError:
-    # Where the first of the messages in a compressed one is, is not told outside of it.
+    # A compressed message does not show the offset of its first inner message.
     first = min(offset, max(start_offset, 0)) if raw[17] & _CODEC_MASK else offset
     return type(error)(
         f"the message at offset {offset} is corrupt: {error}",

@@ -1,11 +1,11 @@
-"""LZ4 frames: their structure, told from the headers, and their blocks.
+"""Reader of the headers and blocks of LZ4 frames.
 
 ::
 
     magic  flags:1  blockSizes:1  [contentSize:8]  headerChecksum:1
     (blockSize:4  block  [blockChecksum:4])*  0:4  [contentChecksum:4]
 
-All numbers are little-endian; the highest bit of a block's size says that it is not compressed.
+All numbers are little-endian. The highest bit of a block's size marks an uncompressed block.
 """
 
 from __future__ import annotations
@@ -29,21 +29,25 @@ _INDEPENDENT, _BLOCK_CHECKSUM, _SIZED, _CONTENT_CHECKSUM, _RESERVED, _DICTIONARY
 )
 _STORED = 0x8000_0000
 _RATIO = 256
-"""A sequence makes at most 255 bytes out of each further byte of its length."""
+"""Largest ratio, because a sequence makes at most 255 bytes of each byte of its length."""
 _LIKELY_RATIO = 8
 _BLOCKS_MAX = 1 << 17
-"""So many blocks are looked at one by one; a producer's have at least 64 KiB each."""
+"""Most blocks that are read one by one. Those of producers have at least 64 KiB each."""
 
 
 Block: TypeAlias = tuple[int, int, bool, int]
-"""Where a block starts and ends, whether it is stored as it is, the bytes that it may become."""
+"""Start and end of a block, True if it is uncompressed, and its largest decompressed size."""
 
 _UINT32 = struct.Struct("<I")
 
 
 class Lz4Frame(NamedTuple):
-    """``size``: bytes of the content, None if the frame does not say. ``header_end`` is behind the
-    header's checksum. ``plain``: no block refers to others, and there is no other checksum."""
+    """The header of a frame.
+
+    ``size`` is the size of the content, or None if the frame does not have it. ``header_end`` is
+    the position after the header's checksum. ``plain`` is True if no block refers to others and
+    there is no other checksum.
+    """
 
     size: int | None
     header_end: int
@@ -55,7 +59,7 @@ class Lz4Frame(NamedTuple):
 
 
 def read_frame(data: memoryview) -> Lz4Frame:
-    """The header of the one frame that ``data`` is."""
+    """Return the header of the frame in ``data``."""
     if len(data) < 7:
         raise broken("it ends too early")
     return _frame(bytes(data[: 15 if data[_FLAGS_AT] & _SIZED else 7]))
@@ -63,7 +67,7 @@ def read_frame(data: memoryview) -> Lz4Frame:
 
 @functools.lru_cache(maxsize=64)
 def _frame(header: bytes) -> Lz4Frame:
-    """Most producers write the same header time and again."""
+    """Return the parsed header. It is cached, because most producers repeat one header."""
     if header[:4] != MAGIC:
         raise broken("no frame where one should start")
     flags, sizes = header[_FLAGS_AT], header[_FLAGS_AT + 1]
@@ -86,7 +90,7 @@ def _frame(header: bytes) -> Lz4Frame:
 
 
 def read_blocks(data: memoryview, frame: Lz4Frame) -> list[Block] | None:
-    """Every block of the frame, which ends where ``data`` does; None if there are too many."""
+    """Return the blocks of the frame, which fills ``data``, or None if there are too many."""
     blocks: list[Block] = []
     block_max = frame.block_max
     trailer = 4 if frame.block_checksums else 0
@@ -117,11 +121,11 @@ def read_blocks(data: memoryview, frame: Lz4Frame) -> list[Block] | None:
 def with_small_blocks(
     data: memoryview, frame: Lz4Frame, blocks: list[Block]
 ) -> list[bytes | memoryview]:
-    """Frames to try in turn, the last of which is as good as this one.
+    """Return frames to try in turn. The last one always has the content of this frame.
 
-    The decoder takes memory for two blocks of the size that the header says they may have, up to
-    4 MiB, before it has seen one; here the header says no more than the blocks make likely, and
-    then no more than they can be.
+    Before the first block, the decoder allocates two blocks of the size in the header, which is up
+    to 4 MiB. The headers of the returned frames have smaller sizes. The first is the likely size of
+    the blocks, and the second their largest possible size.
     """
     frames: list[bytes | memoryview] = []
     for ratio in (_LIKELY_RATIO, _RATIO):
@@ -141,9 +145,9 @@ def with_small_blocks(
 
 
 def header_checksum(descriptor: bytes) -> int:
-    """The checksum of a header's flags, block sizes and content size: a byte of their xxHash32."""
+    """Return the checksum of a header's fields, which is a byte of their xxHash32."""
     total = 0x165667B1 + len(descriptor)  # seed 0
-    whole = len(descriptor) & ~3  # less than the 16 bytes from which on it takes more than this
+    whole = len(descriptor) & ~3  # from 16 bytes on the algorithm has more steps
     for at in range(0, whole, 4):
         total += int.from_bytes(descriptor[at : at + 4], "little") * 0xC2B2AE3D
         total = _rotated(total, 17) * 0x27D4EB2F
@@ -161,13 +165,13 @@ def _rotated(number: int, bits: int) -> int:
 
 
 def broken(why: str) -> CorruptBatchError:
-    """The error for a frame with this wrong."""
+    """Return the error for a corrupt frame."""
     return CorruptBatchError(f"does not decompress as lz4: {why}")
 
 
 @functools.cache
 def decompressor_address() -> int:
-    """Where the lz4 package has the C function LZ4_decompress_safe(); 0 if it does not show it."""
+    """Return the address of LZ4_decompress_safe() in the lz4 package, or 0."""
     try:
         import ctypes  # only now, as in _codecs.py
 

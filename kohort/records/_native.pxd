@@ -1,5 +1,4 @@
-# What stands in place of _primitives.py in the compiled modules. The callers see to it that the bytes are there,
-# as the docstrings there say.
+# Replacement of _primitives.py in the compiled modules. The callers check the sizes, as its docstrings say.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef extern from "_native.h" nogil:

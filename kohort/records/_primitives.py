@@ -1,4 +1,4 @@
-"""What the decoder does to memory: in plain Python here, in C (``_native.h``) where it is compiled.
+"""Memory operations of the decoder in plain Python. Compiled modules use ``_native.h`` instead.
 
 ``_batch.py``, ``_columns.py`` and ``_iteration.py`` import all names of this module by ``*``. The
 compiled modules have functions under the same names instead, which their ``.pxd`` files declare.
@@ -54,15 +54,15 @@ _INT64 = struct.Struct(">q")
 
 
 def prepare(record_type: type[Any] | None = None) -> None:
-    """Called once, before anything else."""
+    """Prepare the module. It is called once, before all other functions."""
 
 
 def prepare_steps() -> None:
-    """Called once, before anything else of iteration."""
+    """Prepare iteration. It is called once, before all other functions of iteration."""
 
 
 def use_clock(run: Any, clock: Callable[[], float]) -> None:
-    """Have ``run.clock()`` give the time of this clock."""
+    """Have ``run.clock()`` return the time of this clock."""
     run.clock = clock
 
 
@@ -73,12 +73,12 @@ def next_step(iterator: Any) -> Coroutine[Any, Any, Record]:
 
 
 def build_state() -> int:
-    """The state of the source that was compiled; 0 here."""
+    """Return the state of the compiled source, which is 0 here."""
     return 0
 
 
 def int16_at(data: Bytes, pos: int) -> int:
-    """The big-endian number of two bytes at ``pos``; the caller knows that they are there."""
+    """Return the big-endian number of two bytes at ``pos``. The caller checks the size."""
     return int(_INT16.unpack_from(data, pos)[0])
 
 
@@ -95,22 +95,22 @@ def int64_at(data: Bytes, pos: int) -> int:
 
 
 def checksum(data: Bytes, start: int, stop: int) -> int:
-    """CRC-32C of a part of the bytes."""
+    """Compute the CRC-32C of a part of the bytes."""
     return crc32c(memoryview(data)[start:stop])
 
 
 def window(data: Bytes, start: int, stop: int) -> bytes:
-    """A part of the bytes, of which slices can be taken: compiled, without a copy."""
+    """Return a part of the bytes for slices. The compiled module does not copy."""
     return bytes(data[start:stop])
 
 
 def cut(data: bytes, start: int, stop: int) -> bytes:
-    """A part of a window()."""
+    """Return a part of a window()."""
     return data[start:stop]
 
 
 def longs(view: memoryview) -> memoryview:
-    """Return bytes as numbers of 64 bits: a pointer where this is compiled, without checks."""
+    """Return bytes as numbers of 64 bits. The compiled result is an unchecked pointer."""
     return view.cast("q")
 
 
@@ -123,16 +123,17 @@ def octets(view: memoryview) -> memoryview:
 
 
 def start_of(data: Bytes) -> Bytes:
-    """Return the bytes: a pointer where this is compiled, without checks."""
+    """Return the bytes. The compiled result is an unchecked pointer."""
     return data
 
 
 def copy(
     target: memoryview, to: int, room: int, source: Bytes, start: int, end: int, size: int
 ) -> None:
-    """Copy bytes to where the caller knows that there is room.
+    """Copy bytes. The caller checks the room.
 
-    Compiled, it may copy up to 16 bytes, if the target's ``room`` and the source's ``end`` allow.
+    The compiled module may copy up to 16 bytes, if the target's ``room`` and the source's ``end``
+    allow it.
     """
     target[to : to + size] = source[start : start + size]
 
@@ -155,8 +156,8 @@ def set_bits(target: memoryview, start: int, stop: int) -> None:
     """Set bits, and the bits after them in the last byte."""
     if start < stop:
         target[start >> 3] |= 0xFF & -1 << (start & 7)
-        first, behind = (start + 7) >> 3, (stop + 7) >> 3
-        target[first:behind] = b"\xff" * (behind - first)
+        first, last = (start + 7) >> 3, (stop + 7) >> 3
+        target[first:last] = b"\xff" * (last - first)
 
 
 def clear_bit(target: memoryview, at: int) -> None:
@@ -234,25 +235,25 @@ def _number_at(data: Bytes, pos: int, stop: int, last_shift: int, last_max: int)
 
 
 def use_decompressors(lz4: int, zstd: int, create: int, release: int) -> None:
-    """Do nothing: C cannot be called by its address from here."""
+    """Do nothing, because plain Python does not call C functions by address."""
 
 
 def unpack(codec: int, data: Bytes, start: int, stop: int, scratch: bytearray | memoryview) -> int:
     """Decompress LZ4 or zstd into the scratch and return the size.
 
-    -1 if :mod:`kohort.records._decompress` has to do it, which is always so here. ``-1 - n`` if the
-    scratch needs ``n`` bytes.
+    Return -1 if :mod:`kohort.records._decompress` has to do it, which is always true here. Return
+    ``-1 - n`` if the scratch needs ``n`` bytes.
     """
     return -1
 
 
 def wrapped(base: int, raw: int) -> int:
-    """The sum with a zigzag number in 64 bits: Java writes and reads timestamps so."""
+    """Return the sum with a zigzag number, wrapped to 64 bits as Java does."""
     return (base + ((raw >> 1) ^ -(raw & 1)) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def released(function: Callable[..., T], *args: Any) -> T:
-    """Call the function: compiled, without the interpreter's lock."""
+    """Call the function. The compiled module calls it without the interpreter's lock."""
     return function(*args)
 
 
@@ -273,7 +274,7 @@ def new_record(
     headers: Headers,
     sizes: tuple[int, int, int] | None,
 ) -> Record:
-    """A record of the bytes at these places; a size of -1 is null."""
+    """Return a record of the bytes at these positions. A size of -1 is null."""
     draft: RecordDraft[bytes, bytes] = RecordDraft()
     draft.topic = topic
     draft.partition = partition

@@ -1,4 +1,4 @@
-"""``ConsumerRecord``: what poll() hands out, and what batches decode to."""
+"""ConsumerRecord, which batches decode to and poll() returns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-"""The headers of a record, in order; a name may occur more than once."""
+"""Headers of a record, in order. A name may occur more than once."""
 
 Origin: TypeAlias = tuple[int, int, int | None]
-"""What the records of a batch have in common: leader epoch, timestamp type, checksum."""
+"""Values that the records of a batch share: leader epoch, timestamp type, checksum."""
 
 NO_TIMESTAMP = -1
 NO_TIMESTAMP_TYPE = -1
@@ -36,12 +36,12 @@ _FIELDS = (
 
 
 class RecordDraft(Generic[K, V]):
-    """A record while it is being filled; it becomes a ConsumerRecord by change of its class.
+    """A record while it is filled. A change of its class makes it a ConsumerRecord.
 
-    Storing into slots is several times as fast as anything that goes round a ``__setattr__`` that
-    refuses, so the attributes live here and the refusal in the subclass, which adds no slot. There
-    are few of them, because each costs time in each record: what all records of a batch have in
-    common and is seldom read is one tuple, and sizes that follow from the bytes are not kept.
+    A store into slots is several times as fast as one that bypasses a ``__setattr__`` that raises.
+    So the attributes are here, and the subclass raises and adds no slot. There are few slots,
+    because each costs time in each record. One tuple has the seldom-read values that all records of
+    a batch share, and sizes that follow from the bytes are not stored.
     """
 
     __slots__ = (
@@ -65,17 +65,18 @@ class RecordDraft(Generic[K, V]):
     headers: Headers
     _origin: Origin
     _sizes: tuple[int, int, int] | None
-    """Serialized sizes of key, value, headers; None: those of the key and value, no headers."""
+    """Serialized sizes of key, value and headers, or None to use key and value without headers."""
 
 
 class ConsumerRecord(RecordDraft[K, V]):
-    """One record as a consumer gets it; immutable, compared by value, hashed by its place.
+    """A record, immutable, compared by value and hashed by topic, partition and offset.
 
-    ``timestamp`` is in milliseconds since the epoch, -1 if unknown; ``timestamp_type`` 0 for
-    CreateTime, 1 for LogAppendTime, -1 in message format 0, which has no timestamps;
-    ``leader_epoch`` -1 if unknown. The sizes are those of the serialized bytes, -1 for a null key
-    or value and for no headers. ``checksum`` is that of a message of format 0 or 1, else None:
-    records have had none of their own since format 2.
+    - ``timestamp`` is in milliseconds since the epoch, or -1 if unknown.
+    - ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime. It is -1 in message format 0,
+      which has no timestamps.
+    - ``leader_epoch`` is -1 if unknown.
+    - The sizes are those of the serialized bytes. They are -1 for null and without headers.
+    - ``checksum`` is that of a message of format 0 or 1. Records of format 2 have none.
     """
 
     __module__ = "kohort"
@@ -113,32 +114,32 @@ class ConsumerRecord(RecordDraft[K, V]):
 
     @property
     def leader_epoch(self) -> int:
-        """Of the leader that appended the batch; -1 if unknown."""
+        """Epoch of the leader that appended the batch, or -1 if unknown."""
         return self._origin[0]
 
     @property
     def timestamp_type(self) -> int:
-        """0: CreateTime, 1: LogAppendTime, -1: there is no timestamp."""
+        """0 for CreateTime, 1 for LogAppendTime, or -1 without a timestamp."""
         return self._origin[1]
 
     @property
     def checksum(self) -> int | None:
-        """Of a message of format 0 or 1, else None: since format 2 the batch has one."""
+        """Checksum of a message of format 0 or 1, or None. Since format 2 the batch has one."""
         return self._origin[2]
 
     @property
     def serialized_key_size(self) -> int:
-        """Bytes; -1 for null."""
+        """Bytes of the key, or -1 for null."""
         return _size(self.key) if self._sizes is None else self._sizes[0]
 
     @property
     def serialized_value_size(self) -> int:
-        """Bytes; -1 for null."""
+        """Bytes of the value, or -1 for null."""
         return _size(self.value) if self._sizes is None else self._sizes[1]
 
     @property
     def serialized_header_size(self) -> int:
-        """Bytes of names and values; -1 without headers."""
+        """Bytes of names and values, or -1 without headers."""
         return -1 if self._sizes is None else self._sizes[2]
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -153,14 +154,14 @@ class ConsumerRecord(RecordDraft[K, V]):
         return _values(self) == _values(other)
 
     def __hash__(self) -> int:
-        # A deserialized value may well be a dict, and equal records are at the same place.
+        # A deserialized value may be a dict, and equal records have the same offset.
         return hash((self.topic, self.partition, self.offset))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restore, _values(self)
 
     def __replace__(self, **changes: Any) -> ConsumerRecord[Any, Any]:
-        """What ``copy.replace`` calls (Python 3.13)."""
+        """Return a changed copy, for ``copy.replace`` of Python 3.13."""
         return ConsumerRecord(**{name: getattr(self, name) for name in _FIELDS} | changes)
 
     def __repr__(self) -> str:
@@ -169,16 +170,16 @@ class ConsumerRecord(RecordDraft[K, V]):
 
 
 Record: TypeAlias = ConsumerRecord[bytes, bytes]
-"""A record with its key and value as they were in the batch."""
+"""Record with its key and value as bytes."""
 
 
 def restore(*values: Any) -> ConsumerRecord[Any, Any]:
-    """A record from all of its values in the order of the slots (what unpickling calls)."""
+    """Return a record from its values in the order of the fields. Unpickling calls this."""
     return ConsumerRecord(**dict(zip(_FIELDS, values, strict=True)))
 
 
 def deserialized(record: Record, key: K | None, value: V | None) -> ConsumerRecord[K, V]:
-    """The same record with its key and value deserialized; the sizes stay those of the bytes."""
+    """Return the record with deserialized key and value. The sizes stay those of the bytes."""
     draft: RecordDraft[K, V] = RecordDraft()
     draft.topic = record.topic
     draft.partition = record.partition
@@ -202,6 +203,6 @@ def _values(record: RecordDraft[Any, Any]) -> tuple[Any, ...]:
 
 
 def _short(value: object) -> str:
-    """repr of a value, cut in the middle where it is long."""
+    """Return the repr of a value, with the middle cut out if it is long."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:80]}...{text[-30:]}"

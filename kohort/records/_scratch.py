@@ -1,4 +1,4 @@
-"""Memory to decompress into, used again from batch to batch."""
+"""Memory for decompression, reused from batch to batch."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from typing import Final
 
 _GRAIN = 64 * 1024
 _KEPT = 4 * 1024 * 1024
-"""Bytes that stay for the next batch, whatever comes; most batches are far smaller."""
+"""Bytes that are always kept for the next batch. Most batches are far smaller."""
 _PATIENCE = 16
 _PLAUSIBLE_RATIO = 7
 _PLAUSIBLE = 384 * 1024
 
 
 class Scratch:
-    """A buffer that grows with what is asked of it; for one thread.
+    """A buffer for one thread that grows on request.
 
-    What :meth:`take` returns is valid until the next call. Fresh memory costs as much as filling it
-    does, so up to 4 MiB are kept. More is kept only while batches go on needing it: the first such
-    batch gets memory of its own, and after 16 smaller ones what was kept for larger ones goes.
+    The result of :meth:`take` is valid until the next call. New memory costs as much as filling it,
+    so up to 4 MiB are kept. More is kept only while batches continue to need it. The first such
+    batch gets separate memory, and 16 smaller batches free the larger buffer.
     """
 
     __slots__ = ("_buffer", "_keeps_large", "_large", "ratio")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._large = 0  # how many batches from now on follow a large one closely
+        self._large = 0  # batches left that count as close to a large one
         self._keeps_large = False
         self.ratio: float = 0.0
-        """How many times its size the latest batch became."""
+        """Compression ratio of the latest batch."""
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Number of bytes that are kept."""
         return len(self._buffer)
 
     def begin(self) -> None:
-        """A batch begins; what the one before had is no longer needed."""
+        """Begin a batch. The memory of the previous one is free."""
         self._keeps_large = self._large > 0
         if self._large:
             self._large -= 1
@@ -43,7 +43,7 @@ class Scratch:
             self._buffer = bytearray()
 
     def take(self, size: int) -> bytearray:
-        """At least ``size`` bytes of any content; again in the same batch if that needs more."""
+        """Return at least ``size`` bytes of any content. A batch may call it again for more."""
         if size > _KEPT:
             self._large = _PATIENCE
         if len(self._buffer) >= size:
@@ -53,29 +53,29 @@ class Scratch:
             size = min(_KEPT, -(-wanted // _GRAIN) * _GRAIN)
         elif not self._keeps_large:
             return bytearray(size)
-        self._buffer = bytearray()  # before the next one is made
+        self._buffer = bytearray()  # freed before the next one is created
         self._buffer = bytearray(size)
         return self._buffer
 
     def plausible(self, compressed: int, most: int) -> int:
-        """As :meth:`Output.plausible`, whatever the budget."""
+        """Return the size of :meth:`Output.plausible` without a budget."""
         if most <= _PLAUSIBLE:
             return most
         ratio = max(_PLAUSIBLE_RATIO, 1.5 * self.ratio)
         return min(most, int(ratio * compressed) + _PLAUSIBLE)
 
     def kept_view(self) -> memoryview:
-        """What is kept, for a batch that this is enough for."""
+        """Return the kept memory, for a batch that fits in it."""
         return memoryview(self._buffer)
 
     def release(self) -> None:
-        """Keep nothing."""
+        """Free the kept memory."""
         self._buffer = bytearray()
         self._large = 0
 
 
 class Output:
-    """What one batch decompresses to: room in a scratch, filled from its beginning."""
+    """Decompressed bytes of one batch, which fill a scratch from its beginning."""
 
     __slots__ = ("_scratch", "budget", "buffer", "size")
 
@@ -85,10 +85,10 @@ class Output:
         self.budget: Final = budget
         self.buffer = bytearray()
         self.size = 0
-        """Bytes that are filled."""
+        """Number of filled bytes."""
 
     def reserve(self, size: int) -> memoryview:
-        """The room behind what is filled, in a buffer of ``size`` bytes altogether."""
+        """Return the room after the filled bytes, in a buffer of ``size`` bytes in all."""
         if len(self.buffer) < size:
             before = self.buffer
             self.buffer = self._scratch.take(size)
@@ -97,7 +97,7 @@ class Output:
         return memoryview(self.buffer)[self.size : size]
 
     def add(self, data: bytes) -> None:
-        """Append, doubling the room where there is not enough."""
+        """Append the data. Double the room if it is too small."""
         end = self.size + len(data)
         if end > len(self.buffer):
             self.reserve(min(max(end, 2 * len(self.buffer)), max(end, self.budget)))
@@ -105,10 +105,10 @@ class Output:
         self.size = end
 
     def plausible(self, data: memoryview, most: int) -> int:
-        """Bytes to make room for before it is known that ``data`` becomes as many as ``most``."""
+        """Return the room to make while it is unverified that ``data`` becomes ``most`` bytes."""
         return min(self._scratch.plausible(len(data), most), self.budget)
 
     def finished(self, compressed: int) -> memoryview:
-        """What is filled, which was so many bytes compressed."""
+        """Return the filled bytes, which had ``compressed`` bytes before."""
         self._scratch.ratio = self.size / max(1, compressed)
         return memoryview(self.buffer)[: self.size]

@@ -1,4 +1,4 @@
-"""All that one fetch brought of one partition, read as far as is asked for."""
+"""RecordSet: the records of one partition in a fetch response, decoded on request."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 _DELTA_MAX = 0x7FFF_FFFF
 _AT_ONCE = 1000
-"""Old messages to be brought into batches."""
+"""Old messages that are converted to batches at a time."""
 
 
 class RecordSet:
-    """The batches in ``data``, of which the records from ``offset`` on are wanted.
+    """The batches in ``data``, with the records from ``offset`` on.
 
-    What is plain is read many batches at a time, by the compiled decoder where there is one; what
-    is compressed, of a transaction, or wrong, batch by batch. Control batches and transactions in
-    ``aborted`` ((producer_id, first_offset) pairs) are passed over. Messages of the formats 0 and 1
-    may stand between batches: a topic's format could be changed either way.
+    The decoder reads many plain batches at a time. It reads compressed, transactional and invalid
+    batches one by one. Control batches and the transactions in ``aborted`` are skipped, which has
+    pairs of producer id and first offset. Messages of the formats 0 and 1 may come between batches,
+    because the format of a topic could change in both directions.
     """
 
     def __init__(
@@ -57,29 +57,29 @@ class RecordSet:
         self._runs_are_old: list[bool] = []
         self.batches: int = 0
         self.last_offset: int = -2
-        """The highest of the batches; -2 without one."""
+        """Highest offset of the batches, or -2 without one."""
         self.leader_epoch: int = -1
-        """Of the last batch; -1 without one."""
+        """Leader epoch of the last batch, or -1 without one."""
         self.read_epoch: int = -1
-        """The leader epoch of what measure() moved behind last."""
+        """Leader epoch of the last batch that add_rows_to() read."""
         self._end: int = self._scan()
         self.size: int = self._end
-        """Bytes of the batches that are whole."""
+        """Bytes of the complete batches."""
         self.next_offset: int = max(offset, self.last_offset + 1)
-        """Where the next fetch starts."""
+        """Offset of the next fetch."""
         self.records: list[Record] = []
-        """What was read last."""
+        """Records of the latest read()."""
         self.passed: int = offset
-        """The offset behind these."""
+        """Offset after these records."""
         self.tail_size: int = 0
-        """Bytes of a batch at the end that was cut off; nothing is wrong with that."""
+        """Bytes of an incomplete batch at the end, which is no error."""
         self.tail_needs: int | None = None
-        """Bytes that it claims to have, None if not even that is there."""
+        """Size of that batch, or None if its length field is incomplete."""
         self._end_error: CorruptBatchError | None = None
         self._check_tail(self._end)
 
     def _scan(self) -> int:
-        """Find out what there is, and where it ends."""
+        """Read all headers, and return the end of the complete batches."""
         data, end = self._data, 0
         while True:
             found = scan(data[end:] if end else data)
@@ -103,12 +103,12 @@ class RecordSet:
             self.leader_epoch = -1
 
     def _run_at(self, pos: int) -> tuple[int, bool]:
-        """Where the batches or (True) old messages end that follow each other here."""
+        """Return the end of the run of batches at a position, and True for old messages."""
         run = bisect_right(self._run_ends, pos)
         return self._run_ends[run], self._runs_are_old[run]
 
     def _check_tail(self, end: int) -> None:
-        """What follows the last batch that the scan took for one."""
+        """Check the bytes after the last complete batch."""
         if end == len(self._data):
             return
         split = split_batches(self._data[end:])
@@ -121,13 +121,13 @@ class RecordSet:
 
     @property
     def done(self) -> bool:
-        """All is read, and nothing is wrong behind it."""
+        """True if all is read, without an error after it."""
         return self._pos >= self._end and self._end_error is None
 
     def read(self, enough: int) -> None:
-        """Have the next in ``records``: ``enough`` at least, unless these are all or worse comes.
+        """Read at least ``enough`` records into ``records``, or fewer before the end or an error.
 
-        CorruptBatchError, with the place and the bytes, where the next batch cannot be read.
+        Raises CorruptBatchError with position and bytes if the next batch cannot be read.
         """
         records: list[Record] = []
         pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
@@ -161,17 +161,17 @@ class RecordSet:
                 except CorruptBatchError:
                     if not records and before == pos:
                         raise
-                    break  # and once more, without anything before it
+                    break  # the next read() raises it
                 pos += batch.header.size
                 passed = max(passed, batch.header.next_offset)
         error = self._end_error if pos >= self._end and not records else None
-        # Nothing is called from here on: Ctrl-C comes in calls.
+        # No call from here on, because Ctrl-C interrupts calls.
         self._pos, self.passed, self.records, self._aborted = pos, passed, records, aborted
         if error is not None:
             raise error
 
     def _read(self, batch: RecordBatch, passed: int, aborted: AbortedTransactions) -> list[Record]:
-        """The records of a batch that is not plain."""
+        """Return the records of a batch that is not plain."""
         if not self._is_wanted(batch, passed, aborted):
             return []
         if batch.header.attributes & COMPRESSION_MASK == Compression.LZ4:
@@ -191,9 +191,9 @@ class RecordSet:
         return aborted.delivers(batch)
 
     def add_rows_to(self, plan: TablePlan) -> int:
-        """Plan the next rows, as many as there is room for; returns how many, moves behind them.
+        """Add the next rows to a table plan as far as they fit, and return their number.
 
-        ``records`` has to be used up. CorruptBatchError as from read().
+        The caller must have used all ``records``. Raises CorruptBatchError as read() does.
         """
         pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
         before = plan.rows
@@ -254,25 +254,25 @@ class RecordSet:
     def _add_old_rows_to(
         self, pos: int, end: int, passed: int, plan: TablePlan
     ) -> tuple[int, int, bool]:
-        """Plan rows of old messages, brought into batches; False if there was not room for all."""
+        """Add rows of old messages as batches. The last result is False if not all fit."""
         records: list[Record] = []
-        stop, behind = self._read_old(pos, end, records, _AT_ONCE, passed)
+        stop, next_offset = self._read_old(pos, end, records, _AT_ONCE, passed)
         where = self._topic.encode(), self._partition
         for batch in _batches_of(records):
             cut = plan.add_batch(batch, passed, self._budget, None, *where)
             if cut is not None:
                 return pos, cut, False
-        return stop, behind, True
+        return stop, next_offset, True
 
     def release(self) -> None:
-        """Let go of the bytes: what was not read so far never will be."""
+        """Release the bytes. Records that are not read yet are lost."""
         self._data = memoryview(b"")
         self._pos = self._end = 0
         self._end_error = None
 
 
 def _batches_of(records: list[Record]) -> Iterator[RecordBatch]:
-    """The records in batches of format 2; with LogAppendTime all of one have the same time."""
+    """Yield the records in batches of format 2. With LogAppendTime a batch has one time."""
     first = 0
     for end in range(1, len(records) + 1):
         if end == len(records) or not _fits(records[first], records[end - 1], records[end]):
@@ -281,7 +281,7 @@ def _batches_of(records: list[Record]) -> Iterator[RecordBatch]:
 
 
 def _fits(first: Record, before: Record, record: Record) -> bool:
-    """Whether a record can be in the batch of the two before it."""
+    """Return True if a record fits in the batch of the two before it."""
     return (
         before.offset < record.offset <= first.offset + _DELTA_MAX
         and record.timestamp_type == first.timestamp_type
@@ -303,7 +303,7 @@ def _batch_of(records: list[Record]) -> RecordBatch:
         )
     )
     if first.timestamp_type == NO_TIMESTAMP_TYPE:
-        batch.header.magic = 0  # which format 2 has no other way to say
+        batch.header.magic = 0  # format 2 has no other mark for it
     return batch
 
 

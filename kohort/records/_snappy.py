@@ -1,10 +1,10 @@
-"""How much a raw snappy block really holds: what its first bytes say is a claim."""
+"""Real size of a raw snappy block, because the size in its first bytes is unverified."""
 
 from __future__ import annotations
 
 
 def snappy_size(block: bytes | memoryview) -> int:
-    """Bytes that the elements of a block make; less than it says if it ends too early."""
+    """Return the bytes that the elements of a block make, fewer if it ends too early."""
     data = bytes(block)
     total = pos = 0
     try:
@@ -14,14 +14,14 @@ def snappy_size(block: bytes | memoryview) -> int:
         while True:
             tag = data[pos]
             kind, length = tag & 3, tag >> 2
-            if kind == 0:  # as they are
+            if kind == 0:  # a literal
                 if length >= 60:
                     width = length - 59
                     length = int.from_bytes(data[pos + 1 : pos + 1 + width], "little")
                     pos += width
                 total += length + 1
                 pos += length + 2
-            elif kind == 1:  # a copy of something before, as the others
+            elif kind == 1:  # a copy of earlier bytes, as the other kinds
                 total += (length & 7) + 4
                 pos += 2
             else:

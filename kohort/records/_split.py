@@ -1,4 +1,4 @@
-"""The batches in the bytes of a fetched, produced or stored partition."""
+"""Splitter of the bytes of a partition into batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OFFSET_AND_LENGTH = struct.Struct(">qi")
 
 
 class RecordBatch:
-    """One whole batch: its header, read, and its bytes, not looked at before they are asked for."""
+    """A complete batch, with its parsed header and its bytes, which are decoded on request."""
 
     __slots__ = ("header", "raw")
 
@@ -38,7 +38,7 @@ class RecordBatch:
 
     @classmethod
     def of(cls, data: bytes | bytearray | memoryview) -> RecordBatch:
-        """The one batch that ``data`` is."""
+        """Return the batch that fills ``data``."""
         batches = list(split := split_batches(data))
         if len(batches) != 1 or split.tail_size:
             raise CorruptBatchError(f"{len(data)} bytes are not exactly one batch", raw=bytes(data))
@@ -46,12 +46,12 @@ class RecordBatch:
 
     @classmethod
     def at(cls, data: memoryview, pos: int) -> RecordBatch:
-        """The batch at a place where a scan() has seen one."""
+        """Return the batch at a position where a scan() found one."""
         header = read_header(data, pos)
         return cls(header, data[pos : pos + header.size])
 
     def check_crc(self) -> None:
-        """Raise CorruptBatchError if the batch is not what was sent."""
+        """Raise CorruptBatchError if the batch does not match its CRC."""
         computed = crc32c(self.raw[ATTRIBUTES_AT:])
         if computed != self.header.crc:
             raise self.located(
@@ -66,10 +66,10 @@ class RecordBatch:
         partition: int = -1,
         scratch: Scratch | None = None,
     ) -> list[Record]:
-        """Every record, decompressed to at most ``budget`` bytes, labelled with its place.
+        """Return all records with topic and partition, decompressed to at most ``budget`` bytes.
 
-        Raises CorruptBatchError (and its subclasses) with the batch's offsets and bytes, and
-        nothing else, whatever the bytes are. The CRC is not checked here.
+        Raises only CorruptBatchError and its subclasses, for all bytes, with the batch's offsets
+        and bytes. The CRC is not checked here.
         """
         header = self.header
         try:
@@ -96,7 +96,7 @@ class RecordBatch:
     def body(
         self, budget: int = DEFAULT_BUDGET, scratch: Scratch | None = None
     ) -> bytes | memoryview:
-        """What follows the header, decompressed: valid until the scratch is used again.
+        """Return the decompressed bytes after the header, valid until the next use of the scratch.
 
         CorruptBatchError as from records().
         """
@@ -107,7 +107,7 @@ class RecordBatch:
 
     def _body(self, budget: int, scratch: Scratch | None) -> bytes | memoryview:
         data = self.raw[HEADER_SIZE:]
-        # An empty batch is what compaction leaves of one: flags without anything compressed.
+        # Compaction leaves empty batches, which have flags and no compressed bytes.
         if data and (codec := self.header.attributes & COMPRESSION_MASK):
             from kohort.records import _decompress  # with the first compressed batch
 
@@ -117,7 +117,7 @@ class RecordBatch:
         return data
 
     def located(self, error: CorruptBatchError) -> CorruptBatchError:
-        """The same error with what is known of the place; the next offset only if it is sure."""
+        """Return the error with its position, and with the next offset only if that is certain."""
         header = self.header
         whole = header.count == header.last_offset_delta + 1
         sure = whole or crc32c(self.raw[ATTRIBUTES_AT:]) == header.crc
@@ -137,11 +137,11 @@ class RecordBatch:
 
 
 class BatchSplit(Iterator[RecordBatch]):
-    """Iterates over whole batches; afterwards tells what was cut off behind them.
+    """An iterator over complete batches. At its end it has the size of an incomplete one.
 
-    A broker cuts its answer at a number of bytes, so a part of a batch at the end is nothing
-    wrong. ``tail_size``: bytes of that part, 0 if there is none. ``tail_needs``: bytes that the
-    batch in it claims to have, None if not even that is there.
+    A broker cuts its response at a number of bytes, so an incomplete batch at the end is no error.
+    ``tail_size`` has the bytes of that part, or 0. ``tail_needs`` has the size of the batch, or
+    None if its length field is incomplete.
     """
 
     __slots__ = ("_data", "_pos", "tail_needs", "tail_size")
@@ -164,7 +164,7 @@ class BatchSplit(Iterator[RecordBatch]):
                 return self._stop(left, size)
             raise self._error(base_offset, _wrong_magic(magic))
         if length < (MIN_LENGTH if left > MAGIC_AT else smallest_size(0)):
-            raise self._error(base_offset, f"a length of {length} is less than its header's")
+            raise self._error(base_offset, f"its length {length} is less than that of a header")
         if size > left:
             return self._stop(left, size)
         try:
@@ -180,7 +180,7 @@ class BatchSplit(Iterator[RecordBatch]):
         raise StopIteration
 
     def _error(self, offset: int, why: str) -> CorruptBatchError:
-        # Where the next batch would start is not known: nothing after this can be read.
+        # The start of the next batch is unknown, so no later bytes can be read.
         raw = bytes(self._data[self._pos :])
         self._pos = len(self._data)
         return CorruptBatchError(
@@ -189,9 +189,9 @@ class BatchSplit(Iterator[RecordBatch]):
 
 
 def split_batches(data: bytes | bytearray | memoryview) -> BatchSplit:
-    """The batches in ``data``, in order, told apart by their headers alone.
+    """Return the batches in ``data`` in order, split by their headers alone.
 
-    Raises CorruptBatchError, once, where the bytes are no batch; batches before that came out.
+    The iterator raises CorruptBatchError once, after the batches before the invalid bytes.
     """
     return BatchSplit(data)
 

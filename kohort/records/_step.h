@@ -1,7 +1,7 @@
-/* The awaitable of one step of "async for": it takes a record when it is awaited, not before.
+/* The awaitable of one step of "async for", which takes a record when it is awaited and not before.
 
-   It does as a coroutine of the iterator's method _step() would, which it makes only where there is no
-   record to take at once. So a task that is cancelled before it awaits has taken nothing. */
+   It behaves as a coroutine of the iterator's method _step(). It creates that coroutine only if no
+   record can be taken at once. So a task that is cancelled before it awaits has taken nothing. */
 #ifndef KOHORT_STEP_H
 #define KOHORT_STEP_H
 
@@ -17,7 +17,7 @@ typedef struct {
     PyObject *coroutine; /* of _step(); NULL unless it has begun and waits */
 } kohort_step_object;
 
-static kohort_taker kohort_take = NULL; /* a new reference; None where there is nothing to take at once */
+static kohort_taker kohort_take = NULL; /* returns a new reference, or None without a record */
 static PyTypeObject *kohort_step_type = NULL;
 static PyObject *kohort_spare_step = NULL; /* freed memory of a step, for the next one */
 

@@ -1,4 +1,4 @@
-"""Rows of several partitions, put into one table of Arrow's layout as they are decoded."""
+"""TablePlan: rows of several partitions, decoded into one table of Arrow's layout."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from kohort.records._table_decoder import (
 from kohort.records._zstd import decompressor_addresses
 
 MAX_BYTES = 1 << 30
-"""Of keys, values and headers in a table: its offsets have 31 bits."""
+"""Most bytes of keys, values and headers in a table, whose offsets have 31 bits."""
 MAX_ROWS = 1 << 22
-"""So that the topics' names fit, too, however long."""
+"""Most rows of a table, so that topic names of any length fit."""
 
 Buffer: TypeAlias = memoryview
 Allocate: TypeAlias = Callable[[int], memoryview]
-"""Writable bytes, of at least this size."""
+"""Function that returns writable bytes of at least this size."""
 _Run: TypeAlias = tuple[bytes, int, int]
-"""Topic, partition, and up to which row."""
+"""Topic, partition, and the row after the last one."""
 
 
 def allocate_in_python(size: int) -> memoryview:
-    """Memory of the interpreter's own."""
+    """Allocate memory of the interpreter."""
     return memoryview(bytearray(size))
 
 
 class Table(NamedTuple):
-    """The buffers of the columns, by name, and how many rows and headers are in them."""
+    """The buffers of the columns by name, with the number of their rows and headers."""
 
     rows: int
     headers: int
@@ -49,7 +49,7 @@ class Table(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How much there is, or is room for, of each that grows by itself."""
+    """Sizes of the separately growing parts of a table, filled or with room."""
 
     rows: int
     topic: int
@@ -94,7 +94,7 @@ _LAYOUT: tuple[tuple[str, int, int, int], ...] = (
     ("header_value", _CONTENT, 8, 0),
     ("header_value_valid", _HEADERS, 1, 0),
 )
-"""Name, part of an Extent that counts the entries, bits of an entry, and bytes beyond these.
+"""Name, part of an Extent that counts the entries, bits of an entry, and additional bytes.
 
 The order is that of the parameters of Columns.
 """
@@ -107,23 +107,23 @@ _BLOCKS = tuple(
     )
     for part in range(7)
 )
-"""Columns that grow together and share one block of memory, after the bits of an entry of all."""
+"""Columns that share a block of memory, after their part and the bits of one entry of all."""
 _ALIGNMENT = 64
 _GAP = _ALIGNMENT + 8
-"""Bytes of a column in its block, at most, that no entry counts."""
+"""Most bytes of a column in its block besides its entries."""
 _SLACK = 1.03
 _SMALL = 1024
 
 
 class SizeHistory:
-    """What the last table of a consumer was like: the next one gets room accordingly."""
+    """Size of the last table of a consumer, from which the room of the next one is estimated."""
 
     def __init__(self) -> None:
         self._extent = _NOTHING
         self._fetched = 0
 
     def expect(self, fetched: int, max_rows: int, max_bytes: int) -> Extent:
-        """What so many bytes of batches become, probably; at most so many rows and bytes of it."""
+        """Return the likely size of ``fetched`` bytes of batches, within the maximums."""
         extent = self._extent
         if not self._fetched or not extent.rows:
             return _NOTHING
@@ -131,14 +131,14 @@ class SizeHistory:
         return extent.scaled(_SLACK * min(factor, max_bytes / max(1, extent.strings)))
 
     def note(self, extent: Extent, fetched: int) -> None:
-        """A table is full, made of so many bytes of batches."""
+        """Store the size of a full table and of its batches."""
         self._extent, self._fetched = extent, fetched
 
 
 class TablePlan:
-    """A table on its way, of at most ``max_rows`` rows and about ``max_bytes``.
+    """A table under construction, of at most ``max_rows`` rows and about ``max_bytes``.
 
-    What is added is decoded and copied at once, into memory that ``allocate`` gives.
+    Added batches are decoded at once into memory of ``allocate``.
     """
 
     def __init__(
@@ -162,16 +162,16 @@ class TablePlan:
 
     @property
     def rows(self) -> int:
-        """So many are in it."""
+        """Number of rows."""
         return self._columns.rows
 
     @property
     def has_room(self) -> bool:
-        """More may be added."""
+        """True if more rows may be added."""
         return not self._full and self._columns.rows < self.max_rows
 
     def expect(self, fetched: int) -> None:
-        """Make room for what so many bytes of batches become, going by the last table."""
+        """Make room for ``fetched`` bytes of batches, estimated by the last table."""
         self._grow(self._history.expect(fetched, self.max_rows, self._max_bytes))
 
     def add_plain(
@@ -186,7 +186,7 @@ class TablePlan:
         scratch: Scratch,
         budget: int,
     ) -> tuple[int, int]:
-        """As take_plain(), with whatever room and scratch it takes."""
+        """Add plain batches as take_plain() does, with as much room and scratch as needed."""
         use_codecs(decompressor_address(), *decompressor_addresses())
         self._begin()
         begin, passed, room = pos, start_offset, scratch.kept_view()[:budget]
@@ -232,9 +232,9 @@ class TablePlan:
         topic: bytes,
         partition: int,
     ) -> int | None:
-        """Add one batch that is not plain; None if all of it fits, else the offset to go on from.
+        """Add a batch that is not plain. Return None if all of it fits.
 
-        CorruptBatchError.
+        Otherwise return the offset to continue from. Raises CorruptBatchError.
         """
         self._begin()
         body = batch.body(budget, scratch)
@@ -258,14 +258,14 @@ class TablePlan:
             if cut == NO_ROOM:
                 self._make_room(missing_room, topic)
         if cut == WRONG:
-            batch.records(budget)  # this raises what is wrong
-            raise batch.located(CorruptBatchError("its records are not what they should be"))
+            batch.records(budget)  # this raises the exact error
+            raise batch.located(CorruptBatchError("its records are invalid"))
         self._note_rows(topic, partition, before)
         self._fetched += batch.header.size
         return None if cut == ALL_FIT else cut + 1
 
     def build(self) -> Table:
-        """The table; nothing may be added any more."""
+        """Return the table. No rows may be added after that."""
         self._begin()
         extent = self._extent()
         self._history.note(extent, self._fetched)
@@ -275,12 +275,12 @@ class TablePlan:
         }
         for name in ("timestamp_valid", "key_valid", "value_valid", "header_value_valid"):
             bits = extent.headers if name == "header_value_valid" else extent.rows
-            if bits & 7:  # a batch that was given up may have left some
+            if bits & 7:  # an abandoned batch may have left some
                 buffers[name][-1] &= (1 << (bits & 7)) - 1
         return Table(extent.rows, extent.headers, buffers)
 
     def runs(self) -> list[tuple[str, int, range]]:
-        """Which rows are of which topic and partition, in order."""
+        """Return the topic, partition and rows of each run, in order."""
         runs: list[tuple[str, int, range]] = []
         start = 0
         for topic, partition, stop in self._runs:
@@ -303,7 +303,7 @@ class TablePlan:
         return Extent._make(extent_of(self._columns))
 
     def _make_room(self, missing_room: MissingRoom, topic: bytes) -> None:
-        """Room for the rows that there was none for, and, where it was short, half as much more."""
+        """Make room for rows that had none. A part that was too small grows by half at least."""
         missing = Extent(
             missing_room.rows,
             missing_room.rows * len(topic),
@@ -324,7 +324,7 @@ class TablePlan:
         )
 
     def _begin(self) -> None:
-        """Have columns to put something into."""
+        """Create the columns, unless they exist."""
         if not self._buffers:
             self._columns = self._with_room(_NOTHING)
 
@@ -334,7 +334,7 @@ class TablePlan:
             self._columns = self._with_room(room)
 
     def _with_room(self, room: Extent) -> Columns:
-        """The columns with memory for so much, and what was in them."""
+        """Return columns with this room and the rows of the former ones."""
         before = self._buffers
         filled = self._extent() if before else _NOTHING
         buffers = dict(before)
@@ -363,4 +363,4 @@ def _size(count: int, bits: int, more: int) -> int:
 
 
 _NO_COLUMNS = Columns(0, 0, *(memoryview(bytearray(8)) for _ in _LAYOUT))
-"""Of a table that has nothing in it yet; nothing is put into these."""
+"""Columns of an empty table, which are never filled."""

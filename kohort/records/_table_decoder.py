@@ -1,4 +1,4 @@
-"""The decoder of tables that is in use: compiled where the decoder of rows is.
+"""Choice of the decoder of tables, which is compiled if the decoder of records is.
 
 The first table imports this module. Most consumers read no table.
 """
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 capsules: Any = compiled_module("_capsule_c") if COMPILED else None
-"""The module that makes Arrow's capsules; None without it."""
+"""Module that creates Arrow's capsules, or None."""
 
 if not TYPE_CHECKING:
     _tables = (compiled_module("_columns_c") if COMPILED else None) or _columns

@@ -1,4 +1,4 @@
-"""``RecordColumns``: the rows of one partition as columns that are read in place."""
+"""RecordColumns: the rows of one partition as columns that are read in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kohort.records._table import Table, TablePlan
 
 
 class BytesColumn(Sequence["memoryview | None"]):
-    """Keys or values: a read-only view of the bytes of each, None for null. Nothing is copied."""
+    """Keys or values as read-only views of their bytes, or None for null. Nothing is copied."""
 
     __slots__ = ("_data", "_ends", "_rows", "_valid")
 
@@ -55,11 +55,11 @@ class BytesColumn(Sequence["memoryview | None"]):
 
 
 class RecordColumns:
-    """Records of one partition, column by column, in memory that does not change any more.
+    """Records of one partition, column by column, in memory that does not change.
 
-    All columns are read-only views and valid for as long as anybody has one; what poll_batches()
-    returned at once is one piece of memory. Deserializers did not run. Whoever takes Arrow's
-    PyCapsules (pyarrow, polars, DuckDB, pandas) takes these objects as they are.
+    All columns are read-only views that stay valid. The columns of one poll_batches() share one
+    piece of memory, which is freed with the last view. Deserializers did not run. Libraries that
+    take Arrow's PyCapsules accept these objects, such as pyarrow, polars, DuckDB and pandas.
     """
 
     __module__ = "kohort"
@@ -77,36 +77,36 @@ class RecordColumns:
 
     @property
     def offsets(self) -> memoryview:
-        """int64, rising; compaction and transactions leave gaps."""
+        """Offsets as int64, rising, with gaps of compaction and transactions."""
         return self._numbers("offset", "q")
 
     @property
     def timestamps(self) -> memoryview:
-        """int64, milliseconds since the epoch, -1 if unknown."""
+        """Timestamps as int64 milliseconds since the epoch, or -1 if unknown."""
         return self._numbers("timestamp", "q")
 
     @property
     def timestamp_types(self) -> memoryview:
-        """int32; 0: CreateTime, 1: LogAppendTime, -1: there is no timestamp (message format 0)."""
+        """Timestamp types as int32: 0 CreateTime, 1 LogAppendTime, -1 none in message format 0."""
         return self._numbers("timestamp_type", "i")
 
     @property
     def keys(self) -> BytesColumn:
-        """A view of the bytes of each key, None for null."""
+        """View of the bytes of each key, or None for null."""
         return self._bytes("key", self._rows)
 
     @property
     def values(self) -> BytesColumn:
-        """A view of the bytes of each value, None for null."""
+        """View of the bytes of each value, or None for null."""
         return self._bytes("value", self._rows)
 
     def headers(self, index: int) -> Headers:
-        """The headers of one record, as in ConsumerRecord."""
+        """Return the headers of one record, as in ConsumerRecord."""
         ends, row = self._table.buffers["header_ends"].cast("i"), self._rows[index]
         return self._headers(ends[row], ends[row + 1])[0]
 
     def records(self) -> Iterator[Record]:
-        """One object for each record, made as it is asked for; the leader epoch is not known."""
+        """Yield an object for each record. The leader epoch is not known."""
         rows = self._rows
         ends = self._table.buffers["header_ends"].cast("i")[rows.start : rows.stop + 1].tolist()
         columns = self.offsets, self.timestamps, self.timestamp_types, self.keys, self.values
@@ -129,15 +129,15 @@ class RecordColumns:
             )
 
     def __arrow_c_schema__(self) -> object:
-        """The columns of Spark's Kafka source, as poll_arrow() has them (Arrow PyCapsule)."""
+        """Return the schema of poll_arrow() as an Arrow PyCapsule."""
         return schema_capsule()
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The rows without a copy, for as long as the taker has them; always in this schema."""
+        """Return the rows without a copy. ``requested_schema`` is ignored, as Arrow allows."""
         return array_capsules(self._table, self._rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The same as a stream of one batch."""
+        """Return the rows as a stream of one batch."""
         return stream_capsule(self._table, self._rows)
 
     def __repr__(self) -> str:
@@ -145,7 +145,7 @@ class RecordColumns:
         return f"<RecordColumns of {self.topic}-{self.partition}: {len(self)} records{span}>"
 
     def _headers(self, start: int, stop: int) -> tuple[Headers, int]:
-        """Headers of the table, and their bytes; -1 if there are none."""
+        """Return headers of the table and their size in bytes, which is -1 without headers."""
         if start == stop:
             return (), -1
         buffers = self._table.buffers
@@ -172,7 +172,7 @@ class RecordColumns:
 
 
 def to_columns(plan: TablePlan) -> list[RecordColumns]:
-    """The rows of a plan; those of one partition that follow each other together."""
+    """Return the rows of a plan, with adjacent rows of one partition together."""
     table = plan.build()
     buffers = {name: view.toreadonly() for name, view in table.buffers.items()}
     table = table._replace(buffers=buffers)

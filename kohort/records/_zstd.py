@@ -1,4 +1,4 @@
-"""How much a zstd stream can decompress to, told from its frame and block headers (RFC 8878)."""
+"""Largest decompressed size of a zstd stream, from its frame and block headers (RFC 8878)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ _BLOCK_MAX = 128 * 1024
 _RLE, _COMPRESSED = 1, 2
 _SINGLE_SEGMENT = 0x20
 _LARGEST_WINDOW = 17 << 3
-"""What decoders take without being told to: 128 MiB."""
+"""Descriptor of 128 MiB, the largest window that decoders accept by default."""
 _SMALLEST_WINDOW = 7 << 3
-"""The descriptor of 128 KiB: what ``_unpack.h`` takes."""
+"""Descriptor of 128 KiB, the smallest window that ``_unpack.h`` accepts."""
 _VERSION_MIN = 1_04_00
 _BLOCKS_MAX = 1 << 16
-"""So many blocks are counted one by one."""
+"""Most blocks that are counted one by one."""
 
 
 class SizeBound(NamedTuple):
-    """``most``: what it decompresses to at most, ``exact``: just so much. ``frames``: where they
-    begin, behind their magic."""
+    """The bound of a stream.
+
+    ``most`` is its largest decompressed size. ``exact`` is True if that is the exact size.
+    ``frames`` has the position of each frame after its magic.
+    """
 
     most: int
     exact: bool
@@ -33,11 +36,11 @@ class SizeBound(NamedTuple):
 
 
 def zstd_bound(data: bytes | bytearray | memoryview, limit: int) -> SizeBound:
-    """An upper bound of the decompressed bytes.
+    """Return an upper bound of the decompressed bytes.
 
-    What is over ``limit`` is not counted exactly. A content size in a frame's header can only
-    raise the bound: the decoder compares it no sooner than at the frame's end. Of very many blocks
-    nothing is told but that they may be more than ``limit``.
+    Bytes over ``limit`` are not counted exactly. A content size in a frame's header can only raise
+    the bound, because the decoder checks it at the end of the frame. For too many blocks the bound
+    is only known to be over ``limit``.
     """
     try:
         return _bound(data, limit)
@@ -48,12 +51,14 @@ def zstd_bound(data: bytes | bytearray | memoryview, limit: int) -> SizeBound:
 def with_small_windows(
     data: bytes | bytearray | memoryview, frames: Sequence[int], size: int
 ) -> bytes | bytearray | memoryview:
-    """The same for a decoder that gets no further than ``size``.
+    """Return the data with smaller windows, for a decoder that stops at ``size``.
 
-    It takes memory for a frame's window, or where it has none for the frame's content, as soon as
-    the frame begins; both are claims, of up to 128 MiB in a byte.
+    The decoder allocates the window at the start of a frame, or the content if there is no window.
+    Both sizes are unverified and may be 128 MiB in one byte.
     """
-    small = _window_of(size + _BLOCK_MAX)  # so that it gets as far, and sees that there is more
+    small = _window_of(
+        size + _BLOCK_MAX
+    )  # so that it reaches the size, and finds that there is more
     large = [at for at in frames if _claims_more(data, at, small)]
     if not large:
         return data
@@ -69,13 +74,13 @@ def with_small_windows(
 
 def _claims_more(data: bytes | bytearray | memoryview, at: int, window: int) -> bool:
     if data[at] & _SINGLE_SEGMENT:
-        # What is told in one byte is less than 256, and a window has no place for it.
+        # A one-byte size is below 256, and its frame has no place for a window.
         return data[at] >> 6 != 0 and _frame_header(data, at)[1] > _size_of(window)
     return window < data[at + 1] <= _LARGEST_WINDOW
 
 
 def _window_of(size: int) -> int:
-    """The byte that stands for the smallest window of at least ``size``."""
+    """Return the descriptor of the smallest window of at least ``size``."""
     exponent = max((size - 1).bit_length() - 1, 10)
     eighths = -(-((size - (1 << exponent)) << 3) >> exponent)
     return (exponent - 10 << 3) + max(eighths, 0)
@@ -128,7 +133,7 @@ def _bound(data: bytes | bytearray | memoryview, limit: int) -> SizeBound:
 
 
 def _frame_header(data: bytes | bytearray | memoryview, pos: int) -> tuple[int, int, bool]:
-    """(position of the first block, stated content size or 0, whether a checksum follows)."""
+    """Return the position of the first block, the content size or 0, and a checksum flag."""
     flags = data[pos]
     single_segment = flags & _SINGLE_SEGMENT != 0
     pos += 1 if single_segment else 2
@@ -149,7 +154,7 @@ def _broken(why: str) -> CorruptBatchError:
 
 
 class ZstdFunctions(NamedTuple):
-    """Addresses of libzstd's C functions; 0 without the library."""
+    """Addresses of libzstd's C functions, or 0 without the library."""
 
     decompress: int = 0
     create_context: int = 0
@@ -183,10 +188,10 @@ def decompressor_addresses() -> ZstdFunctions:
 def decompress_with_libzstd(
     data: memoryview, frames: Sequence[int], target: bytearray | memoryview
 ) -> int:
-    """Decompress into ``target``; return the size, or -1 where the system's libzstd refuses it.
+    """Decompress into ``target``. Return the size, or -1 if the system's libzstd refuses it.
 
-    Versions of libzstd differ in the broken frames that they refuse. Tables are decompressed with
-    the system's, so it has the last word on the frames that it gets there.
+    Versions of libzstd differ in the corrupt frames that they refuse. Tables use the system's
+    libzstd, so it also decides here.
     """
     functions = decompressor_addresses()
     if not functions.decompress or not len(target):

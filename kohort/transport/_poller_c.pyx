@@ -66,7 +66,7 @@ cdef enum:
     ID = 4  # bytes of the correlation id, which a response begins with
     MOST_EVENTS = 64
     RECORD = 1 << 14
-    TURN = 1 << 20  # bytes of one connection by TLS, before others get a turn
+    TURN = 1 << 20  # bytes of one TLS connection before others are read
     WAITING = 0
     HERE = 1
     ENDED = 2
@@ -97,13 +97,13 @@ cdef int number(const uint8_t *data) noexcept nogil:
 
 
 cdef bint is_another(Frame *frame) noexcept nogil:
-    """True if what came begins with another correlation id than the awaited one."""
+    """Return true if the frame begins with another correlation id than the awaited one."""
     return (
         frame.awaited_id >= 0 and frame.filled >= ID and number(frame.data) != frame.awaited_id)
 
 
 cdef ssize_t receive(Frame *frame, uint8_t *data, int64_t size) noexcept nogil:
-    """Return the number of bytes; 0 if the frame is dry or does not wait any more."""
+    """Receive bytes and return the number, or 0 if the frame is dry or no longer waits."""
     cdef ssize_t got
     if frame.tls != NULL:
         got = kohort_tls_read(frame.tls, data, size)
@@ -123,7 +123,7 @@ cdef ssize_t receive(Frame *frame, uint8_t *data, int64_t size) noexcept nogil:
 
 
 cdef void count(Frame *frame, ssize_t got) noexcept nogil:
-    """Take bytes as received that are in their place: of the prefix, or else of the frame."""
+    """Count received bytes of the prefix, or else of the frame."""
     if frame.have < PREFIX:
         frame.have += <int> got
         if frame.have == PREFIX:
@@ -132,12 +132,12 @@ cdef void count(Frame *frame, ssize_t got) noexcept nogil:
                 frame.state = HERE
     else:
         frame.filled += got
-        if frame.filled == frame.size or is_another(frame):  # of another, the rest may never come
+        if frame.filled == frame.size or is_another(frame):  # the rest of another may never come
             frame.state = HERE
 
 
 cdef void advance(Frame *frame) noexcept nogil:
-    """Receive what is there of the frame, and nothing behind it."""
+    """Receive the available bytes of the frame, and no byte after it."""
     cdef ssize_t got
     cdef int64_t end = frame.filled + TURN
     while frame.state == WAITING and not frame.dry:
@@ -148,7 +148,7 @@ cdef void advance(Frame *frame) noexcept nogil:
         if got:
             count(frame, got)
             if frame.tls == NULL:
-                frame.dry = True  # more is hardly there yet
+                frame.dry = True  # more bytes are unlikely yet
             elif frame.filled >= end:
                 return
 
@@ -164,7 +164,7 @@ cdef bint loaded = False
 
 
 def load_openssl(path):
-    """Take OpenSSL's functions from what the extension module at ``path`` uses, if it is loaded."""
+    """Find the OpenSSL functions of the extension module at ``path``, if it is loaded."""
     global loaded
     loaded = loaded or kohort_openssl_load(os.fsencode(path))
     return loaded
@@ -180,7 +180,7 @@ cdef class Records:
 
     cdef kohort_tls tls
     cdef readonly bint dry
-    """True if the last read() took all that was there."""
+    """True if the last read() took all available bytes."""
     cdef object sock, owner
 
     def __cinit__(self, sock, owner, int header):
@@ -200,7 +200,7 @@ cdef class Records:
             raise ValueError("the SSL of this object is that of another socket")
 
     def read_ahead(self):
-        """Receive in larger pieces from now on. Only this object tells then what is pending."""
+        """Receive in larger pieces from now on. Then only this object knows the pending bytes."""
         kohort_tls_read_ahead(&self.tls)
 
     def pending(self):
@@ -289,7 +289,7 @@ cdef class Receiver:
         self.frame.dry = self.frame.tls == NULL
 
     def stop(self):
-        """Let go of the view."""
+        """Release the view."""
         if self.frame.state == WAITING:
             self.frame.state = HERE
         if self.started:
@@ -304,7 +304,7 @@ cdef class Receiver:
         return 0
 
     def advance(self):
-        """Receive what is there. Return True if there is nothing to wait for."""
+        """Receive the available bytes. Return True if the frame needs no wait."""
         self.look_up_id()
         self.frame.dry = False
         with nogil:
@@ -312,7 +312,7 @@ cdef class Receiver:
         return self.frame.state != WAITING
 
     def put(self, const uint8_t[::1] data not None):
-        """Go on with a frame that was stopped, behind bytes that were received elsewhere."""
+        """Continue a stopped frame after bytes that were received elsewhere."""
         if self.frame.state != STOPPED or not data.shape[0]:
             raise ValueError("the frame was not stopped")
         cdef int64_t room = PREFIX - self.frame.have
@@ -329,7 +329,7 @@ cdef class Receiver:
         count(&self.frame, data.shape[0])
 
     def send(self, data):
-        """Send what goes without waiting; return how many bytes. The lock is not given away.
+        """Send without waiting and return the number of bytes. The lock is kept.
 
         A thread that was woken would take it, and keep it while a response could be received.
         """
@@ -346,27 +346,27 @@ cdef class Receiver:
 
     @property
     def done(self):
-        """True if the frame is there, does not fit, was stopped, or never comes."""
+        """True if the frame was received, does not fit, was stopped, or failed."""
         return self.frame.state != WAITING
 
     @property
     def stopped(self):
-        """True if OpenSSL wants something else than to receive; put() goes on."""
+        """True if OpenSSL must do something other than receive. put() continues."""
         return self.frame.state == STOPPED
 
     @property
     def prefix(self):
-        """The bytes of the length prefix that came."""
+        """Received bytes of the length prefix."""
         return bytes(self.frame.prefix[:self.frame.have])
 
     @property
     def filled(self):
-        """Bytes in the view."""
+        """Number of bytes in the view."""
         return self.frame.filled
 
     @property
     def error(self):
-        """The errno of a failure; 0 for none."""
+        """The errno of a failure, or 0."""
         return -self.frame.state if self.frame.state < 0 else 0
 
 
@@ -388,7 +388,7 @@ cdef class Poller:
         free(self.frames)
 
     def add(self, Receiver receiver not None):
-        """Have poll() receive for it."""
+        """Make poll() receive for it."""
         cdef void *room = realloc(self.frames, (len(self.receivers) + 1) * sizeof(Frame *))
         if room == NULL:
             raise MemoryError
@@ -396,7 +396,7 @@ cdef class Poller:
         self.receivers.append(receiver)
 
     def discard(self, Receiver receiver not None):
-        """Have poll() forget it."""
+        """Remove it from poll()."""
         if receiver in self.receivers:
             self.receivers.remove(receiver)
 
