@@ -149,9 +149,9 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``52428800`` bytes.
     """
     max_partition_fetch_bytes: int
-    """Most bytes of one partition in one response. A single larger batch is still sent. Not given:
-    1 MiB at first, and 4 MiB (16 MiB for all partitions together) from a broker that answers within
-    100 ms.
+    """Most bytes of one partition in one response. A single larger batch is still sent. If it is
+    not set, it is 1 MiB at first. From a broker that responds within 100 ms it is 4 MiB, and 16 MiB
+    for all partitions together.
 
     Default: ``4194304`` bytes.
     """
@@ -184,7 +184,7 @@ class CommonOptions(SecurityOptions, total=False):
         Literal["earliest", "latest", "none", "auto_offset_reset"] | str | None
     )
     """The same for topics and partitions that appear after the subscription began (KIP-1327).
-    auto_offset_reset: no difference, which is Kafka's default.
+    Kafka's default is the value of auto_offset_reset.
 
     Default: ``"earliest"; "none" with auto_offset_reset="none"``.
     """
@@ -252,8 +252,8 @@ class AsyncConsumerOptions(CommonOptions, total=False):
     """Options of AsyncKafkaConsumer besides the deserializers."""
 
     rebalance_without_poll: Literal["idle", "always", "never"]
-    """When AsyncKafkaConsumer rebalances outside of a poll. idle: while its caller holds no
-    returned records. always: at any time, as aiokafka. never: as KafkaConsumer.
+    """When AsyncKafkaConsumer rebalances outside of a poll. `idle` does so while its caller holds
+    no returned records, `always` at any time, `never` as KafkaConsumer.
 
     Default: ``"idle"``.
     """

@@ -151,7 +151,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_oauthbearer_grant_type: Literal[
         "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer", "jwt-bearer"
     ]
-    """The grant: the secret of the client, or an assertion (RFC 7523).
+    """Grant type: the client identifies itself by its secret or an assertion of RFC 7523.
 
     Default: ``"client_credentials"``.
     """
@@ -206,7 +206,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_oauthbearer_assertion_file: str | PathLike[str] | None
     """File of a finished assertion, read for each token. Default: ``None``."""
     sasl_oauthbearer_assertion_template_file: str | PathLike[str] | None
-    """JSON file {"header": {...}, "payload": {...}} of further parts of the assertion.
+    """JSON file with further parts of the assertion, as `{"header": {}, "payload": {}}`.
 
     Default: ``None``.
     """

@@ -40,8 +40,8 @@ class ConsumerSection(Section):
         default="idle",
         metadata=option(
             OneOf("idle", "always", "never"),
-            "When AsyncKafkaConsumer rebalances outside of a poll. idle: while its caller holds no "
-            "returned records. always: at any time, as aiokafka. never: as KafkaConsumer.",
+            "When AsyncKafkaConsumer rebalances outside of a poll. `idle` does so while its caller "
+            "holds no returned records, `always` at any time, `never` as KafkaConsumer.",
             properties=(),
         ),
     )

@@ -43,9 +43,9 @@ class FetchConfig(RequestOptions):
         default=4_194_304,
         metadata=option(
             Integer(0),
-            "Most bytes of one partition in one response. A single larger batch is still sent. Not "
-            "given: 1 MiB at first, and 4 MiB (16 MiB for all partitions together) from a broker "
-            "that answers within 100 ms.",
+            "Most bytes of one partition in one response. A single larger batch is still sent. If "
+            "it is not set, it is 1 MiB at first. From a broker that responds within 100 ms it is "
+            "4 MiB, and 16 MiB for all partitions together.",
             unit="bytes",
             also=("fetch.message.max.bytes",),
         ),
@@ -95,7 +95,7 @@ class FetchConfig(RequestOptions):
         metadata=option(
             NewPartitionsReset(),
             "The same for topics and partitions that appear after the subscription began "
-            "(KIP-1327). auto_offset_reset: no difference, which is Kafka's default.",
+            "(KIP-1327). Kafka's default is the value of auto_offset_reset.",
             shown_default='"earliest"; "none" with auto_offset_reset="none"',
         ),
     )

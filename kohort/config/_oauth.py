@@ -59,7 +59,7 @@ class OAuthConfig(SecuritySection):
         default=CLIENT_CREDENTIALS,
         metadata=option(
             SingleWord(CLIENT_CREDENTIALS, JWT_BEARER, aliases={"jwt-bearer": JWT_BEARER}),
-            "The grant: the secret of the client, or an assertion (RFC 7523).",
+            "Grant type: the client identifies itself by its secret or an assertion of RFC 7523.",
         ),
     )
     sasl_oauthbearer_header_urlencode: bool = field(
@@ -191,7 +191,7 @@ class AssertionConfig(SecuritySection):
         default=None,
         metadata=option(
             FilePath(),
-            'JSON file {"header": {...}, "payload": {...}} of further parts of the assertion.',
+            'JSON file with further parts of the assertion, as `{"header": {}, "payload": {}}`.',
             also=("sasl.oauthbearer.assertion.jwt.template.file",),
         ),
     )

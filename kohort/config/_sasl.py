@@ -16,7 +16,7 @@ from kohort.config._security_types import (
     OpaqueFunction,
     SecretText,
     SingleLine,
-    TokenProvider,
+    TokenProviderOption,
 )
 
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -68,7 +68,7 @@ class SaslConfig(SecuritySection):
     sasl_oauth_token_provider: Any = field(
         default=None,
         metadata=option(
-            TokenProvider(),
+            TokenProviderOption(),
             "The source of tokens for OAUTHBEARER. It returns the token, or (token, expiry in "
             "seconds since 1970), or an object with token and expires_at. A datetime is an expiry, "
             "too.",

@@ -181,7 +181,7 @@ class OpaqueFunction(OptionType):
         return value
 
 
-class TokenProvider(OptionType):
+class TokenProviderOption(OptionType):
     """A source of OAuth tokens: an object with ``token()``, or a callable."""
 
     is_opaque = True

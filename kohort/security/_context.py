@@ -141,7 +141,10 @@ class TlsContexts:
     # -- making one ---------------------------------------------------------------------------
 
     def _build(self) -> ssl.SSLContext:
-        """Raises InvalidOptionError. Its traceback holds no frame with a key or a password."""
+        """Return a new context.
+
+        Raise InvalidOptionError, whose traceback has no frame with a key or a password.
+        """
         try:
             return self._load()
         except InvalidOptionError as error:

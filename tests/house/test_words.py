@@ -1,0 +1,174 @@
+"""The prose of the project by its rules: see ``_language.py``."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house._language import Finding, findings, verbs
+from tests.house._source import ROOT, modules
+
+CODE = ("kohort", "pyspark_kohort", "pytest_kohort", "tests", "benchmarks", "examples")
+CEILINGS: dict[tuple[str, str], int] = {
+    ("benchmarks", "headless"): 20,
+    ("benchmarks", "long"): 16,
+    ("benchmarks", "marks"): 16,
+    ("benchmarks", "verb"): 90,
+    ("benchmarks", "wide"): 1,
+    ("benchmarks", "word"): 17,
+    ("examples", "long"): 2,
+    ("examples", "verb"): 3,
+    ("examples", "word"): 7,
+    ("kohort/config", "verb"): 1,
+    ("kohort/records", "verb"): 3,
+    ("tests", "headless"): 1,
+    ("tests/benchmarks", "verb"): 2,
+    ("tests/benchmarks", "word"): 1,
+    ("tests/config", "verb"): 1,
+    ("tests/config", "wide"): 1,
+    ("tests/conformance", "headless"): 38,
+    ("tests/conformance", "long"): 4,
+    ("tests/conformance", "marks"): 11,
+    ("tests/conformance", "verb"): 75,
+    ("tests/conformance", "wide"): 1,
+    ("tests/conformance", "word"): 54,
+    ("tests/consumer", "headless"): 21,
+    ("tests/consumer", "marks"): 7,
+    ("tests/consumer", "verb"): 36,
+    ("tests/consumer", "word"): 33,
+    ("tests/coordinator_client", "headless"): 1,
+    ("tests/coordinator_client", "long"): 1,
+    ("tests/coordinator_client", "marks"): 2,
+    ("tests/coordinator_client", "verb"): 15,
+    ("tests/coordinator_client", "wide"): 1,
+    ("tests/coordinator_client", "word"): 12,
+    ("tests/fetcher", "headless"): 8,
+    ("tests/fetcher", "marks"): 5,
+    ("tests/fetcher", "verb"): 39,
+    ("tests/fetcher", "word"): 11,
+    ("tests/house", "headless"): 4,
+    ("tests/house", "verb"): 13,
+    ("tests/house", "wide"): 1,
+    ("tests/house", "word"): 3,
+    ("tests/interop", "headless"): 27,
+    ("tests/interop", "long"): 3,
+    ("tests/interop", "marks"): 5,
+    ("tests/interop", "verb"): 44,
+    ("tests/interop", "wide"): 1,
+    ("tests/interop", "word"): 52,
+    ("tests/listeners", "headless"): 2,
+    ("tests/listeners", "verb"): 1,
+    ("tests/protocol", "headless"): 2,
+    ("tests/protocol", "verb"): 6,
+    ("tests/protocol", "word"): 3,
+    ("tests/records", "headless"): 4,
+    ("tests/records", "verb"): 15,
+    ("tests/records", "wide"): 1,
+    ("tests/records", "word"): 2,
+    ("tests/security", "verb"): 6,
+    ("tests/security", "wide"): 1,
+    ("tests/security", "word"): 1,
+    ("tests/simulation", "headless"): 21,
+    ("tests/simulation", "long"): 3,
+    ("tests/simulation", "marks"): 7,
+    ("tests/simulation", "verb"): 70,
+    ("tests/simulation", "word"): 24,
+    ("tests/spark_connector", "headless"): 30,
+    ("tests/spark_connector", "verb"): 60,
+    ("tests/spark_connector", "word"): 16,
+    ("tests/support", "headless"): 29,
+    ("tests/support", "long"): 5,
+    ("tests/support", "marks"): 9,
+    ("tests/support", "verb"): 45,
+    ("tests/support", "wide"): 1,
+    ("tests/support", "word"): 21,
+    ("tests/testing", "headless"): 5,
+    ("tests/testing", "marks"): 5,
+    ("tests/testing", "verb"): 34,
+    ("tests/testing", "wide"): 2,
+    ("tests/testing", "word"): 15,
+    ("tests/transport", "headless"): 3,
+    ("tests/transport", "marks"): 1,
+    ("tests/transport", "verb"): 30,
+    ("tests/transport", "word"): 7,
+}
+"""(folder, rule) -> number of places that still break the rule. A ceiling may only sink."""
+
+
+def _files() -> Iterator[Path]:
+    for folder in CODE:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if "__pycache__" not in path.parts:
+                yield path
+    yield ROOT / "README.md"
+
+
+@functools.cache
+def _found() -> tuple[Finding, ...]:
+    return tuple(finding for path in _files() for finding in findings(path))
+
+
+def test_prose_keeps_the_rules() -> None:
+    """Every package is at or below its ceiling, which is 0 unless ``CEILINGS`` says otherwise."""
+    places = collections.defaultdict(list)
+    for finding in _found():
+        places[finding.package, finding.rule].append(finding)
+    over = [
+        f"{finding.where}: {finding.rule}: {finding.text}"
+        for key, found in sorted(places.items())
+        if len(found) > CEILINGS.get(key, 0)
+        for finding in found
+    ]
+    assert not over, "\n".join(over)
+
+
+def test_class_names_are_unique_in_the_package() -> None:
+    names = collections.defaultdict(list)
+    for module in modules():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef):
+                names[node.name].append(module.name)
+    assert {name: found for name, found in names.items() if len(found) > 1} == {}
+
+
+def test_verbs_are_sorted_and_written_once() -> None:
+    text = (ROOT / "tests" / "house" / "verbs.txt").read_text().split()
+    assert text == sorted(set(text))
+    assert len(verbs()) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "rules"),
+    [
+        ('def f():\n    """What is held."""\n', ["headless"]),
+        ('def f():\n    """The number of records."""\n', ["verb"]),
+        ('def f():\n    """Return the number of records."""\n', []),
+        ('def is_open():\n    """True if the connection is open."""\n', []),
+        ('@property\ndef f():\n    """Number of records."""\n', []),
+        ('class C:\n    x: int\n    """Where it ends."""\n', ["headless"]),
+        ("# it is read anew\n", ["word"]),
+        ("# the field ``told`` is kept\n", []),
+        ("# (one) and (two)\n", ["marks"]),
+        ("# " + "word " * 26 + "\n", ["long", "wide"]),
+        ('raise ValueError("nobody reads it")\n', ["word"]),
+        ('raise ValueError(f"{x} sees to it")\n', ["word"]),
+        ('logger.warning("the broker told %s", x)\n', ["word"]),
+        ('x = "nobody reads it"\n', []),
+    ],
+)
+def test_rules_find_what_they_are_for(source: str, rules: list[str]) -> None:
+    path = ROOT / "tests" / "house" / "_sample_of_prose.py"
+    assert [finding.rule for finding in findings(path, source)] == rules
+
+
+def test_markdown_is_read_without_code_and_tables() -> None:
+    page = (
+        "# What it is\n\n| what | is told |\n|---|---|\n\n```python\n# told\n```\n\nIt is told.\n"
+    )
+    path = ROOT / "tests" / "house" / "_sample_of_prose.md"
+    assert [(found.rule, found.text) for found in findings(path, page)] == [("word", "told")]
