@@ -223,7 +223,7 @@ class CommonOptions(SecurityOptions, total=False):
     """Time between calls of on_stats. Default: ``60000`` ms."""
     connect: Connect | None
     """Makes the connections to brokers in place of TCP. Examples are MemoryCluster.connect, or a
-    function that wraps an anyio stream in kohort.transport.StreamConnection. It is called in the
+    function that wraps an anyio stream in kohort.network.StreamConnection. It is called in the
     consumer's event loop. KafkaConsumer runs asyncio in its own thread.
 
     Default: ``None``.

@@ -83,7 +83,7 @@ class ConsumerSection(Section):
         metadata=option(
             Function("an async callable (host, port) that returns a connection", "Connect"),
             "Makes the connections to brokers in place of TCP. Examples are MemoryCluster.connect, "
-            "or a function that wraps an anyio stream in kohort.transport.StreamConnection. It is "
+            "or a function that wraps an anyio stream in kohort.network.StreamConnection. It is "
             "called in the consumer's event loop. KafkaConsumer runs asyncio in its own thread.",
             properties=(),
         ),
