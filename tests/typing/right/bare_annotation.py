@@ -1,0 +1,16 @@
+"""The type arguments may be left out."""
+
+from __future__ import annotations
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer
+
+
+def drain(consumer: KafkaConsumer) -> int:
+    return sum(len(records) for records in consumer.poll().values())
+
+
+async def adrain(consumer: AsyncKafkaConsumer) -> int:
+    return sum(len(records) for records in (await consumer.getmany()).values())
+
+
+drain(KafkaConsumer("orders", value_deserializer=int))

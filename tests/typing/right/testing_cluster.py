@@ -1,0 +1,15 @@
+"""The cluster for tests has types."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from kohort import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kohort.testing import Cluster, GroupSnapshot
+
+with Cluster(brokers=3, topics={"orders": 6}) as cluster:
+    cluster.produce("orders", [("key", "value")])
+    consumer = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
+    assert_type(cluster.committed("billing"), dict[TopicPartition, OffsetAndMetadata])
+    assert_type(cluster.group("billing"), GroupSnapshot)
+    assert_type(cluster.wait_until(lambda: len(consumer.assignment())), int)
