@@ -49,7 +49,7 @@ def read_der(der: bytes) -> Certificate:
 
 
 def read_pem(text: str) -> Certificate | None:
-    """Read the first certificate in a PEM text; None if there is none that can be read."""
+    """Read the first certificate in a PEM text. Return None without a readable one."""
     found = _PEM.search(text)
     if found is None:
         return None

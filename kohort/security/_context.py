@@ -1,4 +1,4 @@
-"""SSL contexts of the client: made of the options, and made again when their files change."""
+"""SSL contexts of the client, created from the options and again when their files change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TlsContexts:
         self._given: ssl.SSLContext | None = config.tls.ssl_context
         self._stamp = self._tried = self._look()
         self.certificate: Certificate | None = None
-        """The client certificate; None without one, or where the user gave a context."""
+        """The client certificate, or None without one or with a context of the user."""
         self._context = self._given or self._build()
 
     def current(self) -> ssl.SSLContext:
@@ -115,7 +115,7 @@ class TlsContexts:
 
     @property
     def identity(self) -> str | None:
-        """The origin of the client certificate, for texts; None without one."""
+        """The origin of the client certificate for texts, or None."""
         if self._given is not None:
             return "ssl_context"
         config = self._config
@@ -227,7 +227,7 @@ class TlsContexts:
         self.certificate = read_pem(chain[1].decode("latin-1"))
 
     def _look(self) -> Stamp:
-        """Return stamps that show if a file was replaced; None for a missing file."""
+        """Return stamps that show if a file was replaced, or None for a missing file."""
         tls, stores = self._config.tls, self._config.stores
         paths: Iterable[str | None] = (
             tls.ssl_cafile,
@@ -307,7 +307,7 @@ def create_ssl_context(
     keyfile: str | os.PathLike[str] | None = None,
     password: Callable[[], str | bytes | bytearray] | str | bytes | bytearray | None = None,
 ) -> ssl.SSLContext:
-    """Return a context for ``ssl_context``; the arguments are those of aiokafka's function.
+    """Return a context for ``ssl_context``. The arguments are those of aiokafka's function.
 
     The CAs of the system are trusted if no others are given. ``cadata`` is PEM text or bytes in DER
     form. FileNotFoundError for a missing file, and ssl.SSLError for one without a certificate.

@@ -1,4 +1,4 @@
-"""User names and passwords: from two options, or from a callable at each login."""
+"""User names and passwords, from two options or from a callable at each login."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Credentials:
 
 
 class CredentialsSource:
-    """Gives the credentials of a login. ``provider`` is asked at each login, if there is one."""
+    """Source of the credentials of a login. Each login calls the ``provider``, if there is one."""
 
     def __init__(self, fixed: Credentials | None, provider: Callable[[], Any] | None) -> None:
         self.waiting = Waiting("sasl_credentials")
@@ -65,7 +65,7 @@ class CredentialsSource:
             raise SecurityError(f"sasl_credentials raised {type(error).__name__}") from error
 
     async def get_other(self, refused: Credentials) -> Credentials | None:
-        """Return credentials that differ from the refused ones; None if there are none."""
+        """Return credentials that differ from the refused ones, or None."""
         if self._provider is None:
             return None
         current = await self.get()

@@ -54,7 +54,7 @@ class GssapiExchange:
         return self._first
 
     async def next(self, challenge: bytes) -> bytes | None:
-        """Return the answer to a challenge; None after the broker's last message."""
+        """Return the response to a challenge, or None after the broker's last message."""
         if self._is_layered:
             if challenge:
                 raise SaslServerError("a GSSAPI login goes on after its last step")
@@ -116,7 +116,7 @@ class GssapiMechanism:
         """Return None: a new ticket would be refused as well."""
 
     def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
-        """Return what keeps a ticket from coming; None if nothing does."""
+        """Return the reason why no ticket comes, or None."""
         return self._waiting.join_obstruction(now)
 
     def _target(self, host: str) -> str:

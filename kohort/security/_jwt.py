@@ -30,7 +30,7 @@ _LARGEST_TIME = 1e11
 
 
 def claims_of(token: str) -> Mapping[str, Any] | None:
-    """Return the claims of a token, unverified; None for a token that is no JWT."""
+    """Return the unverified claims of a token, or None for a token that is no JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -42,7 +42,7 @@ def claims_of(token: str) -> Mapping[str, Any] | None:
 
 
 def time_claim(claims: Mapping[str, Any] | None, name: str) -> float | None:
-    """Return a claim that is a time, in seconds since the epoch; None without one."""
+    """Return a claim that is a time as seconds since the epoch, or None."""
     return None if claims is None else epoch_seconds(claims.get(name))
 
 

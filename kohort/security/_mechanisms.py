@@ -1,4 +1,4 @@
-"""SASL mechanisms as the transport sees them, and the choice of one."""
+"""SASL mechanisms: their interface to the transport, and the choice of one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LoginExchange(Protocol):
         ...
 
     async def next(self, challenge: bytes) -> bytes | None:
-        """Return the answer to a challenge; None if the login is complete.
+        """Return the response to a challenge, or None if the login is complete.
 
         Raises SaslServerError if the broker breaks the rules of the mechanism. None says that the
         broker proved what the mechanism asks it to prove.
@@ -67,7 +67,7 @@ class Mechanism(Protocol):
         ...
 
     async def login_again(self, refused: LoginExchange, host: str) -> LoginExchange | None:
-        """Return a login with other credentials than the refused ones; None if there are none."""
+        """Return a login with credentials that differ from the refused ones, or None."""
         ...
 
     def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
@@ -81,7 +81,7 @@ class Mechanism(Protocol):
 def mechanism_of(
     config: SecurityConfig, *, clock: Callable[[], float] | None = None
 ) -> Mechanism | None:
-    """Return the mechanism that the options ask for; None where ``security_protocol`` has none.
+    """Return the mechanism of the options, or None if ``security_protocol`` has no login.
 
     ``clock`` gives seconds since the epoch, to compare with the expiry of tokens; None is the clock
     of the system. Raises InvalidOptionError for options that do not make a login, and for a

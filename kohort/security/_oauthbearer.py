@@ -60,7 +60,7 @@ class OAuthBearerExchange:
         )
 
     async def next(self, challenge: bytes) -> bytes | None:
-        """Return None after an empty answer, and the closing message after a refusal."""
+        """Return None after an empty response, and the closing message after a refusal."""
         if self._refused:
             raise SaslServerError("the broker accepted an OAuth token after it refused it")
         if not challenge:
@@ -99,7 +99,7 @@ class OAuthBearerExchange:
         return printable(mask(message, self.token.value))
 
     def refusal(self, message: str) -> str:
-        """Return the message, and what is known of the token: the broker does not say why."""
+        """Return the message with facts about the token, because the broker gives no reason."""
         self._source.discard(self.token)
         text = message if message and message != "{}" else self._status
         now = self._source.clock()
@@ -127,7 +127,7 @@ class OAuthBearerMechanism:
         return await self.login(host)
 
     def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
-        """Return what keeps the credentials from coming; None if nothing does."""
+        """Return the reason why no credentials come, or None."""
         return self._source.waiting.join_obstruction(now)
 
 
@@ -143,7 +143,7 @@ def _escaped_name(name: str) -> str:
 
 
 def _status(challenge: bytes, shown: Callable[[str], str]) -> str:
-    """Return the status and scope of a refusal; the text as it is if it is no JSON."""
+    """Return the status and scope of a refusal, or the unchanged text if it is no JSON."""
     text = challenge[:MAX_STATUS].decode(errors="replace")
     try:
         found: Any = json.loads(text)

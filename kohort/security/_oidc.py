@@ -58,7 +58,7 @@ class ClientCredentials:
         return f"{quote_plus(self._id)}:{quote_plus(text_of(self._secret))}".encode()
 
     def redact(self, text: str) -> str:
-        """Return a text of the provider without the secret."""
+        """Return a text from the provider without the secret."""
         return mask(text, self._secret)
 
 
@@ -81,7 +81,7 @@ class AssertionGrant:
         return _headers()
 
     def redact(self, text: str) -> str:
-        """Return a text of the provider without the assertion that was sent."""
+        """Return a text from the provider without the assertion that was sent."""
         return mask(text, self._sent)
 
 
@@ -90,7 +90,7 @@ def _headers() -> dict[str, str]:
 
 
 class Assertion:
-    """Makes the assertions of a grant from a private key."""
+    """Source of the assertions of a grant, signed by a private key."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Assertion:
         self._clock = clock
 
     def __call__(self) -> Secret:
-        """Return a new assertion. The key is read each time: it may be replaced on the disk."""
+        """Return a new assertion. The key is read each time, because its file may be replaced."""
         header, claims = self._fields(self._clock())
         try:
             sign = signer(self._algorithm, self._key_pem(), self._passphrase)
@@ -177,7 +177,7 @@ def file_secret(path: Path, what: str) -> Secret:
 
 
 class TokenEndpoint:
-    """Asks a token endpoint for tokens."""
+    """Source of tokens from a token endpoint."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class TokenEndpoint:
 
 
 class _Answer:
-    """The fields of a token endpoint's answer that are used. The token is sealed at once."""
+    """The used fields of a token endpoint's response. The token is sealed at once."""
 
     __slots__ = ("expires_in", "token", "token_type")
 
@@ -232,7 +232,7 @@ class _Answer:
 
 
 def _seconds(value: Any) -> float | None:
-    """Return a number of seconds, which some providers send as text; None for anything else."""
+    """Return a number of seconds, which some providers send as text, or None for other values."""
     try:
         seconds = float(value) if isinstance(value, str | int | float) else -1.0
     except (ValueError, OverflowError):
@@ -241,7 +241,7 @@ def _seconds(value: Any) -> float | None:
 
 
 class TokenFile:
-    """Reads the token from a file at each login."""
+    """Source of tokens that reads a file at each login."""
 
     def __init__(
         self, path: Path, extensions: Mapping[str, str], *, clock: Clock = time.time
@@ -251,7 +251,7 @@ class TokenFile:
         self._clock = clock
 
     async def __call__(self) -> Token:
-        """Return the token that the file has now. Raises OAuthTokenError."""
+        """Return the current token of the file. Raises OAuthTokenError."""
         try:
             with anyio.fail_after(CALL_SECONDS):
                 value = await in_thread(lambda: file_secret(self._path, "token file"))
@@ -266,7 +266,7 @@ class TokenFile:
 
 
 class UnsecuredTokens:
-    """Makes tokens without a signature."""
+    """Source of tokens without a signature."""
 
     def __init__(
         self,

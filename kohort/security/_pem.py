@@ -18,7 +18,7 @@ from typing import Any
 from kohort.errors import InvalidOptionError
 
 MAX_FILE = 16 << 20
-"""Bytes; the CAs of a whole system take less than 1 MiB."""
+"""Largest file in bytes. The CAs of a whole system take less than 1 MiB."""
 _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _ENCRYPTED = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type: 4,ENCRYPTED")
 _CERTIFICATE = re.compile(rb"-----BEGIN (TRUSTED )?CERTIFICATE-----")

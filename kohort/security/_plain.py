@@ -25,13 +25,13 @@ class PlainExchange:
         )
 
     async def next(self, challenge: bytes) -> bytes | None:
-        """Return None: there is nothing to add."""
+        """Return None, because the login has one message."""
         if challenge:
             raise SaslServerError(f"a PLAIN login was answered with {len(challenge)} bytes")
         return None
 
     def is_valid_for(self, seconds: float) -> bool:
-        """Return True: the broker decides how long credentials are valid."""
+        """Return True, because the broker decides how long credentials are valid."""
         return True
 
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
@@ -60,14 +60,14 @@ class PlainMechanism:
         return PlainExchange(await self._source.get())
 
     async def login_again(self, refused: object, host: str) -> PlainExchange | None:
-        """Return a login with other credentials; None if the source has none."""
+        """Return a login with other credentials, or None if the source has none."""
         if not isinstance(refused, PlainExchange):
             return None
         other = await self._source.get_other(refused.credentials)
         return None if other is None else PlainExchange(other)
 
     def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
-        """Return what keeps the credentials from coming; None if nothing does."""
+        """Return the reason why no credentials come, or None."""
         return self._source.waiting.join_obstruction(now)
 
 

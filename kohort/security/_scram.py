@@ -22,9 +22,9 @@ from kohort.security._text import printable
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4_096
 MAX_ITERATIONS = 1_000_000
-"""A broker that asks for more could keep a processor busy for minutes."""
+"""Most iterations. With more, a broker could keep a processor busy for minutes."""
 MAX_ON_LOOP = 4_096
-"""Iterations that take less than 10 ms. More run in a worker thread."""
+"""Iterations that take less than 10 ms. More of them run in a worker thread."""
 MAX_MESSAGE = 8_192
 MAX_KEYS = 16
 """Pairs of (salt, iterations) whose keys are kept. One user has one pair in a cluster."""
@@ -108,7 +108,7 @@ class ScramExchange:
         return _HEADER + self._bare.encode()
 
     async def next(self, challenge: bytes) -> bytes | None:
-        """Return the client-final-message; None after a valid signature."""
+        """Return the client-final-message, or None after a valid signature."""
         if len(challenge) > MAX_MESSAGE:
             raise SaslServerError(f"a SCRAM message has {len(challenge)} bytes")
         if self._derived is None:
@@ -124,7 +124,7 @@ class ScramExchange:
         return final + b",p=" + self._derived.proof(self._auth_message)
 
     def _check(self, challenge: bytes) -> None:
-        """Raise SaslServerError unless the message is the signature of who knows the password."""
+        """Raise SaslServerError unless the signature proves that the broker knows the password."""
         if self._complete:
             raise SaslServerError("a SCRAM login was continued after its end")
         name, _, value = _text(challenge).partition(",")[0].partition("=")
@@ -144,7 +144,7 @@ class ScramExchange:
         self._complete = True
 
     def is_valid_for(self, seconds: float) -> bool:
-        """Return True: the broker decides how long credentials are valid."""
+        """Return True, because the broker decides how long credentials are valid."""
         return True
 
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
@@ -180,14 +180,14 @@ class ScramMechanism:
         return self._exchange(await self._source.get())
 
     async def login_again(self, refused: object, host: str) -> ScramExchange | None:
-        """Return a login with other credentials; None if the source has none."""
+        """Return a login with other credentials, or None if the source has none."""
         if not isinstance(refused, ScramExchange):
             return None
         other = await self._source.get_other(refused.keys.credentials)
         return None if other is None else self._exchange(other)
 
     def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
-        """Return what keeps the credentials from coming; None if nothing does."""
+        """Return the reason why no credentials come, or None."""
         return self._source.waiting.join_obstruction(now)
 
     def _exchange(self, credentials: Credentials) -> ScramExchange:

@@ -1,4 +1,4 @@
-"""The one module that reads secrets of the configuration in clear."""
+"""Access to the clear text of secrets. Only this module reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kohort.config import Secret
 
 MASK = "***"
 SHORTEST_MASKED = 4
-"""Characters of the shortest secret that mask() looks for: shorter ones occur by chance."""
+"""Characters of the shortest secret that mask() looks for. Shorter ones occur by chance."""
 BEGINNING = 32
 """Characters by which mask() knows the beginning of a longer secret."""
 _WORD = frozenset(string.ascii_letters + string.digits + "+/_=%-.~")

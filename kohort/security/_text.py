@@ -1,4 +1,4 @@
-"""Texts of errors, with the words of others made safe."""
+"""Texts of errors, in which words of other parties are escaped."""
 
 from __future__ import annotations
 

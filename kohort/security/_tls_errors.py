@@ -1,4 +1,4 @@
-"""Failures of TLS as typed errors that say which option to change."""
+"""Failures of TLS as typed errors that name the option to change."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def explain_tls(
 def explain_refusal(
     error: OSError | ValueError, attempt: TlsAttempt
 ) -> TlsClientCertificateError | None:
-    """Return the typed error for an alert about the client certificate; None for another error."""
+    """Return the typed error for an alert about the client certificate, or None."""
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     if reason not in _CLIENT_CERTIFICATE:
         return None

@@ -106,7 +106,7 @@ def _assertion_of(config: AssertionConfig, clock: Clock) -> Callable[[], Secret]
         template=None if template is None else Path(template),
         clock=clock,
     )
-    # A key or template that does not load is answered when the consumer is made.
+    # A key or template that does not load raises in the constructor of the consumer.
     try:
         made()
         return made

@@ -41,7 +41,7 @@ Clock = Callable[[], float]
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as they may stand in a message: ``1.5 s``, ``42 s``."""
+    """Return seconds for a message, such as ``1.5 s`` or ``42 s``."""
     return f"{round(seconds, 1 if abs(seconds) < 10 else 0):g} s"
 
 
@@ -65,9 +65,9 @@ class Token:
         self.expires_at = expires_at
         self.extensions = extensions
         self.principal = principal
-        """Authorization id to send; empty for none."""
+        """Authorization id to send, or empty."""
         self.life: float | None = None
-        """Seconds from the issue of the token to its expiry; None if that is unknown."""
+        """Seconds from the issue of the token to its expiry, or None if unknown."""
         if expires_at is not None:
             issued_at = time_claim(claims, "iat")
             if issued_at is None or issued_at >= expires_at:
@@ -75,15 +75,15 @@ class Token:
             self.life = max(expires_at - issued_at, 0.0)
 
     def left(self, now: float) -> float | None:
-        """Return the seconds until it expires; None if that is unknown."""
+        """Return the seconds until it expires, or None if unknown."""
         return None if self.expires_at is None else self.expires_at - now
 
     def is_fresh(self, now: float) -> bool:
-        """True if it need not be replaced yet."""
+        """True if no replacement is needed yet."""
         left = self.left(now)
         if left is None or self.life is None:
             return False
-        # A broker ends the session with the token: a login with less is hardly worth it.
+        # A broker ends the session with the token, so a login with less time is of little use.
         return left > max(self.life * (1 - USED_PART), min(LEAST_LEFT, self.life / 2))
 
     def is_sendable(self, now: float) -> bool:
@@ -153,7 +153,7 @@ def _extensions(given: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 class TokenSource:
-    """The token of all connections of a client. One caller at a time asks for a new one."""
+    """The token of all connections of a client. One caller at a time requests a new one."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class TokenSource:
         name: str = "the source of OAuth tokens",
         clock: Clock = time.time,
     ) -> None:
-        """``name`` is what ``fetch`` asks, for texts."""
+        """Create a source. ``name`` names the origin of ``fetch`` in texts."""
         self.clock = clock
         self.subject = subject
         """Claim that names the principal."""
@@ -197,7 +197,7 @@ class TokenSource:
             self._token = None
 
     def _usable(self) -> Token | None:
-        """Return the token that is kept, if it need not or cannot be replaced now."""
+        """Return the stored token, if it need not or cannot be replaced now."""
         now = self.clock()
         token = self._token
         if token is None or not self._keep or not token.is_sendable(now):
@@ -216,7 +216,7 @@ class TokenSource:
                 now = self.clock()
                 if (old := self._token) is not None and old.is_sendable(now):
                     self._not_before = now + pause
-                    self.waiting.error = None  # nothing waits: logins use the old one
+                    self.waiting.error = None  # no login waits, because logins use the old one
                     logger.warning("the OAuth token is not replaced yet: %s", str(error))
                     return old
                 self._token = None

@@ -1,4 +1,4 @@
-"""Why no credentials come: the failure that is retried, or a call that has not returned."""
+"""Reasons for missing credentials: the retried failure, or a call that has not returned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Waiting:
         kind: type[CredentialsUnavailableError] = CredentialsUnavailableError,
     ) -> None:
         self.error: CredentialsUnavailableError | None = None
-        """The latest failure; None after a success."""
+        """The latest failure, or None after a success."""
         self._source = source
         self._kind = kind
         self._calls: dict[object, tuple[str, float]] = {}
@@ -30,7 +30,7 @@ class Waiting:
 
     @contextmanager
     def asking(self, source: str = "") -> Iterator[None]:
-        """Note a call: the body of the statement. ``source`` names what it asks."""
+        """Note the body of the statement as a call of ``source``."""
         call = object()
         self._calls[call] = source or self._source, anyio.current_time()
         try:
@@ -49,7 +49,7 @@ class Waiting:
             del self._calls[call]
 
     def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
-        """Return the error of what keeps logins waiting; None if nothing does.
+        """Return the error that keeps logins waiting, or None.
 
         ``now`` is a time of the event loop's clock. Safe from other threads.
         """
