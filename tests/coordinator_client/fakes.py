@@ -1,4 +1,4 @@
-"""A cluster with one scripted coordinator, and a consumer that does as it is told."""
+"""A cluster with one scripted coordinator, and fake callbacks of a group."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def topic(count: int, topic_id: bytes = ZERO_UUID, replicas: Sequence[int] = (1,
 
 @dataclass
 class Sent:
-    """One request as it went out."""
+    """One request with its broker, purpose and version."""
 
     message: Request[Any]
     node: int | None
@@ -61,13 +61,13 @@ class Sent:
 
 
 class FakeCluster:
-    """Answers by handlers, a message class each; plays a group with one member by default."""
+    """A cluster with one response handler per request. The default is a group with one member."""
 
     def __init__(self, **topics: int) -> None:
         self.brokers = {1: BrokerAddress(1, "h", 1, "r1"), 2: BrokerAddress(2, "h", 2, "r2")}
         self.topics = {name: topic(count) for name, count in topics.items()}
         self.hidden: dict[str, TopicMetadata] = {}
-        """Topics that only fetch_topics() brings up."""
+        """Topics that only fetch_topics() adds."""
         self.sent: list[Sent] = []
         self.refreshes = 0
         self.last_version: dict[type[Message], int] = {}
@@ -83,11 +83,11 @@ class FakeCluster:
         self.coordinator = 1
 
     def on(self, kind: type[Message], handler: Handler) -> None:
-        """Answer with what the handler returns, awaits or raises."""
+        """Respond with what the handler returns, awaits or raises."""
         self.handlers[kind] = handler
 
     def once(self, kind: type[Message], *answers: Response | Exception) -> None:
-        """Answer these first, then as before."""
+        """Respond with these first, then with the previous handler."""
         before, left = self.handlers[kind], list(answers)
 
         def handler(message: Any) -> Any:
@@ -175,7 +175,7 @@ class FakeCluster:
 def commit_all(
     message: OffsetCommitRequest, code: int = 0, codes: Mapping[int, int] | None = None
 ) -> OffsetCommitResponse:
-    """Take every offset, or refuse all of them, or some by partition number."""
+    """Accept every offset, or reject all, or reject some by partition number."""
     Partition = OffsetCommitResponse.OffsetCommitResponsePartition
     return OffsetCommitResponse(
         topics=[
@@ -197,15 +197,15 @@ def commit_all(
 
 @dataclass
 class FakeHost:
-    """Always inside poll(), and writes down what it is told."""
+    """Callbacks that always run inside poll() and record their calls."""
 
     calls: list[tuple[str, Any]] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
     withheld: list[Partitions] = field(default_factory=list)
     gate: anyio.Event | None = None
-    """The caller comes into poll() when this is set; None: it is in there."""
+    """Event that lets the caller enter poll(). None if the caller is always in poll()."""
     hold: anyio.Event | None = None
-    """Callbacks take until this is set."""
+    """Event that ends the callbacks in progress. None if callbacks return without a wait."""
     polled_at: float | None = None
 
     async def _call(self, name: str, about: Any) -> None:
@@ -267,14 +267,14 @@ QUICK: dict[str, Any] = {
 
 @dataclass
 class Consumer:
-    """A client with everything around it."""
+    """A client with its cluster and its callbacks."""
 
     cluster: FakeCluster
     host: FakeHost
     client: CoordinatorClient
 
     async def until(self, predicate: Callable[[], object]) -> None:
-        """Wait for something to come true; every turn of the loop is looked at."""
+        """Wait until the predicate holds. The predicate runs every millisecond."""
         with anyio.fail_after(10):
             while True:
                 if predicate():
@@ -282,7 +282,7 @@ class Consumer:
                 await anyio.sleep(0.001)
 
     async def until_stable(self, generation: int) -> None:
-        """Wait for the end of this generation's rebalance."""
+        """Wait until the rebalance of this generation is complete."""
         await self.until(lambda: self.client.snapshot().generation_id >= generation)
         await self.until_state("stable")
 
@@ -298,7 +298,7 @@ async def running(
     client_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[Consumer]:
-    """A client that runs, for the time of the block."""
+    """Run a client until the end of the block."""
     cluster, host = cluster or FakeCluster(t=4), host or FakeHost()
     client = CoordinatorClient(
         cluster,

@@ -1,4 +1,4 @@
-"""Drives a membership machine by hand: what a coordinator and a caller would do, step by step."""
+"""Scripts that play the coordinator and the caller for a membership state machine, step by step."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def settings(**changes: Any) -> MemberSettings:
 
 
 class Script:
-    """A machine, its clock, and the commands that nobody has answered yet."""
+    """A state machine, its clock, and the commands without a response."""
 
     def __init__(self, **changes: Any) -> None:
         self.settings = settings(**changes)
@@ -94,7 +94,7 @@ class Script:
         return new
 
     def take(self, kind: type[C]) -> C:
-        """The oldest unanswered command of a kind."""
+        """Return the oldest command of this type that has no response."""
         for command in self.commands:
             if isinstance(command, kind):
                 self.commands.remove(command)
@@ -110,14 +110,14 @@ class Script:
         self.feed(Subscribed(frozenset(topics or ("t",))))
 
     def poll(self) -> None:
-        """The caller is inside poll()."""
+        """Enter poll() as the caller."""
         self.last_poll = self.now
         self.feed(PollEntered(self.take(AwaitPoll).token))
 
     def called_back(
         self, kind: type[CallRevoked] | type[CallLost] | type[CallAssigned]
     ) -> frozenset[TopicPartition]:
-        """Run the callback that is due; returns what it was about."""
+        """Run the pending callback and return its partitions."""
         call = self.take(kind)
         about = call.added if isinstance(call, CallAssigned) else call.partitions
         self.feed(CallbackDone(call.token))
@@ -129,7 +129,7 @@ class Script:
     # --- time -----------------------------------------------------------------------------------
 
     def wait(self, seconds: float, *, polled: bool = True) -> None:
-        """Let time pass, tick by tick as the machine asks for it."""
+        """Let time pass in the ticks that the state machine asks for."""
         end = self.now + seconds
         while (deadline := self.machine.next_deadline()) is not None and deadline <= end:
             self.now = max(self.now, deadline)
@@ -193,8 +193,8 @@ class Script:
             ),
         )
 
-    def deal(self, assignments: Mapping[str, Iterable[TopicPartition]], count: int = 4) -> None:
-        """The assignor has dealt."""
+    def assign(self, assignments: Mapping[str, Iterable[TopicPartition]], count: int = 4) -> None:
+        """Complete the assignor's computation with these assignments."""
         event = AssignmentMade(
             self.take(MakeAssignment).token,
             {member: Assignment(tuple(sorted(given))) for member, given in assignments.items()},
@@ -206,7 +206,7 @@ class Script:
         self.answer(self.take(Heartbeat), HeartbeatResponse(error_code=error_code))
 
     def beat(self, error_code: int = 0) -> None:
-        """Wait for the next heartbeat and answer it."""
+        """Wait for the next heartbeat and respond to it."""
         if not self.has(Heartbeat):
             self.wait(self.settings.heartbeat_interval)
         self.heartbeat_answer(error_code)

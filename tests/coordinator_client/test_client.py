@@ -1,4 +1,4 @@
-"""The driver: commands into requests and calls, answers into events."""
+"""The coordinator client: commands become requests and calls, responses become events."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ async def test_parked_requests_have_a_connection_of_their_own() -> None:
         assert purposes[JoinGroupRequest] == purposes[SyncGroupRequest] == "coordinator-join"
         assert purposes[HeartbeatRequest] == purposes[LeaveGroupRequest] == "coordinator"
         nodes = {type(sent.message): sent.node for sent in consumer.cluster.sent}
-        assert nodes[FindCoordinatorRequest] is None, "any node, the least loaded, may be asked"
+        assert nodes[FindCoordinatorRequest] is None, "the least loaded broker is asked"
         assert nodes[JoinGroupRequest] == 1
 
 
 async def test_subscribing_before_the_client_runs_joins_when_it_does() -> None:
     cluster, host = FakeCluster(t=1), FakeHost()
     async with running(cluster, host) as consumer:
-        consumer.client.subscribe(["t"])  # before run() had its first turn
+        consumer.client.subscribe(["t"])  # before run() first runs
         await consumer.until_state("stable")
 
 
@@ -150,10 +150,16 @@ async def test_a_static_member_says_who_it_is_and_goes_silently() -> None:
         await consumer.until(lambda: consumer.cluster.requests(HeartbeatRequest))
         await consumer.client.leave("done")
         assert not consumer.cluster.requests(LeaveGroupRequest)
-        told = [each.group_instance_id for each in consumer.cluster.requests(JoinGroupRequest)]
-        told += [each.group_instance_id for each in consumer.cluster.requests(SyncGroupRequest)]
-        told += [each.group_instance_id for each in consumer.cluster.requests(HeartbeatRequest)]
-        assert set(told) == {"i1"}
+        instance_ids = [
+            each.group_instance_id for each in consumer.cluster.requests(JoinGroupRequest)
+        ]
+        instance_ids += [
+            each.group_instance_id for each in consumer.cluster.requests(SyncGroupRequest)
+        ]
+        instance_ids += [
+            each.group_instance_id for each in consumer.cluster.requests(HeartbeatRequest)
+        ]
+        assert set(instance_ids) == {"i1"}
 
 
 async def test_a_static_member_leaves_when_it_is_told_to() -> None:
@@ -270,7 +276,7 @@ async def test_the_leader_deals_anew_when_partitions_are_added() -> None:
         assert consumer.client.snapshot().state == "stable"
         consumer.cluster.topics.clear()
         consumer.client.apply_metadata()
-        assert consumer.client.snapshot().state == "stable", "nothing said is nothing changed"
+        assert consumer.client.snapshot().state == "stable", "missing metadata is no change"
         consumer.cluster.topics["t"] = topic(6)
         consumer.client.apply_metadata()
         await consumer.until_stable(2)
@@ -294,16 +300,16 @@ class Custom(PartitionAssignor):
     name: ClassVar[str] = "custom"
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
-        self.deal: Any = None
+        self.received: list[Any] = []
+        self.assignments: Any = None
 
     def assign(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
     ) -> Assignments:
-        if isinstance(self.deal, Exception):
-            raise self.deal
-        if self.deal is not None:
-            return self.deal  # type: ignore[no-any-return]  # nonsense, on purpose
+        if isinstance(self.assignments, Exception):
+            raise self.assignments
+        if self.assignments is not None:
+            return self.assignments  # type: ignore[no-any-return]  # wrong on purpose
         (member,) = subscriptions
         assert subscriptions[member].user_data == b"topics: t"
         return {member: Assignment((TopicPartition("t", 2),), b"hello")}
@@ -312,7 +318,7 @@ class Custom(PartitionAssignor):
         return f"topics: {','.join(topics)}".encode()
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
-        self.told.append((assignment, metadata.generation_id, metadata.member_id))
+        self.received.append((assignment, metadata.generation_id, metadata.member_id))
 
 
 async def test_an_assignor_of_ones_own_runs_through_the_host() -> None:
@@ -321,13 +327,13 @@ async def test_an_assignor_of_ones_own_runs_through_the_host() -> None:
         consumer.client.subscribe(["t"])
         await consumer.until_state("stable")
         assert consumer.client.snapshot().owned == parts(2)
-        assert custom.told == [(Assignment((TopicPartition("t", 2),), b"hello"), 1, "member-1")]
-        # twice for the user data (two JoinGroups), once for on_assignment
+        assert custom.received == [(Assignment((TopicPartition("t", 2),), b"hello"), 1, "member-1")]
+        # twice for the user data of two JoinGroups, once for on_assignment
         assert consumer.host.names() == ["assignor", "assignor", "assignor", "assigned"]
 
 
 @pytest.mark.parametrize(
-    "deal",
+    "assignments",
     [
         RuntimeError("boom"),
         {"member-1": [TopicPartition("t", 9)]},
@@ -339,9 +345,9 @@ async def test_an_assignor_of_ones_own_runs_through_the_host() -> None:
     ],
     ids=str,
 )
-async def test_an_assignor_that_raises_or_deals_nonsense_is_reported(deal: Any) -> None:
+async def test_an_assignor_that_raises_or_deals_nonsense_is_reported(assignments: Any) -> None:
     custom = Custom()
-    custom.deal = deal
+    custom.assignments = assignments
     async with running(assignors=[custom]) as consumer:
         consumer.client.subscribe(["t"])
         await consumer.until(lambda: consumer.host.failures)
@@ -355,7 +361,7 @@ async def test_a_callback_that_raises_through_the_host_does_not_stop_the_group(
 ) -> None:
     class Raising(FakeHost):
         async def on_assigned(self, added: Any, assignment: Any) -> None:
-            raise RuntimeError("a host should not do this")
+            raise RuntimeError("an error in the callback")
 
     caplog.set_level(logging.CRITICAL)
     async with running(host=Raising()) as consumer:

@@ -1,4 +1,4 @@
-"""The blobs of the consumer protocol, against what other clients wrote."""
+"""The bytes of the consumer protocol, compared with the bytes that other clients write."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_subscriptions_read_and_write_byte_for_byte(vector: dict[str, Any]) -> N
     assert subscription == Subscription(
         topics=tuple(vector["topics"]),
         user_data=_user_data(vector),
-        owned=tuple(sorted(owned)),  # Java sorts what it writes; the others have it sorted
+        owned=tuple(sorted(owned)),  # Java sorts, the vectors of others are sorted
         generation=vector["generation"] if version >= 2 else -1,
-        # librdkafka writes an empty rack for none
+        # librdkafka writes an empty rack if there is none
         rack=("" if client == "ck" else vector["rack"]) if version >= 3 else None,
     )
     assert write_subscription(subscription, version) == data

@@ -1,4 +1,4 @@
-"""Whole groups: several clients over real connections to the in-process cluster."""
+"""Groups of several clients with real connections to the in-process cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Balanced(PartitionAssignor):
-    """Cooperative: everybody keeps what is a fair share; the surplus is dealt once given up."""
+    """Cooperative members keep a fair share. The surplus is assigned after its owner revoked it."""
 
     name: ClassVar[str] = "balanced"
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.COOPERATIVE})
@@ -76,7 +76,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Group:
-    """Members that come and go."""
+    """Members that join and leave."""
 
     def __init__(self, cluster: Cluster, tasks: anyio.abc.TaskGroup, assignors: Any) -> None:
         self.cluster = cluster
@@ -123,7 +123,7 @@ class Group:
                 await anyio.sleep(0.005)
 
     async def settle(self, *counts: int) -> None:
-        """Wait until the members own so many partitions each, and all of them one owner."""
+        """Wait until the members own this many partitions each and share none."""
 
         def settled() -> bool:
             owned = [member.owned for member in self.members]
@@ -165,8 +165,10 @@ async def test_a_cooperative_group_moves_only_what_has_to_move(cluster: Cluster)
         await g.settle(6)
         second = await g.join()
         await g.settle(3, 3)
-        told = [(name, about) for name, about in first.host.calls if name != "assignor" and about]
-        assert told == [("assigned", parts(0, 1, 2, 3, 4, 5)), ("revoked", parts(3, 4, 5))]
+        reported = [
+            (name, about) for name, about in first.host.calls if name != "assignor" and about
+        ]
+        assert reported == [("assigned", parts(0, 1, 2, 3, 4, 5)), ("revoked", parts(3, 4, 5))]
         assert second.owned == parts(3, 4, 5)
         await first.client.leave("done")
         g.members.remove(first)

@@ -1,9 +1,9 @@
-"""The check of what an assignor dealt, for cooperative ones."""
+"""The check of a cooperative assignor's assignments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -43,13 +43,14 @@ def _owners(generation_of_b: int = 3) -> dict[str, Subscription]:
 
 
 def test_members_that_the_assignor_left_out_get_nothing() -> None:
-    deal = check_assignments(Named(), CLUSTER, _owners(), {"a": [T0]}, cooperative=True)
-    assert deal == {"a": Assignment((T0,)), "b": Assignment(())}
+    assigned = check_assignments(Named(), CLUSTER, _owners(), {"a": [T0]}, cooperative=True)
+    assert assigned == {"a": Assignment((T0,)), "b": Assignment(())}
 
 
 def test_pairs_are_as_good_as_topic_partitions() -> None:
-    deal = check_assignments(Named(), CLUSTER, _owners(), {"a": [("t", 0)]}, cooperative=False)  # type: ignore[list-item]  # what user code may return
-    assert deal["a"] == Assignment((T0,))
+    pairs: Any = {"a": [("t", 0)]}  # user code may return plain tuples
+    assigned = check_assignments(Named(), CLUSTER, _owners(), pairs, cooperative=False)
+    assert assigned["a"] == Assignment((T0,))
 
 
 def test_a_partition_may_not_go_from_owner_to_owner_at_once() -> None:

@@ -1,4 +1,4 @@
-"""The machine of the classic protocol, cooperative rebalances (KIP-429)."""
+"""Cooperative rebalances (KIP-429) in the state machine of the classic protocol."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_only_what_moves_is_revoked_after_sync_and_a_second_round_follows_at_onc
     assert script.machine.owned == parts(0, 1, 2), "the old assignment is visible in the callback"
     assert script.called_back(CallRevoked) == parts(2)
     assert script.called_back(CallAssigned) == frozenset()
-    assert script.at(MemberState.JOINING), "nobody has to poll for the second round"
+    assert script.at(MemberState.JOINING), "the second round does not wait for a poll"
     join = script.take(JoinGroup)
     assert (join.owned, join.generation) == (parts(0, 1), 2)
     script.commands.append(join)
@@ -130,7 +130,7 @@ def _syncing_again() -> Script:
     script.poll()
     script.join_answer(generation=2, protocol="cooperative-sticky")
     script.leave()
-    assert not script.has(CallRevoked), "its commit would be refused now"
+    assert not script.has(CallRevoked), "the coordinator would reject its commit"
     return script
 
 
@@ -177,12 +177,12 @@ def test_a_membership_lost_during_the_revoked_callback_loses_the_rest() -> None:
 
 
 def _joining_again() -> Script:
-    """A member that leaves with partitions while its JoinGroup is in flight."""
+    """Return a member that leaves with partitions while its JoinGroup is in flight."""
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
     script.leave()
-    assert script.has(CallRevoked), "the old generation takes its commit"
+    assert script.has(CallRevoked), "a commit in the old generation is accepted"
     assert script.machine.owned == parts(0, 1)
     return script
 
@@ -218,7 +218,7 @@ def test_leaving_takes_the_generation_of_its_join_round() -> None:
 def test_a_leader_that_leaves_ends_its_join_round() -> None:
     script = _joining_again()
     _join_round(script, leader="me", members={"me": Subscription(("t",))})
-    script.deal({"me": parts(0, 1)})
+    script.assign({"me": parts(0, 1)})
     script.sync_answer(parts(0, 1))
     assert (script.machine.generation, script.machine.is_finishing_rebalance) == (2, False)
     script.called_back(CallRevoked)

@@ -1,4 +1,4 @@
-"""The machine of the classic protocol, eager rebalances: joining, leading, following."""
+"""Eager rebalances in the state machine of the classic protocol: joining, leading, following."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_leader_deals_what_the_members_said_and_hands_it_in() -> None:
     make = script.take(MakeAssignment)
     assert make.members == members
     script.commands.append(make)
-    script.deal({"me": parts(0), "other": parts(1)})
+    script.assign({"me": parts(0), "other": parts(1)})
     assert script.at(MemberState.SYNCING)
     assert script.take(SyncGroup).assignments == {
         "me": Assignment(tuple(parts(0))),
@@ -98,7 +98,7 @@ def test_a_static_leader_that_came_back_does_not_deal() -> None:
 
 
 def test_a_static_leader_that_came_back_learns_the_topics() -> None:
-    """Its metadata may come after its assignment: that is no change of the topics."""
+    """The leader's metadata may arrive after its assignment. The topics have not changed then."""
     script = Script(static=True)
     script.to_joining()
     members = {"me": Subscription(("t", "u", "v"))}
@@ -143,7 +143,7 @@ def test_an_eager_member_gives_all_up_before_it_joins_again() -> None:
     script.beat(27)
     script.poll()
     assert script.at(MemberState.REVOKING)
-    assert script.machine.owned == parts(0, 1), "commits still count in the callback"
+    assert script.machine.owned == parts(0, 1), "commits in the callback are accepted"
     script.beat(27)
     assert script.called_back(CallRevoked) == parts(0, 1)
     join = script.take(JoinGroup)
@@ -275,7 +275,7 @@ def test_the_leader_deals_again_when_partitions_are_added() -> None:
     script = Script()
     script.to_joining()
     script.join_answer(leader="me", members={"me": Subscription(("t",))})
-    script.deal({"me": parts(0, 1, 2, 3)})
+    script.assign({"me": parts(0, 1, 2, 3)})
     script.sync_answer(parts(0, 1, 2, 3))
     script.poll()
     script.called_back(CallAssigned)
@@ -395,7 +395,7 @@ def test_a_membership_lost_while_the_assignor_runs_makes_its_result_stale() -> N
     assert made.token in script.cancelled
     assert script.at(MemberState.JOINING)
     script.commands.append(made)
-    script.deal({"me": parts(0)})
+    script.assign({"me": parts(0)})
     assert script.at(MemberState.JOINING)
     assert not script.has(SyncGroup)
 
@@ -404,7 +404,7 @@ def test_a_leader_that_becomes_a_follower_stops_watching() -> None:
     script = Script()
     script.to_joining()
     script.join_answer(leader="me", members={"me": Subscription(("t",))})
-    script.deal({"me": parts(0)})
+    script.assign({"me": parts(0)})
     script.sync_answer(parts(0))
     script.poll()
     script.called_back(CallAssigned)

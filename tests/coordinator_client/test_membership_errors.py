@@ -1,4 +1,4 @@
-"""The machine under every error code that the coordinator may answer with."""
+"""The state machine with every error code that the coordinator may return."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _outcome(script: Script) -> set[type]:
 
 
 def _reported(script: Script) -> Exception:
-    """The failure as the caller gets it, with everything before it played through."""
+    """Play the events before the failure and return the failure that the caller gets."""
     if script.has(CallLost):
         script.called_back(CallLost)
     return script.take(ReportFailure).error
@@ -118,7 +118,7 @@ def test_heartbeat(code: int) -> None:
             assert script.take(JoinGroup).member_id == expected
         case _:
             assert script.at(MemberState.JOIN_PENDING)
-            assert not script.has(ReportFailure), "first the partitions are accounted for"
+            assert not script.has(ReportFailure), "the partitions are reported as lost first"
             script.poll()
             error = _reported(script)
             assert isinstance(error, error_class(code))

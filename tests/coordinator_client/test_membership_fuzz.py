@@ -1,4 +1,4 @@
-"""The machine under any order of events: it never raises, never stands still, never lies."""
+"""Random orders of events: the state machine never raises, never stalls and reports correctly."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NOTHING = Assignment(())
 
 
 class Fuzz:
-    """A machine, the commands in progress, and what the listener has been told."""
+    """A state machine, the commands in progress, and the partitions that the listener knows."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -85,8 +85,8 @@ class Fuzz:
         self.now = 100.0
         self.last_poll = 100.0
         self.waiting: dict[int, Command] = {}
-        self.told: frozenset[TopicPartition] = frozenset()
-        """What the listener believes is owned."""
+        self.reported: frozenset[TopicPartition] = frozenset()
+        """The partitions that the listener knows as owned."""
         self.generation = 0
         self.log: list[Any] = []
 
@@ -105,19 +105,19 @@ class Fuzz:
         self._check()
 
     def _check_callback(self, command: Command) -> None:
-        """The listener's contract, as the machine can break it."""
+        """Check a callback against the contract of the listener."""
         match command:
             case CallRevoked(_, partitions):
-                assert partitions, "revoked is not called with nothing"
-                assert partitions <= self.told
-                self.told -= partitions
+                assert partitions, "revoked was called without partitions"
+                assert partitions <= self.reported
+                self.reported -= partitions
             case CallLost(_, partitions):
-                assert partitions == self.told, "lost is everything"
-                self.told = frozenset()
+                assert partitions == self.reported, "lost names all owned partitions"
+                self.reported = frozenset()
             case CallAssigned(_, added, assignment):
-                assert not added & self.told
-                assert self.told | added == assignment
-                self.told = assignment
+                assert not added & self.reported
+                assert self.reported | added == assignment
+                self.reported = assignment
             case _:
                 pass
 
@@ -128,7 +128,7 @@ class Fuzz:
         ]
         assert len(callbacks) <= 1, "one callback at a time"
         if not callbacks:
-            assert machine.owned == self.told
+            assert machine.owned == self.reported
         if machine.state is MemberState.STABLE:
             assert machine.generation >= 0
             assert machine.member_id
@@ -136,8 +136,12 @@ class Fuzz:
             assert not machine.owned
             assert not machine.outstanding
         elif not (machine.state is MemberState.FAILED and machine.is_fenced):
-            assert machine.outstanding or machine.next_deadline() is not None, "stands still"
-        assert set(machine.outstanding.values()) <= set(self.waiting), "waits for nobody"
+            assert machine.outstanding or machine.next_deadline() is not None, (
+                "no command and no deadline"
+            )
+        assert set(machine.outstanding.values()) <= set(self.waiting), (
+            "a pending command was dropped"
+        )
         joins = [c for c in self.waiting.values() if isinstance(c, JoinGroup | SyncGroup)]
         assert len(joins) <= 1
 
@@ -256,7 +260,7 @@ def test_any_order_of_events_leaves_a_machine_that_goes_on(block: int) -> None:
 
 
 def _recovers(fuzz: Fuzz) -> None:
-    """Whatever happened, a well-behaved group and caller bring it back, and out."""
+    """Check that the member recovers and leaves with a well-behaved group and caller."""
     fuzz.feed(Subscribed(frozenset({"t"})))
     fuzz.feed(RejoinRequested("for the sake of the test"))
     fuzz.rng = random.Random(0)
@@ -272,11 +276,11 @@ def _recovers(fuzz: Fuzz) -> None:
             break
         _behave(fuzz)
     assert fuzz.at(MemberState.UNSUBSCRIBED)
-    assert fuzz.told == frozenset()
+    assert fuzz.reported == frozenset()
 
 
 def _behave(fuzz: Fuzz) -> None:
-    """Answer the oldest command as it should be, or let time pass."""
+    """Respond to the oldest command without an error, or let time pass."""
     for token in sorted(fuzz.waiting):
         command = fuzz.waiting.pop(token)
         match command:

@@ -1,4 +1,4 @@
-"""The machine on its way out, from every state."""
+"""Leaving the group from every state of the state machine."""
 
 from __future__ import annotations
 

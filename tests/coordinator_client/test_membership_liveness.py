@@ -1,4 +1,4 @@
-"""The machine and time: heartbeats, the session, the poll interval."""
+"""Deadlines of the state machine: heartbeats, the session, the poll interval."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_a_session_without_an_answer_costs_the_coordinator_but_not_the_partition
     assert "45.0 s" in script.take(DropCoordinator).reason
     assert script.at(MemberState.STABLE)
     assert script.machine.owned == parts(0, 1)
-    assert script.take(Heartbeat).generation == 1, "the new coordinator is asked at once"
+    assert script.take(Heartbeat).generation == 1, (
+        "the new coordinator gets the heartbeat immediately"
+    )
 
 
 def test_the_session_counts_from_the_sending_of_the_last_heartbeat_that_was_answered() -> None:
@@ -68,7 +70,7 @@ def test_a_coordinator_that_was_long_looked_for_gets_a_whole_session_to_answer()
     script = Script(session_timeout=10.0)
     script.to_stable()
     script.wait(3)
-    script.wait(6.5)  # the heartbeat waits for the coordinator to be found
+    script.wait(6.5)  # the heartbeat waits until the coordinator is known
     script.feed(CoordinatorFound())
     script.wait(5)
     script.heartbeat_answer()
@@ -119,7 +121,7 @@ def test_a_caller_that_does_not_poll_makes_the_member_leave(
     assert "poll() was not called" in script.take(LeaveGroup).reason
     assert "max_poll_interval_ms (10000)" in caplog.text
     assert script.at(MemberState.JOIN_PENDING)
-    assert script.machine.owned == parts(0, 1), "lost at the next poll"
+    assert script.machine.owned == parts(0, 1), "lost only at the next poll"
     assert script.machine.next_deadline() is None
     script.poll()
     assert script.called_back(CallLost) == parts(0, 1)
@@ -181,7 +183,7 @@ def test_a_callback_that_takes_longer_than_the_poll_interval_costs_the_membershi
 
 def test_the_membership_is_sure_for_a_session_after_the_heartbeat_that_was_answered_well() -> None:
     script = Script(session_timeout=10.0)
-    assert script.machine.confirmed_until == math.inf, "not a member: nothing is owned"
+    assert script.machine.confirmed_until == math.inf, "without a membership nothing is owned"
     script.to_stable()
     joined = script.now
     assert script.machine.confirmed_until == joined + 10

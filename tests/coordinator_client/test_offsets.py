@@ -1,4 +1,4 @@
-"""Commits and committed offsets: identity, retries, and a typed end for every error code."""
+"""Commits and committed offsets: membership, retries, and a typed error for every error code."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ async def test_a_commit_that_a_rebalance_overtook_is_sent_again_in_the_new_gener
             for request in cluster.requests(OffsetCommitRequest)
         ]
         assert generations == [1, 2]
-        assert consumer.client.snapshot().generation_id == 2, "and nobody was thrown out"
+        assert consumer.client.snapshot().generation_id == 2, "no member was evicted"
 
 
 async def test_a_commit_from_before_the_membership_was_lost_is_not_sent_in_the_next_one() -> None:
@@ -370,7 +370,7 @@ async def test_the_state_of_a_join_is_not_upset_by_a_commit_that_it_overtakes() 
         cluster.on(JoinGroupRequest, slow)
         consumer.client.request_rejoin("now")
         await consumer.until_state("joining")
-        await consumer.client.commit({T0: AT}, 5)  # PreparingRebalance takes commits
+        await consumer.client.commit({T0: AT}, 5)  # accepted in PreparingRebalance
         _refuse_once(cluster, ErrorCode.ILLEGAL_GENERATION)
         with pytest.raises(RebalanceInProgressError):
             await consumer.client.commit({T0: AT}, 5)
@@ -386,7 +386,7 @@ async def test_the_state_of_a_join_is_not_upset_by_a_commit_that_it_overtakes() 
 def _fetched(
     message: OffsetFetchRequest, offsets: dict[int, int], code: int = 0, group_code: int = 0
 ) -> OffsetFetchResponse:
-    """Answer in the form of the question; partitions without an offset have none."""
+    """Return a response in the form of the request. Partitions without an offset have none."""
     if message.groups:
         group = message.groups[0]
         return OffsetFetchResponse(

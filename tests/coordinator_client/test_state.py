@@ -1,4 +1,4 @@
-"""The table of states."""
+"""The table of the member's states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions in words."""
+"""The text that names partitions in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random groups, dealt by kohort's assignors and by those of Apache Kafka: the same each time."""
+"""Random groups: kohort's assignors and those of Apache Kafka return the same assignments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Group = tuple[str, ClusterTopics, dict[str, Subscription]]
 
 
 def random_group(rng: random.Random) -> Group:
-    """Small, with everything that decides: racks, static members, claims old, new and disputed."""
+    """Return a small group with racks, static members and claims.
+
+    A claim is current, outdated or disputed.
+    """
     name = rng.choice(["range", "roundrobin", "sticky", "sticky", *["cooperative-sticky"] * 3])
     topics = {f"topic{n}": rng.choice([0, 1, 2, 3, 6, 10]) for n in range(rng.randrange(1, 6))}
     racks = [f"rack{n}" for n in range(rng.choice([0, 0, 2, 3]))]
@@ -34,7 +37,7 @@ def random_group(rng: random.Random) -> Group:
         wanted = sorted(topics) if same else rng.sample(sorted(topics), rng.randint(1, len(topics)))
         owned = []
         generation = rng.choice([7, 7, 7, 7, 7, 6, 5, -1])
-        # Kafka's gives partitions back to an earlier owner that does not want them any more
+        # Kafka's assignor returns partitions to an earlier owner that no longer subscribes to them
         for topic in topics if generation == 7 and rng.random() < 0.1 else wanted:
             for number in range(topics[topic]):
                 tp = TopicPartition(topic, number)
@@ -100,13 +103,14 @@ def test_random_groups_are_dealt_as_kafka_deals_them() -> None:
     groups = [random_group(rng) for _ in range(GROUPS)]
     theirs = json.loads(run_tool(str(PROGRAM), stdin=json.dumps([as_json(g) for g in groups])))
     assert len(theirs) == GROUPS
-    for number, ((name, cluster, members), dealt) in enumerate(zip(groups, theirs, strict=True)):
+    for number, ((name, cluster, members), assigned) in enumerate(zip(groups, theirs, strict=True)):
         (assignor,) = resolve_assignors(name)
         ours = check_assignments(
             assignor, cluster, members, assignor.assign(cluster, members), cooperative=False
         )
         expected = {
-            member: sorted(TopicPartition(*tp) for tp in given) for member, given in dealt.items()
+            member: sorted(TopicPartition(*tp) for tp in given)
+            for member, given in assigned.items()
         }
         found = {member: sorted(given.partitions) for member, given in ours.items()}
         assert found == expected, (number, as_json(groups[number]))

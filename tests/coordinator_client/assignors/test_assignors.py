@@ -1,4 +1,4 @@
-"""The assignors by hand, and the ways to name them."""
+"""Assignors with small groups, and the ways to name them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_static_members_come_first_by_their_instance() -> None:
 
 
 def test_names_are_ordered_as_java_orders_them() -> None:
-    # U+1F600 is two surrogates to Java, which come before U+FF5E
+    # Java sorts U+1F600 as two surrogates, which come before U+FF5E.
     assert members_in_order(_members("\uff5e", "\U0001f600")) == ["\U0001f600", "\uff5e"]
 
 

@@ -1,4 +1,4 @@
-"""Large groups are assigned in small steps, between which the event loop runs."""
+"""Assignments of large groups in small steps, between which the event loop runs."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from tests.support.virtual import run_virtual
 
 Members = dict[str, Subscription]
 CALLS_A_STEP = 12_000
-"""Calls that a step may make, about 5 ms of work. All at once would be 50 times as many."""
+"""Maximum calls of a step, about 5 ms of work. One step for all work would be 50 times as many."""
 RATIO = 3.0
-"""Range beside sticky. The defect that this keeps away was a ratio of 23 to 57."""
+"""Maximum ratio of range to sticky. The defect that this test excludes had a ratio of 23 to 57."""
 
 
 def large_group(kind: str) -> tuple[ClusterTopics, Members]:
-    """200 members, 20 topics of 400 partitions."""
+    """Return a group of 200 members and 20 topics of 400 partitions."""
     rng = random.Random(7)
     counts = {f"t{number:02}": 400 for number in range(20)}
     racks = {}
@@ -66,7 +66,7 @@ def large_group(kind: str) -> tuple[ClusterTopics, Members]:
 
 
 def calls_of_steps(steps: Steps[Any]) -> list[int]:
-    """Run a computation; the number of calls, C functions included, in each of its steps."""
+    """Run a computation and return the number of calls in each step, C functions included."""
     found = [0]
 
     def count(frame: Any, event: str, argument: Any) -> None:
@@ -104,11 +104,11 @@ def test_leader_makes_small_steps_in_a_large_group() -> None:
         ]
     )
     assert finish(read_members(response, "g")) == members
-    dealt = RangeAssignor().assign(cluster, members)
-    given = {name: Assignment(tuple(partitions)) for name, partitions in dealt.items()}
+    assigned = RangeAssignor().assign(cluster, members)
+    given = {name: Assignment(tuple(partitions)) for name, partitions in assigned.items()}
     for steps in (
         read_members(response, "g"),
-        check_in_steps(RangeAssignor(), cluster, members, dealt, cooperative=False),
+        check_in_steps(RangeAssignor(), cluster, members, assigned, cooperative=False),
         write_assignments(given),
     ):
         assert max(calls_of_steps(steps)) < CALLS_A_STEP
@@ -145,16 +145,16 @@ def test_range_deals_what_the_definition_says(
     for topic, count in counts.items():
         who = [name for name in members_in_order(members) if topic in members[name].topics]
         for number in range(count if who else 0):
-            # The first ones of the members have one more, so they are found by counting down.
+            # The first members have one partition more, so the loop finds them by counting down.
             share, extras = divmod(count, len(who))
             larger = extras * (share + 1)
             index = (
                 number // (share + 1) if number < larger else extras + (number - larger) // share
             )
             expected[who[index]].add(TopicPartition(topic, number))
-    dealt = RangeAssignor().assign(ClusterTopics(counts), members)
-    assert {name: set(partitions) for name, partitions in dealt.items()} == expected
-    assert sum(map(len, dealt.values())) == sum(map(len, expected.values()))
+    assigned = RangeAssignor().assign(ClusterTopics(counts), members)
+    assert {name: set(partitions) for name, partitions in assigned.items()} == expected
+    assert sum(map(len, assigned.values())) == sum(map(len, expected.values()))
 
 
 def work(steps: int) -> Steps[str]:
@@ -164,7 +164,7 @@ def work(steps: int) -> Steps[str]:
 
 
 async def turns_during(steps: int) -> int:
-    """Count the turns of another task during a computation."""
+    """Count how often another task runs during a computation."""
     turns, over = 0, False
 
     async def other() -> None:

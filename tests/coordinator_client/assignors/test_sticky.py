@@ -1,4 +1,4 @@
-"""The sticky assignors by hand: what the vectors of Apache Kafka do not show."""
+"""The sticky assignors in cases that the vectors of Apache Kafka leave out."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _parts(*numbers: int, topic: str = "t") -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, number) for number in numbers)
 
 
-def _sizes(deal: PartitionsByMember) -> list[int]:
-    return sorted(len(partitions) for partitions in deal.values())
+def _sizes(assigned: PartitionsByMember) -> list[int]:
+    return sorted(len(partitions) for partitions in assigned.values())
 
 
 def test_the_members_of_a_sticky_group_carry_what_they_had_to_the_next_leader() -> None:
@@ -79,17 +79,17 @@ def test_user_data_that_cannot_be_read_claims_nothing() -> None:
     good = write_claim(_parts(0, 1), 3)
     for bad in [good[:7], b"\x7f\xff\xff\xff", b"\x00\x00\x00\x01\x00\x01t\x7f\xff\xff\xff", b"\0"]:
         members = {"a": Subscription(("t",), bad), "b": Subscription(("t",), good)}
-        deal = StickyAssignor().assign(ClusterTopics({"t": 2}), members)
-        assert _sizes(deal) == [1, 1]
-        assert set(deal["b"]) < {*_parts(0, 1)}
+        assigned = StickyAssignor().assign(ClusterTopics({"t": 2}), members)
+        assert _sizes(assigned) == [1, 1]
+        assert set(assigned["b"]) < {*_parts(0, 1)}
 
 
 def test_version_0_of_stickys_user_data_has_no_generation() -> None:
     old = write_claim(_parts(1, 3), 9)[:-4]
     new = write_claim(_parts(0, 1), 2)
     members = {"a": Subscription(("t",), old), "b": Subscription(("t",), new, generation=2)}
-    deal = StickyAssignor().assign(ClusterTopics({"t": 4}), members)
-    assert set(deal["b"]) == {*_parts(0, 1)}
+    assigned = StickyAssignor().assign(ClusterTopics({"t": 4}), members)
+    assert set(assigned["b"]) == {*_parts(0, 1)}
 
 
 @pytest.mark.parametrize("cls", [StickyAssignor, CooperativeStickyAssignor])
@@ -98,15 +98,15 @@ def test_partitions_that_are_not_there_any_more_are_not_dealt(
 ) -> None:
     owned = (*_parts(0, 1, 7), *_parts(0, topic="gone"))
     said = Subscription(("t", "gone"), write_claim(owned, 1), owned=owned, generation=1)
-    deal = cls().assign(ClusterTopics({"t": 2}), {"a": said})
-    assert deal == {"a": list(_parts(0, 1))}
+    assigned = cls().assign(ClusterTopics({"t": 2}), {"a": said})
+    assert assigned == {"a": list(_parts(0, 1))}
 
 
 def test_a_member_whose_pattern_matches_nothing_is_given_nothing() -> None:
     for names in (("a", "b"), ("b", "a")):
         members = {name: Subscription(() if name == "a" else ("t",)) for name in names}
-        deal = CooperativeStickyAssignor().assign(ClusterTopics({"t": 2}), members)
-        assert deal == {"a": [], "b": list(_parts(0, 1))}
+        assigned = CooperativeStickyAssignor().assign(ClusterTopics({"t": 2}), members)
+        assert assigned == {"a": [], "b": list(_parts(0, 1))}
 
 
 def _random_group(rng: random.Random) -> tuple[ClusterTopics, dict[str, Subscription]]:
@@ -141,13 +141,13 @@ def _random_group(rng: random.Random) -> tuple[ClusterTopics, dict[str, Subscrip
 
 
 def _owned_after(
-    deal: Mapping[str, Assignment], members: Mapping[str, Subscription], generation: int
+    assigned: Mapping[str, Assignment], members: Mapping[str, Subscription], generation: int
 ) -> dict[str, Subscription]:
     return {
         name: Subscription(
             said.topics,
-            write_claim(deal[name].partitions, generation),
-            deal[name].partitions,
+            write_claim(assigned[name].partitions, generation),
+            assigned[name].partitions,
             generation,
             said.rack,
         )
@@ -168,18 +168,18 @@ def test_every_deal_is_proper_and_settles(seed: int) -> None:
         cooperative=False,
     )
     assert sum(len(given.partitions) for given in eager.values()) == everything
-    for generation in range(5, 10):  # cooperative: nothing goes from owner to owner at once
+    for generation in range(5, 10):  # cooperative: one move takes two rebalances
         assignor = CooperativeStickyAssignor()
-        dealt = assignor.assign(cluster, members)
-        deal = check_assignments(assignor, cluster, members, dealt, cooperative=True)
-        for name, given in deal.items():
+        computed = assignor.assign(cluster, members)
+        assigned = check_assignments(assignor, cluster, members, computed, cooperative=True)
+        for name, given in assigned.items():
             others = {tp for other, said in members.items() if other != name for tp in said.owned}
             assert not others & set(given.partitions) - set(members[name].owned)
-        members = _owned_after(deal, members, generation)
-    assert sum(len(given.partitions) for given in deal.values()) == everything
+        members = _owned_after(assigned, members, generation)
+    assert sum(len(given.partitions) for given in assigned.values()) == everything
     again = CooperativeStickyAssignor().assign(cluster, members)
     assert {name: set(given) for name, given in again.items()} == {
-        name: set(given.partitions) for name, given in deal.items()
+        name: set(given.partitions) for name, given in assigned.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""The assignors against the results of Apache Kafka's own."""
+"""The assignors against the results of Apache Kafka's assignors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ VECTORS: list[dict[str, Any]] = json.loads(
 
 
 def _partition_counts(vector: dict[str, Any]) -> dict[str, int]:
-    """The sizes of the topics in this round.
+    """Return the sizes of the topics in this round.
 
-    The file has a chain's topics as they were after its last round, and topics grow between
-    rounds. Every partition of a topic with subscribers is dealt, or left out because a member
-    owns it that has to give it up, so result and ownership tell the size.
+    The file has the topics of a chain after its last round, and topics grow between rounds. The
+    test reads the size from the result and the ownership. The assignor assigns every partition of a
+    subscribed topic, or leaves it out because its owner has to revoke it first.
     """
     counts: dict[str, int] = {}
     owned = [said["owned"] for said in vector["members"].values()]
@@ -80,5 +80,5 @@ def test_assigns_as_kafka_does(vector: dict[str, Any]) -> None:
         member: sorted(TopicPartition(*pair) for pair in pairs)
         for member, pairs in vector["expected"].items()
     }
-    dealt = {member: sorted(given.partitions) for member, given in checked.items()}
-    assert dealt == expected
+    assigned = {member: sorted(given.partitions) for member, given in checked.items()}
+    assert assigned == expected
