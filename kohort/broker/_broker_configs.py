@@ -13,6 +13,7 @@ from kohort.broker._broker_settings import (
     broker_settings,
 )
 from kohort.broker._config_types import ConfigSource, ConfigType, SourcedValue
+from kohort.broker._given_configs import static_configs
 from kohort.broker._topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class BrokerConfigs:
     """
 
     def __init__(self, config: ClusterConfig) -> None:
-        self._static = config.static_configs()
+        self._static = static_configs(config)
         self._racks = config.racks is not None
         # Kafka stores this one for the whole cluster when it is formatted, because leaders use it.
         self.cluster_overrides: dict[str, str] = {MIN_ISR: self._static.pop(MIN_ISR, "1")}

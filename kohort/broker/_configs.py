@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kohort.broker._given_configs import static_configs
 from kohort.broker._topics import is_legal_name
 from kohort.broker.groups import GroupLimits
 from kohort.broker.security import PLAINTEXT_ONLY, Listener, Security
@@ -65,10 +64,6 @@ class ClusterConfig:
     def index_of(self, node_id: int) -> int:
         """Return the index of a broker among all brokers, from 0 on."""
         return node_id - self.first_node_id
-
-    def static_configs(self) -> dict[str, str]:
-        """Return the broker configs that differ from Kafka's defaults or were given."""
-        return static_configs(self)
 
     def validate(self) -> None:
         """Raise InvalidOptionError for settings that contradict each other or are out of range."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.broker._broker_settings import FALLBACKS, broker_settings, nearest_setting
 from kohort.broker._config_types import ConfigType
+from kohort.broker._configs import ClusterConfig
 from kohort.broker._topic_settings import TOPIC_SETTINGS
 from kohort.errors import InvalidOptionError
-
-if TYPE_CHECKING:
-    from kohort.broker._configs import ClusterConfig
 
 RESERVED = {
     "advertised.listeners": "host, ports and advertised_host",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from kohort.config._oauth import JWT_BEARER
 from kohort.config._option import options_of
@@ -14,8 +14,8 @@ from kohort.config._url import is_loopback
 from kohort.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from kohort.config._oauth import OAuthConfig
-    from kohort.config._security import SecurityConfig
+    from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
+    from kohort.config._sasl import SaslConfig
     from kohort.config._tls import StoreConfig, TlsConfig
 
 logger = logging.getLogger("kohort.config")
@@ -40,7 +40,31 @@ _KEYTOOL: Final = (
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
 
-def check(config: SecurityConfig) -> dict[str, Any]:
+class SecuritySections(Protocol):
+    """The security options of a client, in their sections."""
+
+    @property
+    def security_protocol(self) -> str: ...
+    @property
+    def tls(self) -> TlsConfig: ...
+    @property
+    def stores(self) -> StoreConfig: ...
+    @property
+    def sasl(self) -> SaslConfig: ...
+    @property
+    def oauth(self) -> OAuthConfig: ...
+    @property
+    def assertion(self) -> AssertionConfig: ...
+    @property
+    def unsecured(self) -> UnsecuredConfig: ...
+    @property
+    def uses_tls(self) -> bool: ...
+    @property
+    def uses_sasl(self) -> bool: ...
+    def given(self) -> list[str]: ...
+
+
+def check(config: SecuritySections) -> dict[str, Any]:
     """Return the sections to replace. Raise InvalidOptionError for options that contradict.
 
     Stores of the type PEM are replaced by the options that name PEM files.
@@ -55,7 +79,7 @@ def check(config: SecurityConfig) -> dict[str, Any]:
     return changes
 
 
-def warn_of_clear_text(config: SecurityConfig, servers: tuple[tuple[str, int], ...]) -> None:
+def warn_of_clear_text(config: SecuritySections, servers: tuple[tuple[str, int], ...]) -> None:
     """Log a warning once a host if a login sends a password or token without encryption."""
     if config.sasl.sasl_mechanism not in ("PLAIN", "OAUTHBEARER"):
         return
@@ -84,7 +108,7 @@ def _refuse_both(given: Iterable[str], *names: str) -> None:
 # -- the protocol ---------------------------------------------------------------------------
 
 
-def _check_protocol(config: SecurityConfig, given: frozenset[str]) -> None:
+def _check_protocol(config: SecuritySections, given: frozenset[str]) -> None:
     """Refuse options of TLS or of logins that the protocol does not use."""
     tls = {each.name for part in (config.tls, config.stores) for each in options_of(type(part))}
     for name in config.given():
@@ -101,7 +125,7 @@ def _check_protocol(config: SecurityConfig, given: frozenset[str]) -> None:
                     f"use {better}")  # fmt: skip
 
 
-def _is_default_login(config: SecurityConfig, name: str) -> bool:
+def _is_default_login(config: SecuritySections, name: str) -> bool:
     """Return True if the value is a default of other clients."""
     if name == "sasl_mechanism":
         return config.sasl.sasl_mechanism in _JAVA_DEFAULTS
@@ -207,7 +231,7 @@ def _check_tls(tls: TlsConfig, given: frozenset[str]) -> None:
 # -- logins ---------------------------------------------------------------------------------
 
 
-def _check_mechanism(config: SecurityConfig, given: frozenset[str]) -> None:
+def _check_mechanism(config: SecuritySections, given: frozenset[str]) -> None:
     mechanism = config.sasl.sasl_mechanism
     if mechanism is None:
         _refuse(
@@ -233,7 +257,7 @@ def _check_mechanism(config: SecurityConfig, given: frozenset[str]) -> None:
         _check_token_source(config, given)
 
 
-def _check_password(config: SecurityConfig, given: frozenset[str], mechanism: str) -> None:
+def _check_password(config: SecuritySections, given: frozenset[str], mechanism: str) -> None:
     sasl = config.sasl
     if sasl.sasl_credentials is not None:
         _refuse_both(given, "sasl_credentials", "sasl_plain_username")
@@ -250,7 +274,7 @@ def _check_password(config: SecurityConfig, given: frozenset[str], mechanism: st
         _refuse("sasl_plain_password has a NUL character, which sasl_mechanism=PLAIN cannot send")
 
 
-def _check_token_source(config: SecurityConfig, given: frozenset[str]) -> None:
+def _check_token_source(config: SecuritySections, given: frozenset[str]) -> None:
     sources = (
         "sasl_oauth_token_provider",
         "sasl_oauthbearer_token_file",
@@ -285,7 +309,7 @@ def _check_token_source(config: SecurityConfig, given: frozenset[str]) -> None:
         _check_grant(config, given)
 
 
-def _refuse_endpoint_options(config: SecurityConfig) -> None:
+def _refuse_endpoint_options(config: SecuritySections) -> None:
     """Refuse options of a token endpoint where the tokens come from elsewhere."""
     others = {
         "sasl_oauthbearer_token_file",
@@ -319,7 +343,7 @@ def _check_endpoint(oauth: OAuthConfig) -> None:
         )
 
 
-def _check_grant(config: SecurityConfig, given: frozenset[str]) -> None:
+def _check_grant(config: SecuritySections, given: frozenset[str]) -> None:
     oauth, assertion = config.oauth, config.assertion
     used = [name for name in config.given() if name.startswith("sasl_oauthbearer_assertion_")]
     if oauth.sasl_oauthbearer_grant_type != JWT_BEARER:

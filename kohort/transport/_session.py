@@ -20,7 +20,7 @@ import math
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import anyio
 
@@ -31,7 +31,7 @@ from kohort.errors import (
     KafkaError,
     MessageDecodeError,
 )
-from kohort.protocol import Buffer, Request, Response, decode_response
+from kohort.protocol import Buffer, Message, Request, Response, decode_response
 from kohort.protocol.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -49,7 +49,6 @@ from kohort.transport._versions import BrokerVersions
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
-    from kohort.transport._connection import BrokerConnection
 
 logger = logging.getLogger("kohort.transport")
 
@@ -113,6 +112,32 @@ class GatedPipeline(Pipeline):
     def last_deadline(self) -> float:
         """Latest deadline of the requests in flight, or minus infinity without one."""
         return max((each.deadline for each in self.sent), default=-math.inf)
+
+
+class LoginConnection(Protocol):
+    """Parts of a connection in use that a login needs."""
+
+    peer: str
+    versions: BrokerVersions
+    last_used: float
+    closed_by_us: bool
+    close_reason: KafkaError | None
+
+    def version_for(self, message: type[Message], min_version: int | None = None) -> int:
+        """Return the highest version that both sides know."""
+        ...
+
+    def post(self, message: Request[R], version: int, timeout: float) -> Pending:
+        """Send or queue a request."""
+        ...
+
+    def begin_sending(self) -> None:
+        """Send queued requests without waiting."""
+        ...
+
+    def retire(self, error: KafkaError) -> None:
+        """Close it without a back-off, so that a new connection replaces it."""
+        ...
 
 
 class Logins:
@@ -187,7 +212,7 @@ class Logins:
             self._renew_at = max(session.began_at + seconds * part, self._logged_in_at + least)
         pipeline.is_closed = False
 
-    async def run(self, connection: BrokerConnection) -> None:
+    async def run(self, connection: LoginConnection) -> None:
         """Log in before each end of the session, until the connection ends."""
         while self.session.ends_at is not None:
             await self._wait_until_due(connection)
@@ -199,7 +224,7 @@ class Logins:
                 self._give_up(connection, error)
                 return
 
-    async def _wait_until_due(self, connection: BrokerConnection) -> None:
+    async def _wait_until_due(self, connection: LoginConnection) -> None:
         pipeline = self._pipeline
         if pipeline.holds_back:
             return
@@ -209,7 +234,7 @@ class Logins:
             pipeline.is_closed = True
             await pipeline.wanted.wait()
 
-    async def _renew(self, connection: BrokerConnection) -> None:
+    async def _renew(self, connection: LoginConnection) -> None:
         login = Login(self.mechanism, self._host, self._peer)
         await self._prepare(login)
         self._pipeline.is_closed = True
@@ -237,7 +262,7 @@ class Logins:
                 await anyio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _postpone(self, connection: BrokerConnection) -> None:
+    async def _postpone(self, connection: LoginConnection) -> None:
         """Continue without a login that the broker refused as too early."""
         logger.debug("%s refused a SASL login as too early", connection.peer)
         self._pipeline.is_closed = False
@@ -245,7 +270,7 @@ class Logins:
         self._renew_at = self._clock() + LEAST_INTERVAL
         await anyio.sleep(LEAST_INTERVAL)
 
-    def _give_up(self, connection: BrokerConnection, error: KafkaError) -> None:
+    def _give_up(self, connection: LoginConnection, error: KafkaError) -> None:
         """Close the connection. A permanent refusal shows on the next one."""
         logger.info(
             "the SASL session of %s cannot be renewed, a new connection replaces it: %s",
@@ -265,7 +290,7 @@ class PipelinedLoginSender:
 
     def __init__(
         self,
-        connection: BrokerConnection,
+        connection: LoginConnection,
         pipeline: GatedPipeline,
         login: Login,
         timeout: float,

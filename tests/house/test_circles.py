@@ -1,0 +1,93 @@
+"""No file of kohort imports itself by way of others, and packages import in one direction."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Collection, Mapping
+
+from tests.house._source import Module, modules
+
+Graph = Mapping[str, Collection[str]]
+IN_THE_CONSUMER = {
+    f"kohort.consumer.{name}"
+    for name in ("_autocommit", "_engine", "_metrics", "_positions", "_topics")
+}
+AROUND_THE_PACKAGE = {
+    "kohort",
+    "kohort.consumer",
+    "kohort.consumer._async",
+    "kohort.consumer._sync",
+}
+KNOWN = [AROUND_THE_PACKAGE, IN_THE_CONSUMER]
+"""Circles that are still there. The list may only shrink."""
+
+
+def imports() -> dict[str, set[str]]:
+    """Return each module with the modules that it imports anywhere, also for type checkers."""
+    names = {module.name for module in modules()}
+    return {module.name: _imported(module, names) for module in modules()}
+
+
+def _imported(module: Module, names: Collection[str]) -> set[str]:
+    found = set()
+    for name, _ in module.imports():
+        while name and name not in names:
+            name = name.rpartition(".")[0]
+        if name and name != module.name:
+            found.add(name)
+    return found
+
+
+def circles(graph: Graph) -> list[set[str]]:
+    """Return the sets of modules that all reach each other."""
+    reached = {name: _reachable(graph, name) for name in graph}
+    found: list[set[str]] = []
+    for name in sorted(graph):
+        circle = {other for other in reached[name] if name in reached[other]}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def _reachable(graph: Graph, start: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for name in graph[waiting.pop()]:
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    return found
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"f"}, "f": {"e"}}
+    assert circles(graph) == [{"b", "c"}, {"e", "f"}]
+
+
+def test_files_import_each_other_in_one_direction() -> None:
+    found = circles(imports())
+    assert [sorted(circle) for circle in found if circle not in KNOWN] == []
+    assert [sorted(circle) for circle in KNOWN if circle not in found] == []
+
+
+def test_packages_import_each_other_in_one_direction(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Print the table of imports: package, imported package, number of imports."""
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    for name, imported in imports().items():
+        for other in imported:
+            counts[_package(name), _package(other)] += 1
+    packages: dict[str, set[str]] = collections.defaultdict(set)
+    for (package, other), count in sorted(counts.items()):
+        if package != other and "kohort" not in (package, other):
+            packages[package].add(other)
+            packages.setdefault(other, set())
+            record_property(f"{package} -> {other}", count)
+            print(f"{package:20} {other:20} {count:4}")
+    assert circles(packages) == []
+
+
+def _package(module: str) -> str:
+    return ".".join(module.split(".")[1:2]) or "kohort"
