@@ -1,0 +1,106 @@
+"""Private attributes of kafka-python's consumer that other code reads.
+
+| attribute | reader |
+|---|---|
+| ``_closed`` | kafka-python's own tests |
+| ``_client.cluster.brokers()``, ``._topics`` | kafka-python's own tests |
+| ``_client.in_flight_request_count()`` | health checks of services |
+| ``_coordinator.state``, ``.member_id``, ``.generation_if_stable()`` | health checks, own tests |
+| ``_coordinator.heartbeat`` and its times | kafka-python's own tests |
+
+``config`` is public. OpenTelemetry reads ``config["bootstrap_servers"]``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kohort import KafkaConsumer as NativeConsumer
+from kohort.compat.kafka_python.structs import ConsumerGroupMetadata, MemberState
+
+
+class Generation(NamedTuple):
+    """Generation of a member, as ``generation_if_stable()`` returns it."""
+
+    generation_id: int
+    member_id: str
+    protocol: str | None = None
+
+
+class Cluster:
+    """Object behind ``_client.cluster``."""
+
+    def __init__(self, native: NativeConsumer, topics: Callable[[], set[str]]) -> None:
+        self._native = native
+        self._read_topics = topics
+
+    @property
+    def _topics(self) -> set[str]:
+        return self._read_topics()
+
+    def brokers(self) -> set[int]:
+        """Return the ids of the brokers known by now."""
+        return set(self._native.explain().as_dict()["cluster"]["brokers"])
+
+
+class Client:
+    """Object behind ``_client``."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster: Cluster = cluster
+
+    def in_flight_request_count(self, node_id: Any = None) -> int:
+        """Return 0: kohort's requests belong to its own thread."""
+        return 0
+
+
+class Heartbeat:
+    """Object behind ``_coordinator.heartbeat``; times are those of ``time.monotonic()``."""
+
+    def __init__(self, native: NativeConsumer) -> None:
+        self._native = native
+        self.last_poll: float = -math.inf
+        self.last_reset: float = time.monotonic()
+        self.heartbeat_failed: bool = False
+
+    @property
+    def last_receive(self) -> float:
+        """Time of the last answered heartbeat."""
+        group = (self._native.metrics() or {}).get("consumer-coordinator-metrics", {})
+        ago = group.get("last-heartbeat-seconds-ago", -1.0)
+        return -math.inf if ago < 0 else time.monotonic() - ago
+
+    @property
+    def last_send(self) -> float:
+        """Time of the last heartbeat, which is that of its answer here."""
+        return self.last_receive
+
+
+class Coordinator:
+    """Object behind ``_coordinator``."""
+
+    def __init__(
+        self, heartbeat: Heartbeat, group_metadata: Callable[[], ConsumerGroupMetadata]
+    ) -> None:
+        self.heartbeat: Heartbeat = heartbeat
+        self._group_metadata = group_metadata
+
+    @property
+    def state(self) -> str:
+        """State of the member, one of MemberState."""
+        return self._group_metadata().state
+
+    @property
+    def member_id(self) -> str:
+        """Id of the member; empty before it has joined."""
+        return self._group_metadata().member_id
+
+    def generation_if_stable(self) -> Generation | None:
+        """Return the generation, or None outside of a stable one."""
+        member = self._group_metadata()
+        if member.state != MemberState.STABLE:
+            return None
+        return Generation(member.generation_id, member.member_id)
