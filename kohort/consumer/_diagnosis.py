@@ -33,6 +33,10 @@ def collect_diagnosis(engine: Engine, *, started: bool, closed: bool) -> Facts:
             "last_error": None if engine.cluster.bootstrapped else engine.cluster.last_error,
             "bootstrap_servers": [f"{host}:{port}" for host, port in servers],
             "brokers": sorted(metadata.brokers),
+            "api_versions": {
+                key: [served.first, served.last]
+                for key, served in engine.cluster.api_versions.items()
+            },
             "fetch_max_wait_ms": config.fetch.fetch_max_wait_ms,
         },
         "security": _security(engine, running=started and not engine.ended),

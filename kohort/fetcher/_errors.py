@@ -55,7 +55,9 @@ def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
             OffsetOutOfRangeError(
                 f"{where} failed: the offset is before the start or after the end of the log. "
                 f"Call seek() or seek_to_beginning(), or set auto_offset_reset to "
-                f'"earliest" or "latest"'
+                f'"earliest" or "latest"',
+                topic_partition=tp,
+                offset=offset,
             ),
             FailureAction.RAISE_UNTIL_SEEK,
         )

@@ -11,7 +11,7 @@ import anyio
 
 from kohort.config import ClientConfig, SecurityConfig
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from kohort.protocol import Request, Response, messages
+from kohort.protocol import Request, Response, VersionRange, messages
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._leased import Leased
@@ -184,6 +184,11 @@ class ClusterClient:
         if self.contexts is None or self.contexts.certificate is None:
             return None
         return self.contexts.certificate.subject or None
+
+    @property
+    def api_versions(self) -> Mapping[int, VersionRange]:
+        """Versions of each API that the broker of the latest connection serves."""
+        return self._nodes.api_versions
 
     @property
     def refusals(self) -> list[str]:

@@ -21,6 +21,7 @@ from kohort.errors import (
     TlsVerificationError,
     WrongListenerError,
 )
+from kohort.protocol import VersionRange
 from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
@@ -128,6 +129,8 @@ class Nodes:
         self.refusals = BrokerRefusals()
         self.principal: str | None = None
         """The user of the latest SASL login."""
+        self.api_versions: Mapping[int, VersionRange] = {}
+        """Versions of each API that the broker of the latest connection serves."""
         self._config = config
         self._security = security
         self._connect = connect
@@ -336,6 +339,7 @@ class Nodes:
         entry.connection = connection
         entry.opened.set()
         node.error, node.reached = None, True
+        self.api_versions = connection.versions.by_api
         if connection.logins is not None:
             self.principal = connection.logins.session.principal or None
         if node.wants_login is None:

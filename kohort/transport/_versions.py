@@ -28,6 +28,11 @@ class BrokerVersions:
         self._ranges = _ranges(tuple(served))
         self._chosen: dict[tuple[type[Message], int | None, int | None], int] = {}
 
+    @property
+    def by_api(self) -> Mapping[int, VersionRange]:
+        """Versions of each API, by its key."""
+        return self._ranges
+
     def served(self, api_key: int) -> VersionRange | None:
         """Return the versions of an API, or None if the broker does not know the API."""
         return self._ranges.get(api_key)

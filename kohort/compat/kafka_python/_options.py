@@ -168,7 +168,7 @@ def _known_version(version: Any) -> Any:
     return tuple(map(int, version.split("."))) if isinstance(version, str) else tuple(version)
 
 
-def inferred_version(api_versions: Mapping[int, tuple[int, int]]) -> Any:
+def inferred_version(api_versions: Mapping[int, list[int]]) -> Any:
     """Return the version of a broker that serves these APIs; None without kafka-python."""
     data = peer_name("kafka.protocol.broker_version_data", "BrokerVersionData")
     if data is None or not api_versions:
