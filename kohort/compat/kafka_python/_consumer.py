@@ -196,7 +196,7 @@ class KafkaConsumer:
             check_listener(listener)
             eager = is_eager(self.config["partition_assignment_strategy"])
             adapter = ListenerAdapter(listener, eager=eager)
-        if mode is _Mode.PATTERN:
+        if pattern:
             self._native.subscribe(pattern=pattern, listener=adapter)
         else:
             self._native.subscribe(topics, listener=adapter)
