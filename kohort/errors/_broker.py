@@ -69,22 +69,10 @@ class UnknownServerError(BrokerResponseError, code=ErrorCode.UNKNOWN_SERVER_ERRO
 class OffsetOutOfRangeError(BrokerResponseError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
     """The offset is below the log start offset or above the high watermark. Seek to another one."""
 
-    topic_partition: TopicPartition | None
+    topic_partition: TopicPartition | None = None
     """Partition of the fetch; None for a response to another request."""
-    offset: int | None
+    offset: int | None = None
     """Offset of the fetch; None for a response to another request."""
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        code: int | None = None,
-        topic_partition: TopicPartition | None = None,
-        offset: int | None = None,
-    ) -> None:
-        super().__init__(message, code=code)
-        self.topic_partition = topic_partition
-        self.offset = offset
 
 
 class CorruptMessageError(BrokerResponseError, code=ErrorCode.CORRUPT_MESSAGE, retriable=True):

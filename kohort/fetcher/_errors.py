@@ -51,16 +51,13 @@ def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
     """Return the failure for an error code in a Fetch response."""
     where = f"fetching {tp.topic}-{tp.partition} at offset {offset}"
     if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return Failure(
-            OffsetOutOfRangeError(
-                f"{where} failed: the offset is before the start or after the end of the log. "
-                f"Call seek() or seek_to_beginning(), or set auto_offset_reset to "
-                f'"earliest" or "latest"',
-                topic_partition=tp,
-                offset=offset,
-            ),
-            FailureAction.RAISE_UNTIL_SEEK,
+        out_of_range = OffsetOutOfRangeError(
+            f"{where} failed: the offset is before the start or after the end of the log. "
+            f"Call seek() or seek_to_beginning(), or set auto_offset_reset to "
+            f'"earliest" or "latest"'
         )
+        out_of_range.topic_partition, out_of_range.offset = tp, offset
+        return Failure(out_of_range, FailureAction.RAISE_UNTIL_SEEK)
     if code == ErrorCode.CORRUPT_MESSAGE:
         # The broker's log is corrupt. Another replica may become leader with an intact log.
         error = CorruptBatchError(

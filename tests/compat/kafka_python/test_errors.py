@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import kafka.consumer.fetcher
@@ -33,7 +34,13 @@ CASES = [
         ({TP},),
     ),
     (
-        kohort.errors.OffsetOutOfRangeError("x", topic_partition=TP, offset=7),
+        kohort.errors.TopicRecreatedError(
+            "x",
+            topic_partition=TP,
+            offset=7,
+            old_topic_id=uuid.UUID(int=1),
+            new_topic_id=uuid.UUID(int=2),
+        ),
         "OffsetOutOfRangeError",
         ({TP: 7},),
     ),
