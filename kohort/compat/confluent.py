@@ -17,20 +17,20 @@ from typing import Any, Protocol
 
 from kohort import OffsetAndMetadata, TopicPartition
 
-__all__ = ["GroupMember", "group_metadata", "offsets"]
+__all__ = ["HasGroupMetadata", "group_metadata", "offsets"]
 
 _FORMAT = b"CGMDv2:"
 """Version of librdkafka's serialized ``ConsumerGroupMetadata``, as of librdkafka 1.9."""
 
 
-class GroupMember(Protocol):
+class HasGroupMetadata(Protocol):
     """Any consumer with ``group_metadata()``: both of kohort's, and those of ``kohort.compat``."""
 
     def group_metadata(self) -> Any:
         """Return the group id, generation, member id and group instance id."""
 
 
-def group_metadata(consumer: GroupMember) -> bytes:
+def group_metadata(consumer: HasGroupMetadata) -> bytes:
     """Return the membership for ``confluent_kafka.Producer.send_offsets_to_transaction()``.
 
     Raises ValueError without a group.

@@ -7,13 +7,13 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future as NativeFuture
 from enum import Enum
 from typing import Any, ClassVar, Self
 
 from kohort import KafkaConsumer as NativeConsumer
 from kohort.compat.kafka_python import errors
-from kohort.compat.kafka_python._errors import raise_translated, translated, translating
+from kohort.compat.kafka_python._commits import commit_in_background
+from kohort.compat.kafka_python._errors import raise_translated, translating
 from kohort.compat.kafka_python._future import Future
 from kohort.compat.kafka_python._listener import ListenerAdapter, check_listener
 from kohort.compat.kafka_python._metrics import Metrics
@@ -25,7 +25,12 @@ from kohort.compat.kafka_python._options import (
     native_options,
     read_config,
 )
-from kohort.compat.kafka_python._private import Client, Cluster, Coordinator, Heartbeat
+from kohort.compat.kafka_python._private import (
+    ClientView,
+    ClusterView,
+    CoordinatorView,
+    HeartbeatView,
+)
 from kohort.compat.kafka_python._values import (
     ConsumerRecord,
     RecordConverter,
@@ -96,7 +101,7 @@ class KafkaConsumer:
         self._listener: ListenerAdapter | None = None
         enabled = self.config["metrics_enabled"]
         self._metrics = Metrics(self.config, self._native.metrics) if enabled else None
-        self._heartbeat = Heartbeat(self._native)
+        self._heartbeat = HeartbeatView(self._native)
         if self.config["api_version"] is None:
             self._contact_cluster()
         if topics:
@@ -112,12 +117,12 @@ class KafkaConsumer:
         self.config["api_version"] = inferred_version(served)
 
     @property
-    def _client(self) -> Client:
-        return Client(Cluster(self._native, self._topics_of_interest))
+    def _client(self) -> ClientView:
+        return ClientView(ClusterView(self._native, self._topics_of_interest))
 
     @property
-    def _coordinator(self) -> Coordinator:
-        return Coordinator(self._heartbeat, self.group_metadata)
+    def _coordinator(self) -> CoordinatorView:
+        return CoordinatorView(self._heartbeat, self.group_metadata)
 
     def _topics_of_interest(self) -> set[str]:
         if self._mode is _Mode.ASSIGNED:
@@ -377,20 +382,7 @@ class KafkaConsumer:
         """
         self._check_group()
         wanted = callback or self.config["default_offset_commit_callback"]
-
-        def report(committed: Mapping[Any, Any], error: Any) -> None:
-            given = offsets
-            if given is None:
-                given = {
-                    TopicPartition(*tp): OffsetAndMetadata(*at) for tp, at in committed.items()
-                }
-            wanted(given, translated(error) if isinstance(error, KafkaError) else error)
-
-        future = Future()
-        chosen = None if offsets is None else commit_offsets(offsets)
-        native = self._native.commit_async(chosen, report if wanted else None)
-        native.add_done_callback(lambda done: _finish(future, done))
-        return future
+        return commit_in_background(self._native, offsets, wanted)
 
     @translating
     def committed(
@@ -483,15 +475,3 @@ class KafkaConsumer:
 def _check_partitions(partitions: Iterable[object]) -> None:
     if not all(map(is_partition, partitions)):
         raise TypeError("partitions must be TopicPartition namedtuples")
-
-
-def _finish(future: Future, native: NativeFuture[None]) -> None:
-    """Pass the result of a native commit on."""
-    if native.cancelled():
-        future.failure(errors.IllegalStateError("KafkaConsumer is closed"))
-        return
-    error = native.exception()
-    if error is None:
-        future.success(None)
-    else:
-        future.failure(translated(error) if isinstance(error, KafkaError) else error)

@@ -98,7 +98,7 @@ class ListenerAdapter(NativeListener):
             self._report("on_partitions_assigned", assigned)
 
     def on_partitions_lost(self, lost: Iterable[NativePartition]) -> None:
-        """Report lost partitions; as revoked to listeners that do not tell them apart."""
+        """Report lost partitions; as revoked to listeners without that method."""
         self._revoked = True
         known = hasattr(self._listener, "on_partitions_lost")
         self._report("on_partitions_lost" if known else "on_partitions_revoked", lost)

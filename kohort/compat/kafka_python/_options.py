@@ -137,8 +137,8 @@ def _check_together(config: Mapping[str, Any]) -> None:
     idle = config["connections_max_idle_ms"]
     if not wait < request < (math.inf if idle is None else idle):
         raise errors.KafkaConfigurationError(
-            f"connections_max_idle_ms ({idle}) must be larger than request_timeout_ms ({request}), "
-            f"and that must be larger than fetch_max_wait_ms ({wait})"
+            f"fetch_max_wait_ms={wait} must be below request_timeout_ms={request}, "
+            f"and request_timeout_ms below connections_max_idle_ms={idle}"
         )
     for name in _REFUSED:
         if config[name] != DEFAULTS[name]:

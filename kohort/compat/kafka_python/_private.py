@@ -1,12 +1,9 @@
 """Private attributes of kafka-python's consumer that other code reads.
 
-| attribute | reader |
-|---|---|
-| ``_closed`` | kafka-python's own tests |
-| ``_client.cluster.brokers()``, ``._topics`` | kafka-python's own tests |
-| ``_client.in_flight_request_count()`` | health checks of services |
-| ``_coordinator.state``, ``.member_id``, ``.generation_if_stable()`` | health checks, own tests |
-| ``_coordinator.heartbeat`` and its times | kafka-python's own tests |
+- ``_closed``, ``_client.cluster.brokers()``, ``_client.cluster._topics``: its own tests
+- ``_coordinator.heartbeat`` and its times: its own tests
+- ``_coordinator.state``, ``.member_id``, ``.generation_if_stable()``: its own tests, health checks
+- ``_client.in_flight_request_count()``: health checks
 
 ``config`` is public. OpenTelemetry reads ``config["bootstrap_servers"]``.
 """
@@ -30,7 +27,7 @@ class Generation(NamedTuple):
     protocol: str | None = None
 
 
-class Cluster:
+class ClusterView:
     """Object behind ``_client.cluster``."""
 
     def __init__(self, native: NativeConsumer, topics: Callable[[], set[str]]) -> None:
@@ -46,18 +43,18 @@ class Cluster:
         return set(self._native.explain().as_dict()["cluster"]["brokers"])
 
 
-class Client:
+class ClientView:
     """Object behind ``_client``."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster: Cluster = cluster
+    def __init__(self, cluster: ClusterView) -> None:
+        self.cluster: ClusterView = cluster
 
     def in_flight_request_count(self, node_id: Any = None) -> int:
         """Return 0: kohort's requests belong to its own thread."""
         return 0
 
 
-class Heartbeat:
+class HeartbeatView:
     """Object behind ``_coordinator.heartbeat``; times are those of ``time.monotonic()``."""
 
     def __init__(self, native: NativeConsumer) -> None:
@@ -79,13 +76,13 @@ class Heartbeat:
         return self.last_receive
 
 
-class Coordinator:
+class CoordinatorView:
     """Object behind ``_coordinator``."""
 
     def __init__(
-        self, heartbeat: Heartbeat, group_metadata: Callable[[], ConsumerGroupMetadata]
+        self, heartbeat: HeartbeatView, group_metadata: Callable[[], ConsumerGroupMetadata]
     ) -> None:
-        self.heartbeat: Heartbeat = heartbeat
+        self.heartbeat: HeartbeatView = heartbeat
         self._group_metadata = group_metadata
 
     @property
