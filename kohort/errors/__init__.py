@@ -47,7 +47,6 @@ The tree groups errors by their cause and by what you do about them::
     |   +-- CommitFailedError                   the group did not accept the commit
     |   +-- RebalanceListenerError              a listener raised: __cause__ is its error
     |   +-- AssignorError                       an assignor raised or assigned wrong partitions
-    |   +-- MaxPollIntervalExceededError        poll() was not called in time
     +-- BrokerResponseError                 an error code of a broker: one class per code below
 
 ``retriable`` is True if the same call may succeed later. ``refresh_metadata`` and
@@ -161,7 +160,6 @@ from kohort.errors._tree import (
     KafkaError,
     KafkaTimeoutError,
     LogTruncationError,
-    MaxPollIntervalExceededError,
     MessageDecodeError,
     MessageEncodeError,
     NoBrokersAvailable,
@@ -249,7 +247,6 @@ __all__ = [
     "KafkaTimeoutError",
     "LeaderNotAvailableError",
     "LogTruncationError",
-    "MaxPollIntervalExceededError",
     "MemberIdRequiredError",
     "MessageDecodeError",
     "MessageEncodeError",

@@ -308,7 +308,3 @@ class RebalanceListenerError(GroupError):
 
 class AssignorError(GroupError):
     """Failure of an assignor, or an assignment that does not match members or partitions."""
-
-
-class MaxPollIntervalExceededError(GroupError):
-    """Departure from the group, because poll() was not called for ``max_poll_interval_ms``."""

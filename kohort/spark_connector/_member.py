@@ -19,7 +19,6 @@ from kohort import (
     TopicPartition,
 )
 from kohort.errors import (
-    MaxPollIntervalExceededError,
     OffsetsTimeoutError,
     RebalanceInProgressError,
     ThreadStartError,
@@ -61,7 +60,7 @@ LEAVE_GROUP_S = 3.0
 # "range" lets members with eager assignors join. Queries alone use cooperative-sticky.
 _DEFAULTS = {"partition.assignment.strategy": "cooperative-sticky,range"}
 
-_REJOINS = (CommitFailedError, RebalanceInProgressError, MaxPollIntervalExceededError)
+_REJOINS = (CommitFailedError, RebalanceInProgressError)
 """Errors after which the consumer rejoins or has rejoined."""
 
 
