@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 from kohort.broker.apis import SERVED
-from kohort.protocol import api
 from tests.conformance.clusters import INITIAL_DELAY_MS, MAX_GROUP_SIZE, load_probes
 from tests.conformance.known import KNOWN, UNSERVED
 from tests.conformance.probe import PROBES
@@ -16,6 +16,7 @@ from tests.conformance.rows import ROWS, SECTIONS, Row
 from tests.support.jars import KAFKA_VERSION
 
 PATH = Path(__file__).parents[2] / "docs" / "conformance.md"
+_FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"
 
 _HEAD = """\
 # Conformance: the in-process cluster beside Apache Kafka
@@ -95,9 +96,10 @@ def _lines() -> Iterator[str]:
     yield "The others end the connection, and no client sends them to the cluster, as it does not"
     yield "advertise them. What Kafka answers:"
     yield ""
+    names = {frame["key"]: frame["api"] for frame in json.loads(_FRAMES.read_text())["frames"]}
     for key, answer in UNSERVED.items():
         if key not in SERVED:
-            yield f"- {api(key).name} ({key}): {answer}"
+            yield f"- {names[key]} ({key}): {answer}"
     yield ""
     yield "## 5. Known differences"
     yield ""

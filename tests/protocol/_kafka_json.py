@@ -8,7 +8,6 @@ from typing import Any
 
 from kohort.protocol import Message, Struct
 from kohort.protocol._layout import FieldLayout, struct_layout
-from kohort.protocol.messages import ShareFetchResponse
 
 
 def camel_case(name: str) -> str:
@@ -30,9 +29,7 @@ def _struct(message: type[Message], value: Struct, version: int) -> dict[str, An
             continue
         name = camel_case(field.name)
         if field.kind == "records":
-            # Kafka tells the size only; of a share fetch it tells nothing.
-            share = message is ShareFetchResponse
-            name, held = ("records", "") if share else (f"{name}SizeInBytes", len(held))
+            name, held = f"{name}SizeInBytes", len(held)  # Kafka writes the size only
         out[name] = _value(message, field, held, version)
     return out
 

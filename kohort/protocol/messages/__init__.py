@@ -104,10 +104,6 @@ if TYPE_CHECKING:
         DescribeQuorumRequest,
         DescribeQuorumResponse,
     )
-    from kohort.protocol.messages.describe_share_group_offsets import (
-        DescribeShareGroupOffsetsRequest,
-        DescribeShareGroupOffsetsResponse,
-    )
     from kohort.protocol.messages.describe_topic_partitions import (
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsResponse,
@@ -182,33 +178,6 @@ if TYPE_CHECKING:
         SaslAuthenticateResponse,
     )
     from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-    from kohort.protocol.messages.share_acknowledge import (
-        ShareAcknowledgeRequest,
-        ShareAcknowledgeResponse,
-    )
-    from kohort.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
-    from kohort.protocol.messages.share_group_describe import (
-        ShareGroupDescribeRequest,
-        ShareGroupDescribeResponse,
-    )
-    from kohort.protocol.messages.share_group_heartbeat import (
-        ShareGroupHeartbeatRequest,
-        ShareGroupHeartbeatResponse,
-    )
-    from kohort.protocol.messages.share_group_records import (
-        ShareGroupCurrentMemberAssignmentKey,
-        ShareGroupCurrentMemberAssignmentValue,
-        ShareGroupMemberMetadataKey,
-        ShareGroupMemberMetadataValue,
-        ShareGroupMetadataKey,
-        ShareGroupMetadataValue,
-        ShareGroupStatePartitionMetadataKey,
-        ShareGroupStatePartitionMetadataValue,
-        ShareGroupTargetAssignmentMemberKey,
-        ShareGroupTargetAssignmentMemberValue,
-        ShareGroupTargetAssignmentMetadataKey,
-        ShareGroupTargetAssignmentMetadataValue,
-    )
     from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from kohort.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
     from kohort.protocol.messages.txn_offset_commit import (
@@ -289,8 +258,6 @@ __all__ = [
     "DescribeProducersResponse",
     "DescribeQuorumRequest",
     "DescribeQuorumResponse",
-    "DescribeShareGroupOffsetsRequest",
-    "DescribeShareGroupOffsetsResponse",
     "DescribeTopicPartitionsRequest",
     "DescribeTopicPartitionsResponse",
     "DescribeTransactionsRequest",
@@ -353,26 +320,6 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
-    "ShareAcknowledgeRequest",
-    "ShareAcknowledgeResponse",
-    "ShareFetchRequest",
-    "ShareFetchResponse",
-    "ShareGroupCurrentMemberAssignmentKey",
-    "ShareGroupCurrentMemberAssignmentValue",
-    "ShareGroupDescribeRequest",
-    "ShareGroupDescribeResponse",
-    "ShareGroupHeartbeatRequest",
-    "ShareGroupHeartbeatResponse",
-    "ShareGroupMemberMetadataKey",
-    "ShareGroupMemberMetadataValue",
-    "ShareGroupMetadataKey",
-    "ShareGroupMetadataValue",
-    "ShareGroupStatePartitionMetadataKey",
-    "ShareGroupStatePartitionMetadataValue",
-    "ShareGroupTargetAssignmentMemberKey",
-    "ShareGroupTargetAssignmentMemberValue",
-    "ShareGroupTargetAssignmentMetadataKey",
-    "ShareGroupTargetAssignmentMetadataValue",
     "SyncGroupRequest",
     "SyncGroupResponse",
     "TransactionLogKey",
@@ -391,7 +338,6 @@ _FILES = {
     "Offset": "offset_records",
     "RequestHeader": "headers",
     "ResponseHeader": "headers",
-    "ShareGroup": "share_group_records",
     "TransactionLog": "transaction_records",
 }
 """Files of the other messages, by the beginning of their names."""
