@@ -6,15 +6,20 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
 
-from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer, TopicPartition
+from kohort import (
+    AsyncKafkaConsumer,
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    KafkaConsumer,
+    TopicPartition,
+)
 from kohort.errors import KafkaError
-from kohort.listeners import ConsumerRebalanceListener
 from kohort.protocol import Request, Response, decode_response, encode_request
 from kohort.protocol.messages import LeaveGroupRequest
 from kohort.testing import Cluster
@@ -187,3 +192,32 @@ async def apoll_quietly(consumer: AsyncKafkaConsumer, seconds: float = 1.0) -> l
 
 def kohort_threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("kohort-heartbeat")]
+
+
+class AsyncRecorder(ConsumerRebalanceListener):
+    """Remembers its calls and their tasks; ``hooks`` are awaited by the names of the callbacks."""
+
+    def __init__(self, **hooks: Callable[[Partitions], Awaitable[object]]) -> None:
+        self.calls: list[tuple[str, Partitions]] = []
+        self.tasks: set[int] = set()
+        self.hooks = hooks
+
+    async def _called(self, name: str, partitions: Partitions) -> None:
+        self.calls.append((name, partitions))
+        self.tasks.add(anyio.get_current_task().id)
+        await anyio.lowlevel.checkpoint()
+        if name in self.hooks:
+            await self.hooks[name](partitions)
+
+    async def on_partitions_revoked(self, revoked: Partitions) -> None:
+        await self._called("revoked", revoked)
+
+    async def on_partitions_assigned(self, assigned: Partitions) -> None:
+        await self._called("assigned", assigned)
+
+    async def on_partitions_lost(self, lost: Partitions) -> None:
+        await self._called("lost", lost)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]

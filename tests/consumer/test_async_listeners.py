@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -11,38 +10,18 @@ import pytest
 from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from kohort.errors import ConsumerClosedError, RebalanceListenerError, ReentrantCallError
 from kohort.testing import Cluster
-from tests.consumer.kit import PATIENCE, Partitions, Recorder, apoll_until, aread, evict, values
+from tests.consumer.kit import (
+    PATIENCE,
+    AsyncRecorder,
+    Partitions,
+    Recorder,
+    apoll_until,
+    aread,
+    evict,
+    values,
+)
 
 pytestmark = pytest.mark.anyio
-
-
-class AsyncRecorder(ConsumerRebalanceListener):
-    """Remembers its calls and their tasks; ``hooks`` are awaited by the names of the callbacks."""
-
-    def __init__(self, **hooks: Callable[[Partitions], Awaitable[object]]) -> None:
-        self.calls: list[tuple[str, Partitions]] = []
-        self.tasks: set[int] = set()
-        self.hooks = hooks
-
-    async def _called(self, name: str, partitions: Partitions) -> None:
-        self.calls.append((name, partitions))
-        self.tasks.add(anyio.get_current_task().id)
-        await anyio.lowlevel.checkpoint()
-        if name in self.hooks:
-            await self.hooks[name](partitions)
-
-    async def on_partitions_revoked(self, revoked: Partitions) -> None:
-        await self._called("revoked", revoked)
-
-    async def on_partitions_assigned(self, assigned: Partitions) -> None:
-        await self._called("assigned", assigned)
-
-    async def on_partitions_lost(self, lost: Partitions) -> None:
-        await self._called("lost", lost)
-
-    @property
-    def names(self) -> list[str]:
-        return [name for name, _ in self.calls]
 
 
 @pytest.fixture

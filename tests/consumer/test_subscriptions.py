@@ -11,8 +11,7 @@ from kohort import AsyncKafkaConsumer, TopicPartition
 from kohort.errors import IllegalStateError, RebalanceListenerError
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
-from tests.consumer.kit import Recorder, apoll_until, aread, poll_until, read, values
-from tests.consumer.test_async_listeners import AsyncRecorder
+from tests.consumer.kit import AsyncRecorder, Recorder, apoll_until, aread, poll_until, read, values
 
 
 @pytest.mark.parametrize("with_group", [True, False])

@@ -11,7 +11,7 @@ from tests.interop.brokers import Broker
 from tests.interop.java_peer import Java
 from tests.interop.members import Members
 from tests.interop.peers import FACES, Make
-from tests.interop.test_shared_groups import share
+from tests.interop.sharing import share
 
 pytestmark = pytest.mark.real_kafka
 Unique = Callable[[str], str]

@@ -25,10 +25,10 @@ from kohort.records import (
     _set,
     _table,
     encode_batch,
-    to_columns,
 )
 from kohort.records._zstd import ZstdFunctions, decompressor_addresses
-from tests.records.test_compression import BOMBS, LIES, MB
+from tests.records.lying_frames import BOMBS, LIES, MB
+from tests.records.row_tables import table_of
 from tests.support.decoders import decoder_named, use_decoder
 from tests.support.heap import Taken, environment
 
@@ -45,21 +45,6 @@ def _batch(codec: Compression, packed: bytes) -> bytes:
     whole[8:12] = struct.pack(">i", 49 + len(packed))
     whole[21:23] = struct.pack(">h", codec)
     return bytes(whole) + packed
-
-
-def _table_of(data: bytes, *, check_crcs: bool = True) -> list[Any]:
-    found = RecordSet(data, 0, topic="t", partition=3, check_crcs=check_crcs)
-    plan = TablePlan()
-    try:
-        while not found.done:
-            found.add_rows_to(plan)
-    except CorruptBatchError as error:
-        return [type(error), str(error), error.offset, error.next_offset]
-    return [
-        (record.offset, record.timestamp, record.key, record.value)
-        for columns in to_columns(plan)
-        for record in columns.records()
-    ]
 
 
 @pytest.fixture
@@ -79,7 +64,7 @@ def test_table_needs_no_python_codec_when_c_functions_are_there(
 ) -> None:
     data = encode_batch(RECORDS, compression=codec)
     compiled.setattr(_decompress, "decompress_into", None)
-    assert _table_of(data) == _table_of(encode_batch(RECORDS))
+    assert table_of(data) == table_of(encode_batch(RECORDS))
 
 
 def _records_of(data: bytes, **options: Any) -> list[Any]:
@@ -133,12 +118,12 @@ def test_table_is_the_same_when_c_functions_are_missing(
     codec: Compression, compiled: pytest.MonkeyPatch
 ) -> None:
     data = encode_batch(RECORDS, compression=codec)
-    expected = _table_of(data)
+    expected = table_of(data)
     _without_c(compiled)
-    assert _table_of(data) == expected
+    assert table_of(data) == expected
     compiled.setattr(_decompress, "decompress_into", None)
     with pytest.raises(TypeError):
-        _table_of(data)
+        table_of(data)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -154,10 +139,10 @@ def test_mutated_frames_give_the_same_in_c_and_in_python(
             body[rng.randrange(rng.choice((12, len(body))))] = rng.randrange(256)
         bodies.append(bytes(body))
     damaged = [_batch(codec, body) for body in bodies]
-    in_c = [_table_of(data, check_crcs=False) for data in damaged]
+    in_c = [table_of(data, check_crcs=False) for data in damaged]
     _without_c(compiled)
     for data, expected in zip(damaged, in_c, strict=True):
-        assert _table_of(data, check_crcs=False) == expected
+        assert table_of(data, check_crcs=False) == expected
 
 
 @needs_libzstd
@@ -174,10 +159,10 @@ def test_zstd_frames_of_every_kind_are_read_in_c(compiled: pytest.MonkeyPatch) -
         bytes(cramjam.zstd.compress(body)) + skipped,
         b"\x28\xb5\x2f\xfd\x00\x58" + (len(body) << 3 | 1).to_bytes(3, "little") + body,
     ]
-    expected = _table_of(encode_batch(RECORDS))
+    expected = table_of(encode_batch(RECORDS))
     compiled.setattr(_decompress, "decompress_into", None)
     for packed in frames:
-        assert _table_of(_batch(Compression.ZSTD, packed), check_crcs=False) == expected
+        assert table_of(_batch(Compression.ZSTD, packed), check_crcs=False) == expected
 
 
 @needs_libzstd
@@ -190,9 +175,9 @@ def test_zstd_block_larger_than_its_window_is_refused_in_c(
     assert packed[4] & 0x20 == 0, "the frame has a window"
     packed[5] = 0  # of 1 KiB
     data = _batch(Compression.ZSTD, bytes(packed))
-    in_c = _table_of(data, check_crcs=False)
+    in_c = table_of(data, check_crcs=False)
     _without_c(compiled)
-    assert in_c == _table_of(data, check_crcs=False)
+    assert in_c == table_of(data, check_crcs=False)
     assert in_c[0] is CorruptBatchError
 
 
@@ -210,14 +195,14 @@ def test_table_keeps_to_the_budget_when_the_scratch_is_larger(
 
 _COUNTING = """
 import json, sys
-from tests.records.test_unpacking import _table_of
+from tests.records.row_tables import table_of
 from tests.support.heap import Heap
 heap, said = Heap(), {}
 for _ in range(2):
     for name, data in json.load(open(sys.argv[1])):
         data = bytes.fromhex(data)
         heap.begin()
-        _table_of(data, check_crcs=False)
+        table_of(data, check_crcs=False)
         said[name] = heap.end()
 print(json.dumps(said))
 """
@@ -254,7 +239,7 @@ def test_records_and_tables_take_the_same_zstd_frames(
         raise cramjam.DecompressionError("Data corruption detected")
 
     compiled.setattr(cramjam.zstd, "decompress_into", refuse)
-    assert _records_of(data) == expected == _table_of(data)
+    assert _records_of(data) == expected == table_of(data)
     with pytest.raises(CorruptBatchError):
         _records_of(_with_crc(data[:-9] + b"garbage!!"))
 

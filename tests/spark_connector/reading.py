@@ -7,13 +7,17 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 from kohort.spark_connector import KohortDataSource
-from kohort.testing import Cluster
+from kohort.testing import Cluster, ProducerRecord
 
 Row = dict[str, Any]
+DEADLINE = 30.0
 
 ALL = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 
@@ -153,3 +157,35 @@ class Query:
         tasks = self.reader.partitions(before, json.loads(end))
         self.batches.append(list(rows(self.reader, tasks)))
         self.commit_log = len(self.offset_log)
+
+
+def produce(cluster: Cluster, count: int, topic: str = "orders", partition: int = 0) -> list[bytes]:
+    values = [b"%s-%d-%d" % (topic.encode(), partition, number) for number in range(count)]
+    cluster.produce(topic, [ProducerRecord(value, partition=partition) for value in values])
+    return values
+
+
+def delete_before(cluster: Cluster, offset: int, topic: str = "orders", partition: int = 0) -> None:
+    """What retention does."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    place = ConfluentPartition(topic, partition, offset)
+    for future in admin.delete_records([place]).values():
+        future.result(10)
+
+
+def values(found: list[dict[str, Any]]) -> list[bytes]:
+    return [row["value"] for row in found]
+
+
+def open_transaction(cluster: Cluster, count: int) -> tuple[Producer, list[bytes]]:
+    """Records of a transaction that goes on."""
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "orders"}
+    )
+    producer.init_transactions(DEADLINE)
+    producer.begin_transaction()
+    made = [b"open-%d" % number for number in range(count)]
+    for value in made:
+        producer.produce("orders", value, partition=0)
+    producer.flush(DEADLINE)
+    return producer, made

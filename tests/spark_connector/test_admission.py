@@ -10,8 +10,7 @@ from kohort.spark_connector._batch_limits import BatchDelay
 from kohort.spark_connector._options import SourceOptions
 from kohort.testing import Cluster
 from tests.spark_connector.members import member
-from tests.spark_connector.reading import Query, options, stream_reader
-from tests.spark_connector.test_batch import produce
+from tests.spark_connector.reading import Query, options, produce, stream_reader
 
 A, B = (TopicPartition("t", number) for number in range(2))
 

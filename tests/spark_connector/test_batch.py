@@ -6,8 +6,6 @@ import json
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import AdminClient
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import (
@@ -24,25 +22,16 @@ from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import OffsetPlanner
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster, ProducerRecord
-from tests.spark_connector.reading import batch_reader, options, read_batch, rows, source
-
-
-def produce(cluster: Cluster, count: int, topic: str = "orders", partition: int = 0) -> list[bytes]:
-    values = [b"%s-%d-%d" % (topic.encode(), partition, number) for number in range(count)]
-    cluster.produce(topic, [ProducerRecord(value, partition=partition) for value in values])
-    return values
-
-
-def delete_before(cluster: Cluster, offset: int, topic: str = "orders", partition: int = 0) -> None:
-    """What retention does."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    place = ConfluentPartition(topic, partition, offset)
-    for future in admin.delete_records([place]).values():
-        future.result(10)
-
-
-def values(found: list[dict[str, Any]]) -> list[bytes]:
-    return [row["value"] for row in found]
+from tests.spark_connector.reading import (
+    batch_reader,
+    delete_before,
+    options,
+    produce,
+    read_batch,
+    rows,
+    source,
+    values,
+)
 
 
 def test_all_that_is_there_is_read(cluster: Cluster) -> None:

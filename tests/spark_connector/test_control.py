@@ -16,8 +16,7 @@ import pytest
 from kohort.spark_connector import _stop_requests, stop
 from kohort.testing import Cluster
 from tests.spark_connector.members import GROUP, committed, member
-from tests.spark_connector.reading import Query, options
-from tests.spark_connector.test_batch import produce
+from tests.spark_connector.reading import Query, options, produce
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from tests.spark_connector.members import (
     member_options,
     plain,
 )
-from tests.spark_connector.test_batch import produce
+from tests.spark_connector.reading import produce
 
 ROOT = Path(__file__).parents[2]
 

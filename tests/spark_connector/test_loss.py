@@ -15,8 +15,7 @@ from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.members import GROUP, member_options
-from tests.spark_connector.reading import Query, options, read_batch
-from tests.spark_connector.test_batch import delete_before, produce, values
+from tests.spark_connector.reading import Query, delete_before, options, produce, read_batch, values
 
 DEADLINE = 30.0
 

@@ -14,8 +14,7 @@ from tests.spark_connector.members import (
     member,
     member_options,
 )
-from tests.spark_connector.reading import Query
-from tests.spark_connector.test_batch import produce
+from tests.spark_connector.reading import Query, produce
 
 
 def test_a_query_joins_reads_commits_and_leaves(cluster: Cluster) -> None:

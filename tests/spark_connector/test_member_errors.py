@@ -21,8 +21,7 @@ from kohort.errors import (
 from kohort.spark_connector import _group_driver
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, GROUP, committed, member
-from tests.spark_connector.reading import Query
-from tests.spark_connector.test_batch import produce
+from tests.spark_connector.reading import Query, produce
 from tests.spark_connector.user_listeners import Recording
 
 LISTENERS = "tests.spark_connector.user_listeners"

@@ -24,8 +24,7 @@ from tests.spark_connector.members import (
     owned,
     plain,
 )
-from tests.spark_connector.reading import Query
-from tests.spark_connector.test_batch import produce
+from tests.spark_connector.reading import Query, produce
 
 LOGGER = "kohort.spark_connector"
 

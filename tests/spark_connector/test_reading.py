@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from kohort import TopicPartition
 from kohort.errors import ErrorCode, KafkaTimeoutError, LogTruncationError
@@ -19,10 +18,17 @@ from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster
 from tests.spark_connector.members import member_options
-from tests.spark_connector.reading import Query, batch_reader, options, rows
-from tests.spark_connector.test_batch import produce, values
+from tests.spark_connector.reading import (
+    DEADLINE,
+    Query,
+    batch_reader,
+    open_transaction,
+    options,
+    produce,
+    rows,
+    values,
+)
 
-DEADLINE = 30.0
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
@@ -67,20 +73,6 @@ def asked(cluster: Cluster, api: str) -> Callable[[int], Callable[[], bool]]:
     return lambda count: (
         lambda: sum(request.api == api for request in cluster.requests) >= before + count
     )
-
-
-def open_transaction(cluster: Cluster, count: int) -> tuple[Producer, list[bytes]]:
-    """Records of a transaction that goes on."""
-    producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "orders"}
-    )
-    producer.init_transactions(DEADLINE)
-    producer.begin_transaction()
-    made = [b"open-%d" % number for number in range(count)]
-    for value in made:
-        producer.produce("orders", value, partition=0)
-    producer.flush(DEADLINE)
-    return producer, made
 
 
 @pytest.mark.parametrize("level", [{}, COMMITTED])

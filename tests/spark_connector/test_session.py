@@ -11,8 +11,7 @@ from kohort.spark_connector._errors import SessionStoppedError
 from kohort.spark_connector._session import CHECK_S, KEEP_S, SparkFolders
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, GROUP, member
-from tests.spark_connector.reading import Query, options
-from tests.spark_connector.test_batch import produce
+from tests.spark_connector.reading import Query, options, produce
 
 
 @pytest.fixture

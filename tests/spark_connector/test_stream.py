@@ -21,8 +21,14 @@ from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._stream_driver import StreamDriver
 from kohort.testing import Cluster, ProducerRecord
-from tests.spark_connector.reading import Query, options, source, stream_reader
-from tests.spark_connector.test_batch import delete_before, produce
+from tests.spark_connector.reading import (
+    Query,
+    delete_before,
+    options,
+    produce,
+    source,
+    stream_reader,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,7 @@ from kohort import KafkaConsumer, KafkaTimeoutError, TopicPartition
 from kohort.spark_connector import _group_driver, _member, _stream_driver
 from kohort.testing import Cluster
 from tests.spark_connector.members import GROUP, committed, member, member_options
-from tests.spark_connector.reading import Query, options, read_batch
-from tests.spark_connector.test_batch import produce
-from tests.spark_connector.test_reading import open_transaction
+from tests.spark_connector.reading import Query, open_transaction, options, produce, read_batch
 
 DEADLINE = 30.0
 ORDERS = TopicPartition("orders", 0)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from kohort.testing import Cluster
-from tests.spark_connector.reading import options
-from tests.spark_connector.test_batch import produce
+from tests.spark_connector.reading import options, produce
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = "SPARK_PYTHON_RUNTIME"

@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.testing import Cluster, MemoryCluster
 from tests.support.virtual import run_virtual
-from tests.testing.test_memory_cluster import MemoryConsumer
+from tests.testing.memory_consumer import MemoryConsumer
 
 PARTITIONS = 4
 PASSING = {

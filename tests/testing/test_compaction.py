@@ -19,8 +19,8 @@ from kohort.records import (
     split_batches,
 )
 from kohort.testing import Cluster, MemoryCluster
+from tests.testing.partition_requests import fetch
 from tests.testing.raw import Raw, join
-from tests.testing.test_replicas import fetch
 
 RETENTION = 1_000
 

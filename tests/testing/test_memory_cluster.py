@@ -15,21 +15,7 @@ from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError, NoBro
 from kohort.protocol import Response
 from kohort.testing import Call, MemoryCluster
 from tests.support.virtual import run_virtual
-
-
-class MemoryConsumer(AsyncKafkaConsumer):
-    """A consumer whose network is a cluster in the same event loop."""
-
-    def __init__(self, cluster: MemoryCluster, *topics: str, **configs: Any) -> None:
-        keywords = {
-            "bootstrap_servers": cluster.bootstrap_servers,
-            "connect": cluster.connect,
-            "rng": random.Random(5),
-            "group_id": "g",
-            "auto_offset_reset": "earliest",
-            **configs,
-        }
-        super().__init__(*topics, **keywords)
+from tests.testing.memory_consumer import MemoryConsumer
 
 
 async def read(consumer: AsyncKafkaConsumer, count: int, timeout: float = 30.0) -> list[bytes]:

@@ -11,37 +11,12 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
     InitProducerIdRequest,
     MetadataRequest,
-    ProduceRequest,
     ProduceResponse,
 )
 from kohort.records import Compression, NewRecord, RecordBatch, encode_batch
 from kohort.testing import Cluster
+from tests.testing.partition_requests import BATCH, produce_request
 from tests.testing.raw import Raw, join
-
-BATCH = encode_batch([NewRecord(1000, b"k", b"v")])
-
-
-def produce_request(
-    topic: str = "t",
-    partition: int = 0,
-    records: bytes | None = BATCH,
-    *,
-    acks: int = -1,
-    topic_id: bytes = bytes(16),
-) -> ProduceRequest:
-    return ProduceRequest(
-        acks=acks,
-        timeout_ms=1000,
-        topic_data=[
-            ProduceRequest.TopicProduceData(
-                name=topic,
-                topic_id=topic_id,
-                partition_data=[
-                    ProduceRequest.PartitionProduceData(index=partition, records=records)
-                ],
-            )
-        ],
-    )
 
 
 def outcome(response: ProduceResponse) -> ProduceResponse.PartitionProduceResponse:

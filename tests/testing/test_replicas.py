@@ -6,64 +6,22 @@ import pytest
 
 from kohort.errors import ErrorCode, IllegalStateError, UnknownTopicOrPartitionError
 from kohort.protocol.messages import (
-    FetchRequest,
     FetchResponse,
     MetadataRequest,
-    OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
 from kohort.records import NewRecord, encode_batch, split_batches
 from kohort.testing import Cluster
 from kohort.types import TopicPartition
+from tests.testing.partition_requests import end_of_epoch, fetch
 from tests.testing.raw import Raw
 
 PLACE = TopicPartition("t", 0)
 
 
-def fetch(
-    cluster: Cluster,
-    node: int,
-    offset: int,
-    *,
-    epoch: int = -1,
-    fetched: int = -1,
-    version: int = 12,
-    committed: bool = False,
-) -> FetchResponse.PartitionData:
-    """The answer of one broker for the partition, without waiting."""
-    asked = FetchRequest.FetchPartition(
-        partition=0,
-        fetch_offset=offset,
-        current_leader_epoch=epoch,
-        last_fetched_epoch=fetched,
-        partition_max_bytes=1 << 20,
-    )
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        session_epoch=-1,
-        isolation_level=int(committed),
-        topics=[FetchRequest.FetchTopic(topic="t", partitions=[asked])],
-    )
-    with Raw(cluster, node) as raw:
-        return raw.ask(request, version).responses[0].partitions[0]
-
-
 def values(data: FetchResponse.PartitionData) -> list[bytes | None]:
     batches = split_batches(data.records or b"")
     return [record.value for batch in batches for record in batch.records()]
-
-
-def end_of_epoch(cluster: Cluster, node: int, epoch: int, current: int = -1) -> tuple[int, ...]:
-    """(error, epoch, end offset)."""
-    partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-        partition=0, current_leader_epoch=current, leader_epoch=epoch
-    )
-    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="t", partitions=[partition])
-    with Raw(cluster, node) as raw:
-        answer = raw.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic]), 4)
-    found = answer.topics[0].partitions[0]
-    return found.error_code, found.leader_epoch, found.end_offset
 
 
 def isr(cluster: Cluster) -> tuple[list[int], list[int]]:

@@ -13,8 +13,8 @@ from trio.testing import MockClock
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ListOffsetsRequest
 from kohort.testing import Cluster, MemoryCluster
+from tests.testing.partition_requests import end_of_epoch, fetch
 from tests.testing.raw import Raw
-from tests.testing.test_replicas import end_of_epoch, fetch
 
 T = TypeVar("T")
 HOUR_MS = 3_600_000

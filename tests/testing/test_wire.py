@@ -26,8 +26,8 @@ from kohort.protocol.messages import (
 )
 from kohort.testing import Cluster
 from tests.support.fuzz import mutated_request
+from tests.testing.partition_requests import produce_request
 from tests.testing.raw import Raw, find_coordinator, join, join_request
-from tests.testing.test_produce import produce_request
 
 FRAMES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "wire_frames.json").read_text()
