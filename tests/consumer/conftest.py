@@ -1,4 +1,4 @@
-"""A cluster for each test module; topics and groups for each test."""
+"""Fixtures of the consumer's tests: a cluster for each module, topics and groups for each test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """One broker that lets sessions be short; unknown topics stay unknown."""
+    """One broker that allows short sessions and does not create topics automatically."""
     with Cluster(
         group_settings={"min_session_timeout_ms": 50}, auto_create_topics=False
     ) as cluster:
@@ -27,7 +27,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(cluster: Cluster) -> str:
-    """A fresh topic of two partitions."""
+    """A new topic of two partitions."""
     name = f"topic-{next(_NUMBERS)}"
     cluster.create_topic(name, 2)
     return name
@@ -35,13 +35,13 @@ def topic(cluster: Cluster) -> str:
 
 @pytest.fixture
 def group() -> str:
-    """The name of a fresh group."""
+    """The name of a new group."""
     return f"group-{next(_NUMBERS)}"
 
 
 @pytest.fixture
 def options(cluster: Cluster) -> dict[str, Any]:
-    """Options of consumers that read all there is and are quick to notice things."""
+    """Options of consumers that read from the beginning and use short intervals."""
     return {
         "bootstrap_servers": cluster.bootstrap_servers,
         "auto_offset_reset": "earliest",
@@ -56,7 +56,7 @@ def options(cluster: Cluster) -> dict[str, Any]:
 
 @pytest.fixture
 def make(options: dict[str, Any]) -> Iterator[MakeConsumer]:
-    """Makes consumers with these options and others; they are closed after the test."""
+    """A function that creates consumers with these options. The fixture closes them."""
     made: list[KafkaConsumer] = []
 
     def make_consumer(*topics: str, **more: Any) -> KafkaConsumer:

@@ -34,7 +34,7 @@ from tests.support.secure_kafka import SecureKafka
 
 USER, PASSWORD, NEW_PASSWORD = "admin", "admin-secret", "another-secret"
 CLIENT = "client"
-"""CN of the client's certificate."""
+"""Common name (CN) of the client's certificate."""
 PARTITIONS = 4
 TOKEN_S = 5.0
 SESSION_MS = 4_000
@@ -47,7 +47,7 @@ DRAIN_S = 30.0
 
 
 class Site(Protocol):
-    """A cluster whose SASL_SSL sessions end after SESSION_MS, and its operator."""
+    """A cluster with SASL_SSL sessions of SESSION_MS, and the operations of its administrator."""
 
     cafile: str
     certfile: str
@@ -65,7 +65,7 @@ class Site(Protocol):
 
 
 class InProcess:
-    """The cluster of kohort.testing."""
+    """A site in the cluster of kohort.testing."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -89,7 +89,7 @@ class InProcess:
 
 
 class OnKafka:
-    """Apache Kafka."""
+    """A site in Apache Kafka."""
 
     def __init__(self, kafka: SecureKafka) -> None:
         self._kafka = kafka
@@ -160,7 +160,7 @@ class OnKafka:
 
 
 class Passwords:
-    """Credentials that are not given while the password is changed."""
+    """Credentials that wait while the password changes."""
 
     def __init__(self) -> None:
         self._password = PASSWORD
@@ -188,7 +188,7 @@ class _Rebalances(ConsumerRebalanceListener):
 
 
 class Group:
-    """A member that stays, visitors, and the records that they read."""
+    """A permanent member, temporary members, and the records that they read."""
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self.name = name
@@ -196,7 +196,7 @@ class Group:
         self.sent = 0
         self.read: Counter[int] = Counter()
         self.gaps: list[tuple[float, float]] = []
-        """Seconds between two polls with records of the member that stays; second of the end."""
+        """Seconds between two polls of the permanent member, and seconds since its start."""
         self.rebalances = _Rebalances()
         self.visits = 0
         self._options = options
@@ -219,7 +219,7 @@ class Group:
                     last = now
 
     def visit(self, pause: float, end: float) -> None:
-        """Come and go until the end."""
+        """Join and leave again and again until the end."""
         while not self._over.wait(pause) and time.monotonic() < end - VISIT_S:
             self.visits += 1
             until = time.monotonic() + VISIT_S
@@ -237,10 +237,10 @@ class Group:
         return bool(found)
 
     def end(self) -> None:
-        """Let the member that stays leave once it read everything, or after a while."""
+        """End the permanent member when it has read everything, or after DRAIN_S."""
         deadline = time.monotonic() + DRAIN_S
         while len(self.read) < self.sent and time.monotonic() < deadline:
-            time.sleep(0.05)  # between two looks at a counter
+            time.sleep(0.05)  # the counter is read again after this pause
         self._over.set()
 
     @property
@@ -257,7 +257,7 @@ class Group:
 
 
 class _Lines(logging.Handler):
-    """Counts re-logins, and keeps what is worth a warning."""
+    """A log handler that counts re-logins and keeps the lines worth a warning."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -277,7 +277,7 @@ class Report:
 
     groups: list[Group] = field(default_factory=list)
     least_left: list[float] = field(default_factory=list)
-    """Seconds that each token had left when it was sent."""
+    """Remaining seconds of each token when it was sent."""
     lines: _Lines = field(default_factory=_Lines)
 
     def __str__(self) -> str:
@@ -344,7 +344,7 @@ def options(site: Site, passwords: Passwords) -> dict[str, dict[str, Any]]:
 
 
 def run(site: Site, seconds: float, monkeypatch: pytest.MonkeyPatch) -> Report:
-    """Read with all groups; change the password after a third, certificates after a half."""
+    """Read with all groups. Change the password after a third, certificates after a half."""
     passwords = Passwords()
     with watched(monkeypatch) as report:
         groups = [Group(name, given) for name, given in options(site, passwords).items()]
@@ -369,7 +369,7 @@ def run(site: Site, seconds: float, monkeypatch: pytest.MonkeyPatch) -> Report:
                 values = [VALUE % (group.sent + number) for number in range(AT_ONCE)]
                 site.produce(group.topic, tick % PARTITIONS, values)
                 group.sent += AT_ONCE
-            time.sleep(TICK_S)  # the pace of the producer
+            time.sleep(TICK_S)  # pace of the producer
         for group in groups:
             group.sent_all.set()
         for group in groups:

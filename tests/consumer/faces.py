@@ -1,6 +1,6 @@
-"""One script for both faces: the synchronous one on real time, the other one on virtual time.
+"""Scripts that run on both APIs: the sync API in real time, the async API in virtual time.
 
-A script is a coroutine function. On the synchronous face nothing in it ever suspends.
+A script is a coroutine function. On the sync API nothing in it ever suspends.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ QUICK: dict[str, Any] = {
 
 
 class Driven(ABC):
-    """A consumer of either face, under one set of names."""
+    """A consumer of either API, with the same method names."""
 
     consumer: Any
     listener: ConsumerRebalanceListener
 
     def __init__(self, callbacks: dict[str, Callback]) -> None:
         self.calls: list[tuple[str, Partitions]] = []
-        """What its listener was called with."""
+        """Calls of its listener: name and partitions."""
         self._callbacks = callbacks
 
     async def called(self, name: str, partitions: Collection[TopicPartition]) -> None:
-        """Note a call of the listener and do what the script wants done in it."""
+        """Note a call of the listener, then run the script's callback."""
         self.calls.append((name, frozenset(partitions)))
         if name in self._callbacks:
             await self._callbacks[name](self, frozenset(partitions))
 
     def want(self, *topics: str) -> None:
-        """Subscribe anew, with the same listener."""
+        """Subscribe again with the same listener."""
         self.consumer.subscribe(topics, listener=self.listener)
 
     @abstractmethod
     async def poll(self) -> list[bytes]:
-        """The values of what came."""
+        """Return the values of the records of one poll."""
 
     @abstractmethod
     async def commit(self) -> None: ...
@@ -152,7 +152,7 @@ class _Async(Driven):
 
     async def unsubscribe(self) -> None:
         self.consumer.unsubscribe()
-        await self.poll()  # a listener that is awaited is called in here
+        await self.poll()  # The poll calls an awaited listener.
 
     async def close(self) -> None:
         await self.consumer.stop()
@@ -163,7 +163,7 @@ def _values(polled: dict[TopicPartition, list[Any]]) -> list[bytes]:
 
 
 class Stage:
-    """What a script works with."""
+    """The cluster, the clock and the consumers of a script."""
 
     def __init__(self, cluster: Cluster | MemoryCluster, clock: Callable[[], float]) -> None:
         self.cluster = cluster
@@ -178,25 +178,27 @@ class Stage:
         lost: Callback | None = None,
         **options: Any,
     ) -> Driven:
-        """A new consumer that is subscribed; the first poll has it join."""
+        """Return a new subscribed consumer. Its first poll joins the group."""
         given = {"revoked": revoked, "assigned": assigned, "lost": lost}
         callbacks = {name: call for name, call in given.items() if call is not None}
         every = {**QUICK, "bootstrap_servers": self.cluster.bootstrap_servers, **options}
         if isinstance(self.cluster, MemoryCluster):
             made = _Async(self.cluster, every, callbacks)
             await self._stack.enter_async_context(made.consumer)
-            made.want(*topics)  # only now: a start waits for its share, and nobody polls meanwhile
+            # A subscription before the start would wait for an assignment, and only polls of the
+            # other members complete it.
+            made.want(*topics)
             return made
         driven = _Sync(topics, every, callbacks)
         self._stack.callback(driven.consumer.close)
         return driven
 
     def now(self) -> float:
-        """Seconds of the clock that the consumers go by."""
+        """Return the seconds of the clock that the consumers use."""
         return self._clock()
 
     async def until(self, holds: Callable[[], object], *members: Driven) -> list[bytes]:
-        """Poll the members in turn until something holds; the values that came."""
+        """Poll the members in turn until the predicate holds. Return the values of the records."""
         values: list[bytes] = []
         deadline = self._clock() + PATIENCE
         while not holds():
@@ -206,7 +208,7 @@ class Stage:
         return values
 
     async def error(self, kind: type[KafkaError], member: Driven) -> Any:
-        """Poll until it raises such an error; returns that."""
+        """Poll until it raises an error of this type. Return the error."""
         deadline = self._clock() + PATIENCE
         while self._clock() < deadline:
             try:
@@ -221,7 +223,7 @@ class Stage:
 
 
 def perform(face: str, script: Callable[[Stage], Awaitable[None]], topics: dict[str, int]) -> None:
-    """Run a script on a cluster of its own."""
+    """Run a script on a new cluster."""
 
     async def on(cluster: Cluster | MemoryCluster, clock: Callable[[], float]) -> None:
         stage = Stage(cluster, clock)

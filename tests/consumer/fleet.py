@@ -1,4 +1,4 @@
-"""Many consumers in one process that are restarted all the time, and a ledger of what they read."""
+"""Many consumers in one process that restart all the time, and a ledger of their records."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 POLL_MS = 500
 TOPIC = "fleet"
 STRATEGIES = ("range", "cooperative-sticky")
-"""Each has a group of synchronous and a group of asynchronous consumers."""
+"""Assignors. Each has a group of sync consumers and a group of async consumers."""
 LOOK_S = 0.02
 
 Polled = Mapping[TopicPartition, Sequence[Any]]
 
 
 class Ledger:
-    """Offsets that one group read, as ranges; its size does not grow with the records."""
+    """Offsets that one group read, as ranges. Its size does not grow with the records."""
 
     def __init__(self) -> None:
         self.records = self.duplicates = 0
@@ -36,7 +36,7 @@ class Ledger:
         self._lock = threading.Lock()
 
     def add(self, polled: Polled) -> None:
-        """Note the records of one poll; their values have to be their offsets."""
+        """Note the records of one poll. Their values have to be their offsets."""
         for partition, records in polled.items():
             offsets = [record.offset for record in records]
             first, after = offsets[0], offsets[-1] + 1
@@ -46,7 +46,7 @@ class Ledger:
                 self.note(partition.partition, first, after)
 
     def note(self, partition: int, first: int, after: int) -> None:
-        """Note the offsets from ``first`` up to, not including, ``after``."""
+        """Note the offsets from ``first`` to before ``after``."""
         known = self._ranges.get(partition, [])
         joined, others = (first, after), []
         for start, end in known:
@@ -81,22 +81,22 @@ class Member(Protocol):
     """A consumer of the fleet."""
 
     async def end(self, *, abruptly: bool) -> None:
-        """Close it; abruptly: without the last commit."""
+        """Close the consumer. ``abruptly`` omits the last commit."""
 
 
 @dataclass
 class Fleet:
-    """The members' common settings, and what they read."""
+    """The members' common settings, and the records that they read."""
 
     servers: str
     loop: anyio.abc.TaskGroup
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     errors: list[BaseException] = field(default_factory=list)
     engines: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
-    """Engines of the consumers, those of closed ones too as long as anything refers to them."""
+    """Engines of all consumers, also of closed ones that something still refers to."""
 
     def options(self, number: int) -> dict[str, Any]:
-        """Options of the member with this number; numbers 0 and 4, for instance, share a group."""
+        """Return the options of this member. Numbers 0 and 4, for instance, share a group."""
         strategy = STRATEGIES[number // 2 % 2]
         group = f"{'sync' if number % 2 else 'async'}-{strategy}"
         self.ledgers.setdefault(group, Ledger())
@@ -107,13 +107,14 @@ class Fleet:
             "partition_assignment_strategy": strategy,
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": 1000,
-            # Else each fetch returns one record, and the fleet does nothing but fetch.
+            # Without these options each fetch returns one record, and the fleet does nothing but
+            # fetch.
             "fetch_min_bytes": 100_000,
             "fetch_max_wait_ms": 1000,
         }
 
     def start(self, number: int) -> Member:
-        """Start a member; every second one is synchronous."""
+        """Start a member. Members with odd numbers use the sync API."""
         return SyncMember(self, number) if number % 2 else AsyncMember(self, number)
 
 
@@ -175,7 +176,7 @@ class AsyncMember:
 
 
 class Sample(NamedTuple):
-    """The process at one moment."""
+    """The resources of the process at one moment."""
 
     at: float
     """Seconds since the start of the fleet."""
@@ -187,12 +188,12 @@ class Sample(NamedTuple):
     """Engines that are not freed."""
     restarts: int
     records: int
-    """Read by all groups, duplicates left out."""
+    """Records read by all groups, without duplicates."""
     duplicates: int
 
 
 def sample(at: float, restarts: int, fleet: Fleet) -> Sample:
-    """Look at this process, by ``/proc``, as it is without a run of the garbage collector."""
+    """Read the figures of this process from ``/proc``, without a run of the garbage collector."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     ledgers = list(fleet.ledgers.values())
     return Sample(
@@ -208,7 +209,7 @@ def sample(at: float, restarts: int, fleet: Fleet) -> Sample:
 
 
 def table(samples: Sequence[Sample], rows: int = 20) -> str:
-    """Return at most this many of the samples as lines of text, the last one among them."""
+    """Return at most this many samples as lines of text, the last sample included."""
     step = -(-len(samples) // rows)
     lines = [
         f"{'s':>5} {'threads':>8} {'fds':>6} {'MB':>7} {'engines':>8} {'restarts':>9} "
@@ -224,7 +225,7 @@ def table(samples: Sequence[Sample], rows: int = 20) -> str:
 
 @contextmanager
 def broker(partitions: int) -> Iterator[str]:
-    """Run ``kohort broker`` with the topic; yield its address."""
+    """Run ``kohort broker`` with the topic and yield its address."""
     command = [sys.executable, "-m", "kohort", "broker", "--port", "0"]
     with subprocess.Popen(
         [*command, "--topic", f"{TOPIC}:{partitions}"], stdout=subprocess.PIPE, text=True
@@ -237,7 +238,7 @@ def broker(partitions: int) -> Iterator[str]:
 
 
 class Producers:
-    """Processes that produce to partitions of their own until they are stopped."""
+    """Processes that produce to separate partitions until they are stopped."""
 
     def __init__(self, servers: str, partitions: int, rate: int, count: int = 2) -> None:
         self._processes = [
@@ -252,13 +253,13 @@ class Producers:
         ]
 
     def stop(self) -> None:
-        """End them; all that they have produced was acknowledged."""
+        """Stop the processes and check that the cluster acknowledged all records."""
         for process in self._processes:
             process.communicate(timeout=60)
             assert process.returncode == 0
 
     def kill(self) -> None:
-        """End them whatever they do."""
+        """Kill the processes."""
         for process in self._processes:
             process.kill()
             process.communicate()

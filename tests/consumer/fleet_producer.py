@@ -1,7 +1,7 @@
 """A producer of the fleet: ``python fleet_producer.py SERVERS TOPIC FIRST PARTITIONS STEP RATE``.
 
-It produces to each STEP-th partition from FIRST on until its standard input ends. A record's value
-is its offset.
+It produces to each STEP-th partition, beginning with FIRST, until its standard input ends. The
+value of a record is its offset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TURNS = 10
 
 
 def main(servers: str, topic: str, first: int, partitions: int, step: int, rate: int) -> None:
-    """Produce ``rate`` records a second, as soon as the cluster takes them."""
+    """Produce ``rate`` records a second as soon as the cluster accepts them."""
     producer = Producer(
         {
             "bootstrap.servers": servers,

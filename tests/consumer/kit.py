@@ -1,4 +1,4 @@
-"""What the tests of the consumer share: reading until something holds, listeners that remember."""
+"""Helpers of the consumer's tests: polling until a condition holds, and recording listeners."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Record = ConsumerRecord[Any, Any]
 Partitions = frozenset[TopicPartition]
 
 QUIET = 0.05
-"""The share of a processor that polling may take when nothing comes, or errors only."""
+"""Maximum share of a CPU for polling that returns no records or only errors."""
 PATIENCE = 20.0
-"""Seconds until a test gives up waiting; nothing that works takes as long."""
+"""Seconds until a test fails. Working code is always faster."""
 
 
 def poll_until(
     consumer: KafkaConsumer, holds: Callable[[], object], patience: float = PATIENCE
 ) -> list[Record]:
-    """Poll until something holds; returns the records that came."""
+    """Poll until the predicate holds. Return the records."""
     records: list[Record] = []
     deadline = time.monotonic() + patience
     while not holds():
@@ -47,7 +47,7 @@ def poll_until(
 
 
 def read(consumer: KafkaConsumer, count: int) -> list[Record]:
-    """Poll until so many records came."""
+    """Poll until this many records arrived."""
     records: list[Record] = []
     deadline = time.monotonic() + PATIENCE
     while len(records) < count:
@@ -58,7 +58,7 @@ def read(consumer: KafkaConsumer, count: int) -> list[Record]:
 
 
 async def aread(consumer: AsyncKafkaConsumer, count: int) -> list[Record]:
-    """As read(), on the other face."""
+    """Poll until this many records arrived, on the async API."""
     records: list[Record] = []
     with anyio.fail_after(PATIENCE):
         while len(records) < count:
@@ -68,7 +68,7 @@ async def aread(consumer: AsyncKafkaConsumer, count: int) -> list[Record]:
 
 
 async def apoll_until(consumer: AsyncKafkaConsumer, holds: Callable[[], object]) -> list[Record]:
-    """As poll_until(), on the other face."""
+    """Poll until the predicate holds, on the async API. Return the records."""
     records: list[Record] = []
     with anyio.fail_after(PATIENCE):
         while not holds():
@@ -78,7 +78,7 @@ async def apoll_until(consumer: AsyncKafkaConsumer, holds: Callable[[], object])
 
 
 def poll_error(consumer: KafkaConsumer, kind: type[Exception]) -> Any:
-    """Poll until it raises such an error; returns that. Records that come before are dropped."""
+    """Poll until it raises an error of this type and return the error. Drop records before it."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -93,7 +93,7 @@ def values(records: list[Record]) -> list[Any]:
 
 
 class Recorder(ConsumerRebalanceListener):
-    """Remembers its calls and their threads; ``hooks`` are called by the names of the callbacks."""
+    """A listener that records its calls and threads. ``hooks`` maps a callback to a function."""
 
     def __init__(self, **hooks: Callable[[Partitions], object]) -> None:
         self.calls: list[tuple[str, Partitions]] = []
@@ -124,7 +124,7 @@ class Recorder(ConsumerRebalanceListener):
 
 
 def evict(cluster: Cluster, group: str) -> None:
-    """Take all members out of a group, behind their backs."""
+    """Remove all members from a group without their knowledge."""
     members = [
         LeaveGroupRequest.MemberIdentity(member_id=member.member_id)
         for member in cluster.group(group).members
@@ -134,7 +134,7 @@ def evict(cluster: Cluster, group: str) -> None:
 
 
 def ask(address: str, message: Request[Any], version: int) -> Response:
-    """One request over a connection of its own."""
+    """Send one request over a new connection and return the response."""
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), PATIENCE) as link:
         link.sendall(b"".join(encode_request(message, version, 1, "test")))
@@ -146,9 +146,9 @@ def ask(address: str, message: Request[Any], version: int) -> Response:
 
 @contextmanager
 def at_most_cpu(share: float, *others: threading.Thread | None) -> Iterator[None]:
-    """This thread and the others use no more than this share of a processor meanwhile.
+    """Check that this thread and the others use at most this share of a CPU in the block.
 
-    The cluster's own thread does not count. Python's development mode costs asyncio about as much
+    The cluster's thread does not count. Python's development mode costs asyncio about as much
     again.
     """
 
@@ -164,7 +164,7 @@ def at_most_cpu(share: float, *others: threading.Thread | None) -> Iterator[None
 
 
 def poll_quietly(consumer: KafkaConsumer, seconds: float = 1.0) -> list[KafkaError]:
-    """Poll in a loop that catches what is raised; it must not cost anything."""
+    """Poll in a loop that catches errors, and check that it takes next to no CPU."""
     errors: list[KafkaError] = []
     deadline = time.monotonic() + seconds
     core = consumer._thread._thread if consumer._thread else None
@@ -178,7 +178,7 @@ def poll_quietly(consumer: KafkaConsumer, seconds: float = 1.0) -> list[KafkaErr
 
 
 async def apoll_quietly(consumer: AsyncKafkaConsumer, seconds: float = 1.0) -> list[KafkaError]:
-    """As poll_quietly(), on the other face."""
+    """Poll as poll_quietly() does, on the async API."""
     errors: list[KafkaError] = []
     deadline = anyio.current_time() + seconds
     with at_most_cpu(QUIET):

@@ -20,7 +20,7 @@ PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Secured(NamedTuple):
-    """A cluster with logins, the addresses of its listeners, and how to fill it."""
+    """A cluster with logins, the addresses of its listeners, and a function that fills a topic."""
 
     bootstrap_servers_of: Callable[[str], str]
     cafile: str
@@ -28,7 +28,7 @@ class Secured(NamedTuple):
 
 
 def on_kafka(kafka: SecureKafka) -> Secured:
-    """Return a secured Apache Kafka. Topics get two partitions when they are filled first."""
+    """Return a secured Apache Kafka. The first fill of a topic creates it with two partitions."""
 
     def fill(topic: str, count: int) -> None:
         from confluent_kafka import Producer
@@ -46,7 +46,7 @@ def on_kafka(kafka: SecureKafka) -> Secured:
 
 
 def options(secured: Secured, protocol: str, mechanism: str, **more: Any) -> dict[str, Any]:
-    """The options of a consumer that logs in."""
+    """Return the options of a consumer that logs in."""
     found: dict[str, Any] = {
         "bootstrap_servers": secured.bootstrap_servers_of(protocol),
         "security_protocol": protocol,
@@ -64,7 +64,7 @@ def options(secured: Secured, protocol: str, mechanism: str, **more: Any) -> dic
 
 
 async def delegation_token(given: dict[str, Any]) -> tuple[str, bytes]:
-    """Create a delegation token as the user of the options; return its id and HMAC."""
+    """Create a delegation token for the user of these options. Return its id and its HMAC."""
     config = ConsumerConfig.from_kwargs(**given)
     client = ClusterClient(config.client, security=config.security)
     async with anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""Servers that are no Kafka broker: each says one thing to whoever connects, or nothing."""
+"""Servers that are no Kafka broker. A server sends the same bytes to every client, or nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ SHORT = (2).to_bytes(4, "big") + b"xx"
 
 @contextmanager
 def server(says: bytes | None) -> Iterator[str]:
-    """Listens, yields its address; answers the first bytes with ``says``. None: never answers."""
+    """Listen and yield the address.
+
+    The server sends ``says`` after the first bytes. It never responds if ``says`` is None.
+    """
     connections: list[socket.socket] = []
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""Assignors as users give them: by name, class and instance; one's own, on both faces."""
+"""User-defined assignors by name, class and instance, on both APIs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HASHES = Path(__file__).parents[1] / "data" / "hash_vectors.json"
 
 
 class Mine(PartitionAssignor):
-    """Everything to the member whose user data is the smallest; remembers who called it."""
+    """An assignor that gives all partitions to the member with the smallest user data."""
 
     name: ClassVar[str] = "mine"
 
@@ -180,7 +180,7 @@ def test_the_example_deals_by_the_hash_of_the_partitions_names() -> None:
         if "group" in vector and vector["group"].isascii():
             assert example["string_hash"](vector["group"]) == vector["hash"], vector
     assignor = example["HashOrderedRoundRobin"]()
-    # "t-8" 112729, "t-9" 112730, "t-10" 3494568, "t-11" 3494569: the rest in between
+    # "t-8" 112729, "t-9" 112730, "t-10" 3494568, "t-11" 3494569. The others are between.
     members = {"b": Subscription(("t",), b"1"), "a": Subscription(("t",), b"2")}
     deal = assignor.assign(ClusterTopics({"t": 12}), members)
     row = [TopicPartition("t", number) for number in [*range(10), 10, 11]]

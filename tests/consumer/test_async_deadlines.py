@@ -1,4 +1,4 @@
-"""Every call of an AsyncKafkaConsumer ends in time when its task or its event loop has ended."""
+"""Calls of an AsyncKafkaConsumer end in time after its task or its event loop has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.consumer.virtual import MemoryConsumer
 
 TP = TopicPartition("orders", 0)
 SOON_S = 3.0
-"""Less than any limit of the calls."""
+"""Seconds, less than any limit of the calls."""
 BRIEF = {"request_timeout_ms": 300, "fetch_max_wait_ms": 100}
 
 Call = Callable[[AsyncKafkaConsumer], Any]
@@ -43,7 +43,7 @@ AWAITED: dict[str, Call] = {
     "topic_ids": lambda c: c.topic_ids(["orders"]),
     "topics": lambda c: c.topics(),
 }
-"""Methods that need the consumer's task: they raise without it."""
+"""Methods that need the consumer's task. They raise without it."""
 
 OTHERS: dict[str, Call] = {
     "assign": lambda c: c.assign([TP]),
@@ -69,7 +69,7 @@ OTHERS: dict[str, Call] = {
     "unsubscribe": lambda c: c.unsubscribe(),
     "wakeup": lambda c: c.wakeup(),
 }
-"""Methods that return in any case, or raise for a reason of their own."""
+"""Methods that never need the task. They return, or raise for another reason."""
 
 CALLS = AWAITED | OTHERS
 
@@ -96,7 +96,7 @@ async def memory() -> AsyncIterator[MemoryCluster]:
 
 
 async def end_task(consumer: AsyncKafkaConsumer) -> None:
-    """End the task that the consumer runs in, as a stranger might."""
+    """End the consumer's background task without the consumer's knowledge."""
     match consumer._background_task:
         case _background_task._AsyncioTask(_task=asyncio.Task() as task):
             task.cancel()
@@ -136,8 +136,8 @@ def test_call_raises_when_the_event_loop_is_closed(cluster: Cluster, topic: str,
     async def start() -> None:
         consumer.assign([TopicPartition(topic, 0)])
         await consumer.start()
-        # Every connection is open then. asyncio.run() cancels tasks also before they have begun,
-        # and anyio leaves the coroutine of such a task without an await.
+        # Every connection is open now. asyncio.run() also cancels tasks that have not begun. anyio
+        # does not await the coroutine of such a task.
         await consumer.getone()
 
     async def elsewhere() -> None:

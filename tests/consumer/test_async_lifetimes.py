@@ -1,4 +1,4 @@
-"""An AsyncKafkaConsumer that starts in vain, stops in any order, or changes its event loop."""
+"""Lifetimes of an AsyncKafkaConsumer: failed starts, stops in any order, changed event loops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TP = TopicPartition("orders", 0)
 
 
 class Net:
-    """A cluster in memory that nobody reaches before :attr:`up`."""
+    """A cluster in memory that refuses connections until :attr:`up` is set."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self.cluster = cluster
@@ -58,7 +58,7 @@ async def net() -> AsyncIterator[Net]:
 
 
 async def again_and_again(start: Callable[[], Awaitable[None]]) -> None:
-    """Until it works: on a busy machine even a cluster in memory may be late."""
+    """Call until it works. On a busy machine even a cluster in memory may be late."""
     with anyio.fail_after(PATIENCE):
         while True:
             try:

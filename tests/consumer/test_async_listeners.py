@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def polled_only(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of consumers that call listeners in polls only."""
+    """Return the options of consumers that call listeners in polls only."""
     return {**options, "rebalance_without_poll": "never"}
 
 
@@ -142,7 +142,7 @@ async def test_heartbeats_go_on_while_a_listener_waits(
 async def test_an_exception_comes_out_of_getmany_once(
     cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions
 ) -> None:
-    """aiokafka 0.14 swallows it."""
+    """aiokafka 0.14 drops the exception."""
     cluster.produce(topic, [b"a"], partition=0)
     problem = ZeroDivisionError("in the listener")
 
@@ -187,7 +187,7 @@ async def test_stop_in_a_listener_is_done_when_it_has_returned(
 ) -> None:
     async def stop(partitions: Partitions) -> None:
         await consumer.stop()
-        assert await consumer.committed(TopicPartition(topic, 0)) is None  # it still works
+        assert await consumer.committed(TopicPartition(topic, 0)) is None  # the consumer works
 
     listener = AsyncRecorder(revoked=stop, lost=stop)
     consumer = member(topic, group, listener, polled_only)

@@ -1,4 +1,4 @@
-"""AsyncKafkaConsumer's methods, each at least once, with the shapes they return."""
+"""The methods of AsyncKafkaConsumer, each at least once, with the shapes they return."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_records_can_be_had_of_some_partitions_only(
 ) -> None:
     other = TopicPartition(tp.topic, 1)
     async with AsyncKafkaConsumer(tp.topic, **options) as consumer:
-        assert consumer.assignment() == {tp, other}  # all of them, since the start
+        assert consumer.assignment() == {tp, other}  # all partitions, from the start
         assert (await consumer.getone(tp)).value == b"a"
         cluster.produce(tp.topic, [b"z"], partition=1)
         assert (await consumer.getone(other)).value == b"z"
@@ -78,7 +78,7 @@ async def test_getone_and_iteration_move_the_position_with_each_record(
 async def test_assign_and_seek(tp: TopicPartition, options: dict[str, Any]) -> None:
     consumer = AsyncKafkaConsumer(**options)
     consumer.assign([tp])
-    consumer.seek(tp, 2)  # nothing has started yet
+    consumer.seek(tp, 2)  # before the start
     async with consumer:
         assert consumer.assignment() == {tp}
         assert consumer.subscription() == frozenset({tp.topic})

@@ -1,4 +1,4 @@
-"""Rights that are missing, granted and revoked while consumers run."""
+"""Permissions that are missing, granted and revoked while consumers run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GRANTED_AT = 7.0
 
 @asynccontextmanager
 async def secured(**options: Any) -> AsyncIterator[MemoryCluster]:
-    """A cluster that denies everything by default, with two topics of three records."""
+    """Return a cluster that denies everything by default, with two topics of three records."""
     security = Security(listeners=["PLAINTEXT"], authorization=Authorization())
     async with MemoryCluster(topics={"a": 1, "b": 1}, security=security, **options) as cluster:
         for topic in ("a", "b"):
@@ -64,7 +64,7 @@ def on_secured_cluster(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Ca
 
 
 class Polled:
-    """Results of polling for some seconds: (second, value) and (second, error)."""
+    """Values and errors of polls, each with its second."""
 
     def __init__(self) -> None:
         self.records: list[tuple[float, str]] = []
@@ -75,7 +75,7 @@ class Polled:
         return [value for _, value in self.records]
 
     def first(self, prefix: str) -> float:
-        """The second in which the first record of a topic came."""
+        """Return the second in which the first record of a topic arrived."""
         return next(at for at, value in self.records if value.startswith(prefix))
 
 
@@ -327,7 +327,7 @@ def test_on_error_skip_only_logs_missing_rights(
 
 
 class SlowListener(ConsumerRebalanceListener):
-    """Takes its time with an assignment."""
+    """A listener that takes five seconds for an assignment."""
 
     async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
         await anyio.sleep(5)
@@ -336,14 +336,14 @@ class SlowListener(ConsumerRebalanceListener):
 def test_refused_positions_wait_for_the_end_of_a_callback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A position that was due spun until on_partitions_assigned returned."""
+    """Looking up a due position once spun until on_partitions_assigned returned."""
     looks: list[float] = []
     due = DeniedPositions.due
 
     def counted(refused: DeniedPositions, missing: Any, now: float) -> Any:
         looks.append(now)
         if looks.count(now) > 100:
-            pass_time(0.1)  # nothing else would end a spin on a virtual clock
+            pass_time(0.1)  # Nothing else ends a spin on a virtual clock.
         return due(refused, missing, now)
 
     monkeypatch.setattr(DeniedPositions, "due", counted)

@@ -1,4 +1,4 @@
-"""Brokers that begin to talk nonsense in the midst of work, go silent, or die."""
+"""Brokers that begin to send invalid responses, stop responding, or stop running."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NONSENSE: dict[str, Spoil] = {
 
 
 class Network:
-    """Connections that can be made to talk nonsense."""
+    """Connections whose responses a test can replace by invalid bytes."""
 
     def __init__(self) -> None:
         self._connect = TcpConnector(ClientConfig())
@@ -49,7 +49,7 @@ class Spoiled:
 
     async def recv_into(self, view: memoryview) -> int:
         count = await self._link.recv_into(view)
-        if self._network.spoil is not None and self._sent > 1:  # the handshake is over
+        if self._network.spoil is not None and self._sent > 1:  # after the handshake
             view[:count] = self._network.spoil(bytes(view[:count]))
         return count
 
@@ -91,7 +91,7 @@ async def test_nonsense_is_a_typed_error_without_a_spin_and_over_when_it_is_over
             try:
                 rest = values(await aread(consumer, 1))
             except ProtocolError:
-                pass  # reported just before
+                pass  # the error of the loop above, again
         assert rest == [b"meanwhile"]
 
 

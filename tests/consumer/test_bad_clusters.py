@@ -1,4 +1,4 @@
-"""What is no cluster, or not the right one: a typed error that says what to do, and no spin."""
+"""Wrong addresses and wrong clusters: a typed error that says what to do, and no spin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.net import free_ports
 
 @pytest.fixture
 def options(cluster: Cluster) -> dict[str, Any]:
-    """Nothing but defaults: they are what must not cost anything."""
+    """Default options. They must not cost CPU."""
     return {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest"}
 
 
@@ -49,7 +49,7 @@ def test_what_is_no_broker_is_told_apart(kind: str, make: MakeConsumer) -> None:
             "orders",
             bootstrap_servers=address,
             bootstrap_timeout_ms=600,
-            # A busy machine must not make a black hole of those that do say something.
+            # On a busy machine a server that responds must not count as silent.
             socket_connection_setup_timeout_ms=150 if says is None else 10_000,
             reconnect_backoff_ms=50,
             reconnect_backoff_max_ms=1_000,
@@ -104,7 +104,7 @@ def test_a_cluster_that_comes_up_late_is_used(make: MakeConsumer) -> None:
             try:
                 records = read(consumer, 1)
             except NoBrokersAvailable:
-                pass  # reported just before
+                pass  # the error reported above, again
         assert values(records) == [b"at last"]
         consumer.close()
 

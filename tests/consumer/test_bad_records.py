@@ -1,4 +1,4 @@
-"""Records and callbacks that go wrong: a typed error, no spin, and no other record lost."""
+"""Records and callbacks that fail: a typed error, no spin, and no other record lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.consumer.kit import (
 
 @pytest.fixture
 def options(cluster: Cluster) -> dict[str, Any]:
-    """Nothing but defaults: they are what must not cost anything."""
+    """Default options. They must not cost CPU."""
     return {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest"}
 
 
@@ -44,14 +44,14 @@ class Poisoned(Exception):
 
 
 def picky(data: bytes) -> str:
-    """A deserializer."""
+    """Return the text of a value. Raise on ``poison``."""
     if data == b"poison":
         raise Poisoned(data)
     return data.decode()
 
 
 def read_all(consumer: KafkaConsumer, count: int) -> tuple[list[Any], list[KafkaError]]:
-    """Poll until so many records came and at least one error was raised."""
+    """Poll until this many records arrived and at least one error was raised."""
     read: list[Any] = []
     errors: list[KafkaError] = []
     while len(read) < count or not errors:
@@ -67,7 +67,7 @@ def read_all(consumer: KafkaConsumer, count: int) -> tuple[list[Any], list[Kafka
 def test_f1_a_raising_deserializer_neither_spins_nor_blocks(
     cluster: Cluster, topic: str, make: MakeConsumer, position: int
 ) -> None:
-    """kafka-python 3.0.12 spins at 100 % for ever, whatever timeout_ms says."""
+    """kafka-python 3.0.12 spins at 100 % forever, whatever timeout_ms says."""
     tp = TopicPartition(topic, 0)
     here = [b"a", b"b", b"c", b"d"]
     here[position] = b"poison"
@@ -151,7 +151,7 @@ def test_f1_a_damaged_batch_neither_spins_nor_costs_other_partitions_anything(
     cluster: Cluster, topic: str, make: MakeConsumer, how: str
 ) -> None:
     bad = TopicPartition(topic, 0)
-    for value in (b"a", b"b", b"c"):  # a batch each
+    for value in (b"a", b"b", b"c"):  # one batch each
         cluster.produce(topic, [value], partition=0)
     cluster.produce(topic, [b"x", b"y"], partition=1)
     damage = cluster.corrupt(bad, 1, how)

@@ -1,4 +1,4 @@
-"""Cancelled at any point where it waits, a consumer leaves nothing behind, and leaves its group."""
+"""Cancellation at every wait of a consumer: it releases everything and leaves its group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Use = Callable[[MemoryCluster, MemoryConsumer], Coroutine[Any, Any, None]]
 
 
 class CancelAt:
-    """Awaits a coroutine and cancels the scope when it waits for the n-th time."""
+    """An awaitable that runs a coroutine and cancels the scope at the n-th wait."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, None], n: int) -> None:
         self._coroutine = coroutine
@@ -48,7 +48,7 @@ class CancelAt:
 
 
 class Watched(MemoryConsumer):
-    """Remembers its connections."""
+    """A consumer that records its connections."""
 
     def __init__(self, cluster: MemoryCluster, *topics: str, **configs: Any) -> None:
         self.connections: list[MemoryConnection] = []
@@ -92,7 +92,7 @@ async def _rebalance(_: MemoryCluster, consumer: MemoryConsumer) -> None:
 
 
 class Slow:
-    """Its methods wait for a while."""
+    """A listener whose methods wait for a while."""
 
     async def on_partitions_revoked(self, _: Any) -> None:
         await anyio.sleep(0.1)
@@ -102,7 +102,7 @@ class Slow:
 
 
 async def _cancelled_at(n: int, use: Use, listener: Any, living: Callable[[], int]) -> bool:
-    """False when it was over before."""
+    """Cancel at the n-th wait. Return True if that was the last one."""
     tasks, threads = living(), threading.active_count()
     async with MemoryCluster(topics={"t": 2}) as cluster:
         cluster.produce("t", ["a", "b"])
@@ -119,7 +119,7 @@ async def _cancelled_at(n: int, use: Use, listener: Any, living: Callable[[], in
             assert anyio.current_time() - begun < 10, f"at {n}: the group waited for a ghost"
     await anyio.wait_all_tasks_blocked()
     assert living() == tasks, f"at {n}"
-    assert threading.active_count() <= threads, f"at {n}"  # one of before may have ended
+    assert threading.active_count() <= threads, f"at {n}"  # an earlier test's may end
     return cut.left <= 0
 
 

@@ -1,4 +1,4 @@
-"""Cooperative rebalances as the caller of a consumer sees them: on virtual time, then live."""
+"""Cooperative rebalances from the caller's side, on virtual time and on a live cluster."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def parts(*numbers: int, topic: str = "t") -> Partitions:
 
 @dataclass
 class Member:
-    """A consumer in the group "g" that is polled all the time by a task of its own."""
+    """A consumer in the group "g" that a separate task polls all the time."""
 
     consumer: AsyncKafkaConsumer
     listener: Recorder = field(default_factory=Recorder)
     reads: list[tuple[TopicPartition, int, float]] = field(default_factory=list)
-    """Partition, offset, time."""
+    """Partition, offset and time of each record."""
     stopping: bool = False
     gone: anyio.Event = field(default_factory=anyio.Event)
 
@@ -59,14 +59,14 @@ class Member:
 
 
 class World:
-    """A cluster with one topic, members of one group on it, and somebody who writes."""
+    """A cluster with one topic, members of one group on it, and a task that writes."""
 
     def __init__(self, cluster: MemoryCluster, tasks: TaskGroup, partitions: int) -> None:
         self.cluster = cluster
         self.partitions = partitions
         self.members: list[Member] = []
         self.count = 0
-        """Records in every partition."""
+        """Number of records in every partition."""
         self._tasks = tasks
         self._writing = False
 
@@ -79,7 +79,7 @@ class World:
         return self.members[-1]
 
     def shared(self, *sizes: int) -> bool:
-        """The members that are there own so many partitions."""
+        """True if the running members own this many partitions each."""
         there = [one for one in self.members if not one.stopping]
         together = frozenset[TopicPartition]().union(*(one.owned for one in there))
         return [len(one.owned) for one in there] == [*sizes] and len(together) == sum(sizes)
@@ -95,7 +95,7 @@ class World:
             await anyio.sleep(0.1)
 
     async def all_read(self) -> None:
-        """Stop writing; each record has been read once then, by one of all the members."""
+        """Stop writing and check that exactly one member read each record."""
         self._writing = False
         everything = self.partitions * self.count
         await until(lambda: sum(len(one.reads) for one in self.members) >= everything)
@@ -124,7 +124,7 @@ def in_a_world(test: Callable[[World], Awaitable[None]], **topics: int) -> None:
 
 
 def test_partitions_that_stay_are_read_on_while_the_group_rebalances() -> None:
-    """The third member's JoinGroup takes 5 s: the first reads on, and nothing is fetched twice."""
+    """The third member's JoinGroup takes 5 s. The first member reads on and fetches nothing twice."""
 
     async def test(world: World) -> None:
         world.start_writing()

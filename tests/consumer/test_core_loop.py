@@ -21,7 +21,7 @@ from kohort.consumer._thread_loop import (
 
 
 class Signal(ThreadSignal):
-    """Time passes in its waits only; ``comes_at`` is when it is notified."""
+    """A clock that moves only in waits. ``comes_at`` is the time of the notification."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def test_event_loop_is_busy_except_when_it_waits() -> None:
     thread.start()
     selector = loop._selector  # type: ignore[attr-defined]
     assert isinstance(selector, WatchedSelector)
-    while is_busy():  # it begins to wait when it has run work()
+    while is_busy():  # the loop waits after it ran work()
         waiting.wait(0.001)
     loop.call_soon_threadsafe(end)
     thread.join(10)

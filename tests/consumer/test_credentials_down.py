@@ -1,4 +1,4 @@
-"""Consumers whose source of credentials is down: a typed error that names it, at the deadline."""
+"""Consumers whose credential source is down: a typed error that names it, at the deadline."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def options(cluster: Cluster, **more: Any) -> dict[str, Any]:
 
 
 def token_endpoint() -> dict[str, Any]:
-    """Options of a token endpoint that refuses connections."""
+    """Return the options of a token endpoint that refuses connections."""
     [port] = free_ports(1)
     return {
         "sasl_mechanism": "OAUTHBEARER",

@@ -1,4 +1,4 @@
-"""Every call of a consumer ends in time, whatever becomes of its thread or task."""
+"""Calls of a consumer end in time when its thread or task is blocked or has ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLOSE_S = 1.0
 SLACK_S = 2.5
 """Seconds that a call may end after its limit on a busy machine."""
 PATIENCE_S = 15.0
-"""Seconds until a blocked core is released, so that a call without a limit fails."""
+"""Seconds until a blocked thread is released, so that a call without a limit fails."""
 
 Call = Callable[[KafkaConsumer, TopicPartition], object]
 
@@ -41,7 +41,7 @@ WAITING: dict[str, Call] = {
     "topic_ids": lambda c, tp: c.topic_ids([tp.topic]),
     "topics": lambda c, tp: c.topics(),
 }
-"""Methods that need the core: they raise if it does not run."""
+"""Methods that need the consumer thread. They raise if it does not run."""
 
 POLLING: dict[str, Call] = {
     "__next__": lambda c, tp: next(c, None),
@@ -49,7 +49,8 @@ POLLING: dict[str, Call] = {
     "poll_arrow": lambda c, tp: c.poll_arrow(timeout_ms=200),
     "poll_batches": lambda c, tp: c.poll_batches(timeout_ms=200),
 }
-"""Methods that return what is there: nothing while the core is blocked, an error if it is dead."""
+"""Methods that return buffered records. They raise if the consumer thread has ended.
+"""
 
 OTHERS: dict[str, Call] = {
     "assign": lambda c, tp: c.assign([tp]),
@@ -76,13 +77,13 @@ OTHERS: dict[str, Call] = {
     "unsubscribe": lambda c, tp: c.unsubscribe(),
     "wakeup": lambda c, tp: c.wakeup(),
 }
-"""Methods that return in any case, or raise for a reason that is not the core's."""
+"""Methods that do not need the thread. They return, or raise for another reason."""
 
 CALLS = WAITING | POLLING | OTHERS
 
 
 def call(name: str, consumer: KafkaConsumer, tp: TopicPartition) -> None:
-    """Call a method; some of OTHERS have reasons of their own to raise."""
+    """Call a method. Some of OTHERS have other reasons to raise."""
     if name in OTHERS:
         with suppress(IllegalStateError):
             CALLS[name](consumer, tp)
@@ -108,7 +109,7 @@ def test_every_public_method_is_in_the_tables() -> None:
 
 @contextmanager
 def blocked(consumer: KafkaConsumer) -> Iterator[threading.Event]:
-    """The core's event loop stands still; the event says that it had to be released."""
+    """Block the thread's event loop. The event is set if the block had to be released."""
     gate, reached, late = threading.Event(), threading.Event(), threading.Event()
 
     def block() -> None:
@@ -185,7 +186,7 @@ def test_commit_future_raises_in_time_when_the_core_is_blocked(
         with pytest.raises(TimeoutError):
             future.result(timeout=0.01)
         assert not late.is_set()
-    future.result(timeout=PATIENCE_S)  # the commit went on
+    future.result(timeout=PATIENCE_S)  # the commit continued
     assert future.result() is None
     assert future.exception() is None
     poll_until(consumer, lambda: answers == [None])
@@ -222,7 +223,7 @@ def test_assign_ends_in_time_when_the_core_is_blocked(
 
 
 STARTING = [*WAITING, *POLLING, "commit_async"]
-"""Methods that start the core."""
+"""Methods that start the consumer thread."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Wrong settings on both secured clusters: each raises a typed error at once."""
+"""Wrong settings on both secured clusters: each raises a typed error quickly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @dataclass
 class Target:
-    """A secured cluster: its CA and addresses, a listener that shows ``expired``, and a pause."""
+    """A secured cluster with its CA, its addresses and its faulty listeners."""
 
     cafile: str
     address_of: Callable[[str], str]
@@ -108,7 +108,7 @@ ROWS = {
         "which is not in ssl_cafile",
         cafile="otherroot.pem",
     ),
-    # An address without dots is no IP address to TLS, but to the system.
+    # TLS does not accept an address without dots as an IP address. The system does.
     "wrong host": Row(
         "SSL", "SSL", TlsVerificationError, "not for 127.1. Use one of these", host="127.1"
     ),
@@ -198,7 +198,7 @@ ROWS = {
 def wrong(
     row: Row, target: Target, certificates: Certificates
 ) -> Iterator[tuple[CountingProxy, dict[str, Any]]]:
-    """A proxy before the listener of the row, and the options of the client."""
+    """Start a proxy before the listener of the row. Yield it with the options of the client."""
     with contextlib.ExitStack() as stack:
         if row.listener == "expired":
             address = stack.enter_context(target.expired())
@@ -277,7 +277,7 @@ def test_wrong_settings_take_little_memory(
 ) -> None:
     """A TLS alert that is read as the length of a frame would take 350 MB.
 
-    The row "expired" is alone, as the cluster in this process has no other certificate meanwhile.
+    The row "expired" runs separately, because the in-process cluster has only one certificate.
     """
     with contextlib.ExitStack() as stack:
         rows = [row for row in ROWS.values() if (row.listener == "expired") == expired]
@@ -297,7 +297,7 @@ def test_wrong_settings_take_little_memory(
 
 
 def error_at_the_deadline(servers: str, **options: Any) -> NoBrokersAvailable:
-    """Return the error of a consumer that is given one second for the first contact."""
+    """Return the error of a consumer that has one second for the first contact."""
     begun = time.monotonic()
     with (
         KafkaConsumer(
@@ -319,7 +319,7 @@ def error_at_the_deadline(servers: str, **options: Any) -> NoBrokersAvailable:
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_hanging_handshake_is_named_at_the_deadline(target: Target, protocol: str) -> None:
-    """Nothing is wrong with the settings, so the consumer goes on trying."""
+    """The settings are correct, so the consumer keeps trying."""
     login = LOGIN | {"sasl_mechanism": "PLAIN"} if protocol == "SASL_SSL" else {}
     with target.hanging(), CountingProxy(target.address_of(protocol)) as proxy:
         error = error_at_the_deadline(

@@ -1,4 +1,4 @@
-"""Iteration takes many small records at a time, few large ones, and few that take long."""
+"""Records that iteration buffers at a time: many small ones, few large or slow ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/errors.md is true: each code that a broker may answer, in each API, does what it says."""
+"""The table of docs/errors.md: each error code in each API has the outcome of the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAMPLE = [
     E.FENCED_INSTANCE_ID,
     UNKNOWN,
 ]
-"""Of each way to go on, one; the others take minutes."""
+"""One code for each outcome. The others take minutes."""
 
 
 def test_the_page_has_every_code_in_every_api() -> None:

@@ -63,7 +63,7 @@ def check(report: Report, record_property: Callable[[str, object], None]) -> Non
     assert report.lines.warnings == []
     assert min(report.least_left) >= min(2.0, TOKEN_S / 5)
     longest = {group.name: max(group.gaps)[0] for group in report.groups}
-    # A machine that is busy lets the group without security wait, too.
+    # On a busy machine the group without security waits, too.
     assert max(longest.values()) < max(LONGEST_GAP_S, 2 * longest["plain"])
 
 

@@ -1,4 +1,4 @@
-"""explain() names the principal of every way to log in, beside the rights that it lacks."""
+"""The principal that explain() names for every login, with the permissions that it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages about brokers that are not reached: what they name, and how often they come."""
+"""Messages about unreachable brokers: what they name, and how often they are logged."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.kafka_server import KafkaServer
 from tests.support.virtual import run_virtual
 
 UNREACHED = "127.0.0.2"
-"""Nothing listens at this address, and it refuses at once."""
+"""Address without a listener. Connections are refused immediately."""
 PLACE = TopicPartition("t", 0)
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The warnings of kohort."""
+    """Return the warnings of kohort."""
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
 
@@ -204,7 +204,7 @@ def test_durations_in_messages_are_rounded(seconds: float | None, text: str) -> 
 
 
 def _look_up(consumer: KafkaConsumer, place: TopicPartition) -> None:
-    """Make all calls that look something up, for a topic that is not there."""
+    """Make all calls that look something up, for a topic that does not exist."""
     calls: list[Callable[[], object]] = [
         lambda: consumer.partitions_for_topic(place.topic),
         lambda: consumer.beginning_offsets([place], timeout_ms=1_000),

@@ -1,4 +1,4 @@
-"""What a consumer's fetches say to the brokers, and what it makes of their answers."""
+"""The contents of a consumer's fetch requests, and the handling of the responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T0 = TopicPartition("t", 0)
 
 
 def fetches(cluster: MemoryCluster, since: int = 0) -> list[tuple[int, FetchRequest]]:
-    """The fetches since one, with their versions."""
+    """Return the fetch requests after the first ``since``, with their versions."""
     found = []
     for request in cluster.requests:
         if request.api == "Fetch":
@@ -39,7 +39,7 @@ def test_topics_are_told_by_their_ids_and_only_once() -> None:
             assert {version for version, _ in sent} == {18}
             assert all(any(topic.topic_id) for _, each in sent for topic in each.topics)
             full = [each for _, each in sent if each.session_epoch == 0]
-            assert 1 <= len(full) <= 2, "one for each lane"
+            assert 1 <= len(full) <= 2, "one full fetch per connection"
             later = [each for _, each in sent if each.session_epoch > 0]
             assert len(later) >= 20
             assert sum(map(named, later)) <= 2 * len(later)
@@ -129,7 +129,7 @@ def test_closing_ends_the_sessions(group: str | None) -> None:
 
 
 def sessions(cluster: MemoryCluster) -> int:
-    """How many the brokers remember."""
+    """Return the number of sessions that the brokers keep."""
     assert cluster._server is not None
     return sum(len(broker.fetch_sessions) for broker in cluster._server.brokers.values())
 
@@ -145,7 +145,7 @@ def test_a_topic_that_is_made_anew_is_read_under_its_new_id() -> None:
                 cluster.delete_topic("t")
                 cluster.create_topic("t", 1)
                 cluster.produce("t", ["c"])
-                # Offset 2 is out of range there.
+                # Offset 2 is out of range in the new topic.
                 assert await values(consumer, 1) == [b"c"]
                 assert await poll_for(consumer, lambda: consumer.highwater(T0) == 1) == []
 

@@ -1,4 +1,4 @@
-"""Consumers that are closed in a __del__ method, which the garbage collector calls."""
+"""Consumers that a __del__ method closes, called by the garbage collector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kohort.testing import Cluster
 
 
 class Program:
-    """A listener of its own consumer, so that only the garbage collector frees both.
+    """A listener that owns its consumer, so that only the garbage collector frees both.
 
     It exists before the consumer, and the collector finalizes older objects first.
     """
@@ -71,7 +71,7 @@ def test_close_commits_when_the_collector_frees_its_owner(
 async def test_stop_calls_listener_when_the_collector_frees_owner(
     cluster: Cluster, topic: str, group: str, options: dict[str, Any]
 ) -> None:
-    """The consumer's own finalizer warns, and has ended its connections before stop() runs."""
+    """The consumer's finalizer warns. It has ended the connections before stop() runs."""
     calls: list[str] = []
     cluster.produce(topic, [b"a", b"b"], partition=0)
     program = AsyncProgram(topic, calls, {"group_id": group, **options})

@@ -1,4 +1,4 @@
-"""A consumer that has just been made reads at once: nothing is waited for but the brokers."""
+"""The first poll of a new consumer: it waits for responses of brokers only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.virtual import run_virtual
 
 T0 = TopicPartition("t", 0)
 AT_ONCE = 0.05
-"""Seconds of a clock that only moves while everybody waits; the shortest back-off is 0.08."""
+"""Maximum seconds. The clock moves only while all tasks wait. The shortest back-off is 0.08."""
 
 
 def assign(consumer: AsyncKafkaConsumer) -> None:

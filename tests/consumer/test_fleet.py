@@ -1,6 +1,6 @@
-"""Many consumers in one process: what restarts leave behind, and what they miss.
+"""Many consumers in one process: resources that restarts leave, and records that they miss.
 
-The long form is 200 consumers on 400 partitions for 10 minutes; KOHORT_FLEET_SECONDS sets another
+The long form is 200 consumers on 400 partitions for 10 minutes. KOHORT_FLEET_SECONDS sets another
 time. ``-s`` shows its table.
 """
 
@@ -22,7 +22,7 @@ from tests.consumer.fleet import Fleet, Ledger, Member, Producers, Sample
 
 LONG_S = float(os.environ.get("KOHORT_FLEET_SECONDS", "600"))
 FIRST = 0.25
-"""Share of the time until the process is taken as warmed up."""
+"""Share of the time after which the process counts as warmed up."""
 DRAIN_S = 90.0
 RESTARTERS = 5
 SAMPLES = 100
@@ -40,7 +40,7 @@ class Restarts:
         self.count = 0
 
     async def go_on(self, numbers: range, pause: float) -> None:
-        """Restart one of these members after the other until cancelled."""
+        """Restart these members in random order until cancelled."""
         while True:
             number = self._rng.choice(numbers)
             with anyio.CancelScope(shield=True):
@@ -50,7 +50,7 @@ class Restarts:
             await anyio.sleep(pause)
 
     async def watched(self, seconds: float, pause: float) -> list[Sample]:
-        """Restart members for some time; return samples of the process."""
+        """Restart members for some time and return samples of the process."""
         samples: list[Sample] = []
         begun = anyio.current_time()
         async with anyio.create_task_group() as tasks:

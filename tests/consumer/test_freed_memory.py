@@ -18,7 +18,7 @@ from kohort.testing import Cluster
 
 PARTITIONS = 400
 FEW = 60
-"""Unreachable objects. A closed consumer once left 5,800, and more with more partitions."""
+"""Maximum unreachable objects. A closed consumer once left 5,800, and more with more partitions."""
 HOW = pytest.mark.parametrize("how", ["assign", "subscribe"])
 
 numbers = itertools.count()
@@ -89,7 +89,7 @@ def _alive(parts: list[weakref.ref[Any]]) -> list[str]:
 
 @HOW
 def test_consumer_is_freed_without_collector_when_closed(servers: str, how: str) -> None:
-    _life(servers, how)  # what is imported and cached once
+    _life(servers, how)  # imports and caches of the first consumer
     with collector_off():
         assert _alive(_life(servers, how)) == []
         assert gc.collect() <= FEW
@@ -115,7 +115,7 @@ def test_consumer_is_freed_when_it_never_started() -> None:
 
 
 def test_consumer_is_freed_when_log_records_are_kept(cluster: Cluster) -> None:
-    """A record of a failed commit held the exception, its traceback and so the consumer."""
+    """A log record of a failed commit once held the exception and thus the consumer."""
     records: list[logging.LogRecord] = []
 
     class Keeper(logging.Handler):

@@ -1,4 +1,4 @@
-"""Programs that replace Python's threads and sockets by gevent's have any number of consumers."""
+"""Programs with gevent's threads and sockets: they can have any number of consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of the caller and of the next fetch when records came."""
+"""The order of the caller and the next fetch when records arrive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Core(EngineLoop):
 
 
 class Caller:
-    """A mailbox whose clock stands still unless it is moved."""
+    """A caller with a callback queue, whose clock moves only by hand."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -36,7 +36,7 @@ class Caller:
         self.callback_queue = CallbackQueue(self.core, lambda: None, lambda: self.now)
 
     def receive(self, seconds: float) -> None:
-        """Be notified inside poll(), and be in poll() again after these seconds."""
+        """Receive a notification inside poll() and enter poll() again after these seconds."""
         self.callback_queue.notify_waiting_caller()
         self.callback_queue.leave_poll()
         self.now += seconds
@@ -84,7 +84,7 @@ def test_nobody_is_given_way_when_the_caller_is_outside(caller: Caller) -> None:
 
 
 class Lock:
-    """The interpreter's lock, which another thread keeps for some time after each release."""
+    """The interpreter lock. Another thread keeps it for some time after each release."""
 
     def __init__(self, kept_for: float) -> None:
         self.kept_for = kept_for
@@ -158,7 +158,7 @@ def test_a_notified_thread_runs_when_the_core_gives_way() -> None:
     caller = threading.Thread(target=wait)
     caller.start()
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(60)  # the interpreter would switch threads without give_way()
+    sys.setswitchinterval(60)  # Without yield_to_caller() the interpreter would switch threads.
     try:
         waiting.release()
         until = time.monotonic() + 5

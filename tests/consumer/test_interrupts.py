@@ -32,7 +32,7 @@ def _is_next_step(frame: FrameType) -> bool:
     loop = frame.f_back
     assert loop is not None
     at = loop.f_lasti
-    while dis.opname[loop.f_code.co_code[at]] == "CACHE":  # Python 3.12 points behind it
+    while dis.opname[loop.f_code.co_code[at]] == "CACHE":  # Python 3.12 points after it
         at -= 2
     return dis.opname[loop.f_code.co_code[at]] == "FOR_ITER"
 
@@ -40,10 +40,10 @@ def _is_next_step(frame: FrameType) -> bool:
 class Interrupt:
     """A profile function that raises KeyboardInterrupt at one event, counted from its start.
 
-    Python runs signal handlers when a function begins and when a built-in one has returned. It
-    drops exceptions of weak references' callbacks, which the garbage collector may run at any time,
-    so events in these do not count. The end of a suspended generator is a "call" event, but Python
-    runs no handlers there, so the end of ``slices()`` does not count either.
+    Python runs signal handlers when a function begins and when a built-in function has returned. It
+    drops exceptions in callbacks of weak references. The garbage collector may run these callbacks
+    at any time, so their events do not count. The end of a suspended generator is a "call" event,
+    but Python runs no handlers there. The end of ``slices()`` does not count for this reason.
     """
 
     def __init__(self, at: int) -> None:
@@ -77,7 +77,7 @@ def test_interrupt_strikes_a_generator_until_its_end() -> None:
         finally:
             sys.setprofile(None)
     resumed = 3
-    assert struck.count("wait_slices") >= 4 + resumed  # calls of time.monotonic() return there, too
+    assert struck.count("wait_slices") >= 4 + resumed  # calls of time.monotonic() count, too
 
 
 @pytest.mark.parametrize("iterate", [False, True])
@@ -86,15 +86,15 @@ def test_an_interrupt_anywhere_loses_nothing_and_shuts_nobody_out(
     cluster: Cluster, topic: str, make: MakeConsumer, iterate: bool, deserializer: Any
 ) -> None:
     tp = TopicPartition(topic, 0)
-    for first in range(0, 4_000, 8):  # many batches: many are opened
+    for first in range(0, 4_000, 8):  # many batches, so that iteration opens many
         cluster.produce(topic, [b"%d" % n for n in range(first, first + 8)], partition=0)
-    most = 8 if iterate else 3  # some of eight steps are quick ones
+    most = 8 if iterate else 3  # eight steps include quick ones
     consumer = make(topic, max_poll_records=most, value_deserializer=deserializer)
     poll_until(consumer, consumer.assignment)
     consumer.seek(tp, 0)
     offsets: list[int] = []
     steps = interrupts = in_a_row = 0
-    while in_a_row < 20:  # so many steps without reaching the event: there is none
+    while in_a_row < 20:  # ends when this many steps in a row do not reach the event
         assert len(offsets) < 4_000, "more records are needed"
         steps += 1
         interrupt = Interrupt(1 + steps // 5)
@@ -157,14 +157,14 @@ def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
         cluster.produce(topic, [b"%d" % n for n in range(first, first + 8)], partition=0)
     consumer = make(topic)
     poll_until(consumer, consumer.assignment)
-    getattr(consumer, way)(5_000)  # with what it imports
+    getattr(consumer, way)(5_000)  # imports included
     consumer.seek(tp, 0)
     offsets: list[int] = []
     steps = interrupts = in_a_row = 0
-    while in_a_row < 8:  # so many steps without reaching the event: there is none
+    while in_a_row < 8:  # ends when this many steps in a row do not reach the event
         assert len(offsets) < 4_000, "more records are needed"
         steps += 1
-        interrupt = Interrupt(3 * steps + len(way) % 3)  # each would take a minute
+        interrupt = Interrupt(3 * steps + len(way) % 3)  # every third, all take a minute
         try:
             sys.setprofile(interrupt)
             table = getattr(consumer, way)(5_000, max_records=3)

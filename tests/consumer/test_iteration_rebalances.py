@@ -1,4 +1,4 @@
-"""A rebalance goes on between two records of an iteration, however many are buffered."""
+"""A rebalance between two records of an iteration, with many records buffered."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual_on
 
 RECORDS = 400
-"""The first fetch brings all of them."""
+"""Number of records. The first fetch returns all of them."""
 STEPS = 30
-"""Records with a pause behind each; a rebalance takes a few heartbeats."""
+"""Number of records with a pause after each. A rebalance takes a few heartbeats."""
 
 
 @pytest.mark.parametrize("way", ["iteration", "getone"])

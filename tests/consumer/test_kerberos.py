@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.kerberos, pytest.mark.real_kafka]
 
 @pytest.fixture(scope="module")
 def allowed(kerberos_kafka: SecureKafka) -> SecureKafka:
-    """The broker, where the user of the KDC may read all."""
+    """The broker. The user of the KDC may read everything."""
     for resource in ("--topic", "--group"):
         kerberos_kafka.acl(
             "--add",
@@ -52,7 +52,7 @@ def tickets(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> Kdc:
 
 
 def options(kafka: SecureKafka, **more: Any) -> dict[str, Any]:
-    """The options of a consumer that logs in by GSSAPI."""
+    """Return the options of a consumer that logs in by GSSAPI."""
     return {
         "bootstrap_servers": kafka.bootstrap_servers_of("SASL_PLAINTEXT"),
         "security_protocol": "SASL_PLAINTEXT",
@@ -167,10 +167,10 @@ def test_login_by_a_keytab_leaves_no_key_and_no_ticket(
         "sasl_kerberos_principal": USER,
     }
     if not good:
-        more["sasl_kerberos_name"] = f"{USER}@{REALM}"  # the broker has no key of it
+        more["sasl_kerberos_name"] = f"{USER}@{REALM}"  # a principal without a key on the broker
     make = partial(KafkaConsumer, topic, **options(allowed, **more))
     shown = traces(caplog, make, raises=None if good else SaslAuthenticationFailedError)
-    # A report may cut a message, so parts of it are looked for.
+    # A report may truncate a message, so the test searches for parts of the key.
     parts = [each[at : at + 24] for each in sent for at in range(0, len(each) - 23, 100)]
     keys = keys_of(tickets)
     assert len(parts) > 5 and len(keys) == 2

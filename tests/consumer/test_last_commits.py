@@ -25,15 +25,15 @@ COOPERATIVE = "cooperative-sticky"
 
 
 class Overtaken:
-    """Completes a join round before the member's next commit, and answers JoinGroup after it."""
+    """Faults that complete a join round before the member's next commit and delay JoinGroup."""
 
     def __init__(self, cluster: ClusterHandle, client_id: str) -> None:
         self.asked = threading.Event()
-        """The JoinGroup request has arrived."""
+        """Set when the JoinGroup request arrives."""
         self.codes: list[int] = []
-        """The error codes of the commits, in their order."""
+        """Error codes of the commits, in order."""
         self.taken = anyio.Event()
-        """A commit has got through."""
+        """Set when a commit succeeds."""
         self._joined = anyio.Event()
         self._refused = anyio.Event()
         cluster.on("JoinGroup", self._join, keep=False, client_id=client_id)

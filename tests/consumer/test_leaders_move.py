@@ -1,4 +1,4 @@
-"""Leaders move while a consumer reads: nothing is lost, nothing comes twice, nothing is reset."""
+"""Leader changes while a consumer reads: no record is lost or repeated, no position is reset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T0 = TopicPartition("t", 0)
 
 
 class Count:
-    """What was produced and what came, by partition."""
+    """Numbers of produced and read records by partition."""
 
     def __init__(self) -> None:
         self.produced: Counter[int] = Counter()
@@ -131,7 +131,7 @@ def test_leaders_that_move_every_second_for_a_minute_of_real_time(
 
 
 def test_the_new_leader_is_asked_at_once_without_new_metadata() -> None:
-    """KIP-951: the broker that leads no more says who does."""
+    """In KIP-951 the former leader's response names the new leader."""
 
     async def main() -> None:
         async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:

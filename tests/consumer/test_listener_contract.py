@@ -1,4 +1,4 @@
-"""The rebalance listener's contract, on both faces, for eager and cooperative rebalances."""
+"""The rebalance listener's contract, on both APIs, for eager and cooperative rebalances."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def owned(*members: Driven) -> list[int]:
 
 
 async def share(stage: Stage, *members: Driven) -> None:
-    """Poll until the members share the four partitions evenly and stand still."""
+    """Poll until the members share the four partitions evenly and stop rebalancing."""
     each = [4 // len(members)] * len(members)
     await stage.until(lambda: owned(*members) == each, *members)
     for _ in range(5):
@@ -69,10 +69,10 @@ def test_an_eager_rebalance_revokes_all_a_cooperative_one_what_is_taken_away(
             assert two.calls == [("assigned", ALL - kept)]
         else:
             revoked = [some for name, some in one.calls if name == "revoked"]
-            assert revoked == [ALL - kept], "once, and of these alone"
+            assert revoked == [ALL - kept], "one call, with these partitions only"
             assigned = [some for name, some in two.calls if name == "assigned"]
             assert frozenset().union(*assigned) == ALL - kept
-            assert sum(map(len, assigned)) == len(ALL - kept), "each told as new once"
+            assert sum(map(len, assigned)) == len(ALL - kept), "each partition is added once"
 
     perform(face, script, {"t": 4})
 
@@ -296,14 +296,14 @@ def test_an_exception_changes_nothing_and_comes_out_of_poll_once(
         assert isinstance(error.__cause__, ZeroDivisionError)
         await stage.until(lambda: one.calls[-1][0] == "assigned", one)
         for _ in range(3):
-            await one.poll()  # it is raised once, and the member is in
+            await one.poll()  # raised only once, and the member has joined
         assert one.consumer.assignment()
 
     perform(face, script, {"t": 4})
 
 
 async def _error_while(stage: Stage, one: Driven, two: Driven) -> Any:
-    """Poll both until the first one raises what its listener did."""
+    """Poll both until the first one raises the error of its listener."""
     for _ in range(2_000):
         await two.poll()
         try:

@@ -1,4 +1,4 @@
-"""Who counts as alive: heartbeats, the session, and the interval between two polls."""
+"""The liveness of members: heartbeats, the session, and the interval between two polls."""
 
 from __future__ import annotations
 

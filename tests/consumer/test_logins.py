@@ -53,7 +53,7 @@ def in_process() -> Iterator[Secured]:
 
 @pytest.fixture(params=["in-process", pytest.param("kafka", marks=pytest.mark.real_kafka)])
 def secured(request: pytest.FixtureRequest) -> Secured:
-    """Give both clusters. Sessions of the one in the process end after 4 s."""
+    """Both clusters. Sessions of the in-process cluster end after 4 s."""
     if request.param == "in-process":
         found: Secured = request.getfixturevalue("in_process")
         return found
@@ -127,7 +127,7 @@ def test_consumer_keeps_reading_past_its_session_on_kafka(
 
 
 def _read_past_sessions(consumer: KafkaConsumer, produce: Callable[[], None]) -> None:
-    """Read for two sessions: no record is lost or comes twice, no poll waits half a second."""
+    """Read for two sessions. Check that no record is lost or repeated, and no poll waits 0.5 s."""
     count, sent = len(read(consumer, 1)), 1
     end = time.monotonic() + 2.2 * SESSION_MS / 1000
     longest = 0.0
@@ -140,13 +140,13 @@ def _read_past_sessions(consumer: KafkaConsumer, produce: Callable[[], None]) ->
                 count += len(part)
             assert time.monotonic() < began + 5
         longest = max(longest, time.monotonic() - began)
-        time.sleep(0.02)  # the pace of a producer
+        time.sleep(0.02)  # pace of a producer
     assert count == sent
     assert longest < 0.5
 
 
 def poll_once(given: dict[str, Any]) -> None:
-    """Subscribe and poll: the first contact."""
+    """Subscribe and poll once."""
     with KafkaConsumer("t", **given) as consumer:
         consumer.poll(timeout_ms=10_000)
 
@@ -199,7 +199,7 @@ def _read_past_sessions_of(cluster: Cluster, consumer: KafkaConsumer) -> None:
     for _ in range(30):
         cluster.produce("t", [b"x"])
         assert len(read(consumer, 1)) == 1
-        time.sleep(0.2)  # six seconds: more than a session
+        time.sleep(0.2)  # six seconds, more than a session
 
 
 @pytest.mark.parametrize("is_async", [False, True])

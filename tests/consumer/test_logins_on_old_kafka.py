@@ -30,7 +30,7 @@ ALL_RIGHTS = f"User:ANONYMOUS;User:{USER};User:client;User:{KERBEROS_USER}"
 def start(
     folder: pytest.TempPathFactory, config: pytest.Config, kdc: Kdc | None = None
 ) -> Iterator[SecureKafka]:
-    """Run a node of the old version."""
+    """Start a broker of the old version."""
     properties = {"super.users": ALL_RIGHTS, "offsets.topic.num.partitions": "1"}
     server = SecureKafka(
         old_jars(VERSION), folder.mktemp("old-kafka"), properties, version=VERSION, kdc=kdc

@@ -1,4 +1,4 @@
-"""A consumer that always has records to return leaves the event loop time for other tasks.
+"""A consumer with records to return on each call: it yields to other tasks.
 
 The clock is a fake one. The test moves it by hand for each record, so the loop never waits.
 """
@@ -18,7 +18,7 @@ from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import pass_time, run_virtual_on
 
 LONGEST = 0.05
-"""Seconds between two turns of the event loop, at most."""
+"""Maximum seconds between two iterations of the event loop."""
 STEP = 0.004
 """Seconds of processing for each record."""
 COUNT = 600
@@ -47,7 +47,7 @@ WAYS = [by_iteration, by_getone, by_getmany, by_batches]
 
 
 async def watch(turns: list[float]) -> None:
-    """Note the time of each turn of the event loop."""
+    """Note the time of each iteration of the event loop."""
     while True:
         turns.append(anyio.current_time())
         await checkpoint()

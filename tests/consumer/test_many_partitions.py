@@ -17,7 +17,7 @@ from tests.support.virtual import run_virtual
 
 PARTITIONS, RECORDS = 300, 20
 MOST = 8
-"""Partitions looked at for one record: of its answer, of the drain, of the change of lanes."""
+"""Maximum partitions examined for one record: in its response, the drain, the connection change."""
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -49,7 +49,7 @@ def test_work_follows_changed_partitions(monkeypatch: pytest.MonkeyPatch, paused
                 assert await values(consumer, 1) == [b"first"]
                 if paused:
                     consumer.pause(TopicPartition("t", 8))
-                for _ in range(2):  # what the first fetches change is settled then
+                for _ in range(2):  # the effects of the first fetches end here
                     cluster.produce("t", ["again"], partition=7)
                     assert await values(consumer, 1) == [b"again"]
                 done.clear()

@@ -1,4 +1,4 @@
-"""Errors that are not about the membership: the group does not wait for a session to expire."""
+"""Errors other than those of the membership: the group does not wait for a session to expire."""
 
 from __future__ import annotations
 

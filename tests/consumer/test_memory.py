@@ -1,4 +1,4 @@
-"""``buffer_memory`` in a whole consumer: what a caller who does not poll costs."""
+"""The limit ``buffer_memory`` in a whole consumer whose caller does not poll."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARTITIONS = 48
 def test_many_partitions_and_a_caller_that_does_not_poll(
     cluster: Cluster, make: MakeConsumer
 ) -> None:
-    """18 MB are there to be read ahead; what is read ahead is what there is memory for."""
+    """The topic has 18 MB to read ahead. The consumer reads ahead only what the memory allows."""
     cluster.create_topic("large", PARTITIONS)
     for partition in range(PARTITIONS):
         for _ in range(3):

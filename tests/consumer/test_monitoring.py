@@ -1,4 +1,4 @@
-"""lag(), metrics(), on_stats and explain(): what a consumer shows of itself."""
+"""The consumer's lag(), metrics(), on_stats and explain()."""
 
 from __future__ import annotations
 

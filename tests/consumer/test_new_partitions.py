@@ -1,4 +1,4 @@
-"""New topics and partitions are read from their beginning; nothing is missed after start()."""
+"""New topics and partitions: consumers read them from the beginning and miss nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def on_cluster(
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_nothing_is_missed_after_start(group_id: str | None, exists: bool, by_hand: bool) -> None:
-    """With a topic that is there, and with one that is created by being asked for."""
+    """The topic exists, or the consumer's request creates it."""
 
     async def script(cluster: MemoryCluster) -> None:
         if exists:
@@ -120,7 +120,7 @@ def test_topic_that_appears_later_is_read_from_its_beginning(
             found: list[bytes] = []
             while len(found) < 2:
                 errors = await poll_until_values(one, found)
-                assert len(errors) <= 1  # that it does not exist
+                assert len(errors) <= 1  # the error for the missing topic
             assert found == NEW
 
     on_cluster(script, u=1)
@@ -189,7 +189,7 @@ def test_option_has_new_partitions_start_as_kafka_does(option: str) -> None:
 
 
 def test_each_consumer_goes_by_what_its_metadata_saw() -> None:
-    """A partition that was there when the second one started is not new to it."""
+    """A partition that existed when the second consumer started is not new to it."""
 
     async def script(cluster: MemoryCluster) -> None:
         async with MemoryConsumer(cluster, "t", group_id="a", **LATEST) as first:
@@ -259,7 +259,7 @@ def missing() -> ClusterMetadata:
     [
         ([snapshot([0])], False),
         ([missing(), snapshot([0])], True),
-        ([missing(), snapshot([3])], False),  # a broker that did not know it yet
+        ([missing(), snapshot([3])], False),  # a broker that does not know the topic yet
         ([missing(), missing(), missing(), snapshot([3])], True),
         ([snapshot([1]), snapshot([1], b"b" * 16)], True),
         ([snapshot(None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED), snapshot([0])], False),

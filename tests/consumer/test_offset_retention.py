@@ -1,4 +1,4 @@
-"""Offsets that do not change are committed again, before brokers delete them."""
+"""Repeated commits of unchanged offsets, before brokers delete them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RETENTION = {"offsets_retention_minutes": 60, "offsets_retention_check_interval_
 
 
 class Patient(MemoryConsumer):
-    """A consumer that asks rarely, so that hours are short."""
+    """A consumer that sends few requests, so that simulated hours are short."""
 
     def __init__(self, cluster: MemoryCluster, *topics: str, **configs: Any) -> None:
         super().__init__(cluster, *topics, **{"fetch_max_wait_ms": 20_000, **configs})
@@ -35,7 +35,7 @@ def on_cluster(script: Callable[[MemoryCluster], Awaitable[None]]) -> None:
 
 
 def commits(cluster: MemoryCluster) -> list[int]:
-    """The number of partitions of each commit."""
+    """Return the number of partitions of each commit."""
     requests = [r.message for r in cluster.requests if isinstance(r.message, OffsetCommitRequest)]
     return [sum(len(topic.partitions) for topic in request.topics) for request in requests]
 
@@ -63,7 +63,7 @@ def test_unchanged_offsets_outlive_the_retention(polls: bool) -> None:
             expected = {PLACES[0]: 2, PLACES[1]: 0, PLACES[2]: 1}
             assert offsets(cluster) == expected
             made = commits(cluster)
-            assert made[-15:] == [3] * 15  # one request for all
+            assert made[-15:] == [3] * 15  # one request for all partitions every ten minutes
             assert 17 <= len(made) <= 20  # every ten minutes
 
     on_cluster(script)
@@ -99,7 +99,7 @@ def test_offsets_expire_when_they_are_not_committed_again() -> None:
 
 
 def test_member_of_a_group_does_not_commit_again() -> None:
-    """A group that has members keeps the offsets of the topics that they subscribe to."""
+    """A group with members keeps the offsets of the topics that they subscribe to."""
 
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", ["a"], partition=0)

@@ -1,4 +1,4 @@
-"""``on_error`` on both faces: skip, pause, or what a function says of the error."""
+"""The option ``on_error`` on both APIs: skip, pause, or a function that decides."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tests.consumer.kit import (
 
 
 def picky(data: bytes) -> str:
-    """A deserializer."""
+    """Return the text of a value. Raise on one value."""
     if data.startswith(b"poison"):
         raise LookupError(data)
     return data.decode()
 
 
 def spoil(cluster: Cluster, topic: str, how: str) -> TopicPartition:
-    """Partition 0: a, something that cannot be read, c; partition 1: x, y. One batch each."""
+    """Produce a, an invalid batch, c to partition 0 and x, y to partition 1. Each is one batch."""
     for value in (b"a", b"poison", b"c"):
         cluster.produce(topic, [value], partition=0)
     cluster.produce(topic, [b"x", b"y"], partition=1)

@@ -64,7 +64,7 @@ async def test_async_group_reads_large_fetches_over_tls(
 
 
 def test_renewed_certificates_cost_no_record(cluster: Cluster) -> None:
-    """Open connections live on; later ones use the new certificates of both sides."""
+    """Open connections stay open. Later ones use the new certificates of both sides."""
     seen: list[int] = []
     with KafkaConsumer(
         "t", group_id="renewing", connections_max_idle_ms=50, **options(cluster)

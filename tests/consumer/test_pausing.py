@@ -1,4 +1,4 @@
-"""pause() and resume() while another task waits for records."""
+"""The methods pause() and resume() while another task waits for records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that has a consumer ends when its program does, closed or not."""
+"""The end of a process with a consumer: it ends with its program, closed or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from kohort.testing import Cluster
 
 PROMPT = 25.0
-"""Seconds that a process may take to be gone; one that waits for a thread never is."""
+"""Maximum seconds until a process has ended. A process that waits for a thread never ends."""
 
 INTERRUPTIBLE = """
 import signal
@@ -62,7 +62,7 @@ loop.run({main})
 
 
 class Script:
-    """A program in a process of its own, up to the moment that its consumer is in its group."""
+    """A program in a separate process whose consumer has joined its group."""
 
     def __init__(self, folder: Path, code: str) -> None:
         path = folder / "program.py"
@@ -75,7 +75,7 @@ class Script:
             raise AssertionError(self.process.communicate()[1])
 
     def ended(self) -> tuple[int, str]:
-        """The status and what it said on standard error; AssertionError if it does not end."""
+        """Return the exit status and standard error. Fail if the process does not end."""
         begun = time.monotonic()
         try:
             _, told = self.process.communicate(timeout=30)

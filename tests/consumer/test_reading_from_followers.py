@@ -1,4 +1,4 @@
-"""Reading from the follower in one's own rack (KIP-392), and back from the leader."""
+"""Fetching from the follower in the consumer's rack (KIP-392), and from the leader again."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def racks() -> MemoryCluster:
 
 
 def asked(cluster: MemoryCluster, since: float) -> list[int]:
-    """The brokers that were sent fetches since a time."""
+    """Return the brokers that received fetches since this time."""
     return [each.node_id for each in cluster.requests if each.api == "Fetch" and each.at > since]
 
 
 async def settle(cluster: MemoryCluster, consumer: MemoryConsumer) -> set[int]:
-    """Read for ten seconds; returns who was asked in the last five of them."""
+    """Read for ten seconds. Return the brokers that received fetches in the last five."""
     await _poll_for(consumer, 5)
     half = anyio.current_time()
     await _poll_for(consumer, 5)
@@ -41,7 +41,7 @@ async def _poll_for(consumer: MemoryConsumer, seconds: float) -> None:
 
 
 def follower(cluster: MemoryCluster) -> tuple[int, str]:
-    """A broker that does not lead, and its rack."""
+    """Return a broker that is not the leader, and its rack."""
     node = cluster.leader("t") % 3 + 1
     return node, RACKS[node - 1]
 
@@ -125,7 +125,7 @@ def test_what_a_follower_says_is_not_the_last_word(code: str, policy: str) -> No
                 with cluster.fail("Fetch", ErrorCode[code], node=node):
                     cluster.produce("t", ["b"])
                     assert await values(consumer, 1) == [b"b"]
-                    # The leader would send the consumer back there each time.
+                    # The leader would send the consumer back to the follower each time.
                     for number in range(30):
                         cluster.produce("t", [b"%d" % number])
                         began = anyio.current_time()

@@ -1,4 +1,4 @@
-"""The ready-made listeners on both faces."""
+"""The ready-made listeners on both APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a group takes to settle, on virtual time: a bound, and no measurement."""
+"""Upper bounds of the time that a rebalance takes, on virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again is another topic: nothing of the old one applies."""
+"""Recreated topics: offsets and positions of the old topic do not apply to the new one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def recreate(cluster: Any, partitions: int = 1, new: list[bytes] = NEW) -> None:
 
 
 async def by_name(call: Call) -> Response | None:
-    """Have a broker speak as those before 4.1: offsets go by the names of topics."""
+    """Play a broker before 4.1, which identifies the topics of offsets by name."""
     response: Any = await call.proceed()
     for each in response.api_keys:
         if each.api_key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
@@ -90,7 +90,7 @@ async def position(stage: Stage, member: Driven) -> None:
 
 
 async def read(stage: Stage, member: Driven, count: int) -> list[bytes]:
-    """The next values; fails when they do not come."""
+    """Return the next values. Fail if they do not arrive."""
     found: list[bytes] = []
 
     def enough() -> bool:
@@ -158,7 +158,7 @@ def test_buffered_records_of_the_old_topic_come_first(way: Callable[[Any], None]
             way(one)
             assert await values(one, 10) == OLD[:10]
             recreate(cluster)
-            await anyio.sleep(10)  # it is noticed, and nothing is polled
+            await anyio.sleep(10)  # noticed without a poll
             assert one.positions() == {T0: 10}
             assert await values(one, 290) == OLD[10:] + NEW
 
@@ -253,13 +253,13 @@ def test_automatic_commits_of_the_old_topic_are_dropped(
             recreate(cluster, new=NEW[:100])
             for _ in range(60):
                 await anyio.sleep(0.5)
-                await one.getmany()  # so that automatic commits go on
+                await one.getmany()  # lets automatic commits continue
             assert committed(cluster) is None
             one.resume(T0)
             assert await values(one, 100) == NEW[:100]
             await one.getmany()
             await anyio.sleep(10)
-            assert committed(cluster) == 100  # the same number, of another topic
+            assert committed(cluster) == 100  # the same number, but of another topic
 
     on_virtual_time(script, named=named)
     assert not [text for text in caplog.messages if "commit failed" in text]
@@ -277,7 +277,7 @@ def test_commit_of_old_offsets_fails_until_the_position_has_moved(named: bool) -
             with pytest.raises(CommitFailedError, match="created again") as caught:
                 await one.commit({T0: OffsetAndMetadata(100)})
             assert dict(caught.value.offsets) == {T0: OffsetAndMetadata(100)}
-            await one.commit()  # of the positions: there is none in the new topic yet
+            await one.commit()  # commits the positions, and the new topic has none yet
             assert committed(cluster) is None
             assert await values(one, 200) == NEW
             await one.commit({T0: OffsetAndMetadata(100)})
@@ -309,7 +309,7 @@ def test_recreation_is_logged_once_when_a_rebalance_follows(
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_offset_of_the_old_topic_is_not_applied_after_a_rebalance(named: bool, reset: str) -> None:
-    """Another client has committed, by the topic's name, what the consumer had committed."""
+    """Another client committed, by the topic's name, the offset that the consumer had committed."""
 
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
@@ -360,7 +360,7 @@ def test_broker_that_names_the_old_id_again_changes_nothing(
                     if bytes(topic.topic_id) not in old_ids:
                         old_ids.append(bytes(topic.topic_id))
                     elif len(old_ids) == 2:
-                        topic.topic_id = old_ids[0]  # a broker that lags behind
+                        topic.topic_id = old_ids[0]  # an outdated broker
             return cast(Response, response)
 
         cluster.on("Metadata", metadata, keep=True)

@@ -1,4 +1,4 @@
-"""Brokers that refuse the client: a typed error at the first contact, and once for each cause."""
+"""Brokers that refuse the client: a typed error at the first contact, once for each cause."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def echo(sock: Any) -> None:
 
 
 def sasl_listener(sock: Any) -> None:
-    """Answer ApiVersions and SaslHandshake; close at anything else, as Kafka does."""
+    """Respond to ApiVersions and SaslHandshake. Close at anything else, as Kafka does."""
     reader = FrameReader(1 << 20)
     while data := sock.recv(1 << 16):
         for frame in reader.feed(data):
@@ -73,13 +73,13 @@ def sasl_listener(sock: Any) -> None:
 
 
 def alert(sock: Any) -> None:
-    """Answer as a TLS listener answers bytes of Kafka."""
+    """Respond as a TLS listener responds to bytes of Kafka."""
     sock.recv(1 << 16)
     sock.sendall(servers.TLS_ALERT)
 
 
 def plain_broker(sock: Any) -> None:
-    """Close at a TLS hello without a byte; serve Kafka else."""
+    """Close at a TLS hello without sending a byte. Serve Kafka otherwise."""
     if sock.recv(1, socket.MSG_PEEK) == b"\x16":
         sock.recv(1 << 16)
         return
@@ -184,7 +184,7 @@ def test_poll_raises_refusal_at_first_contact(
         assert str(error).startswith(server.address)
         assert not error.retriable
         assert poll_quietly(consumer, seconds=0.5) == []
-        with pytest.raises(kind):  # a call that needs the cluster does not wait in vain
+        with pytest.raises(kind):  # a call that needs the cluster does not wait for a timeout
             consumer.topics()
         with pytest.raises(kind):
             consumer.bootstrap()
@@ -284,7 +284,7 @@ def test_other_server_is_used_when_one_refuses(
 def test_refusal_after_first_contact_is_raised_once(
     certificates: Certificates, make: MakeConsumer, tmp_path: Path
 ) -> None:
-    """The broker's certificate changes under the client, and later it is good again."""
+    """The broker's certificate becomes invalid while the client runs, and later valid again."""
     current = [server_context(certificates)]
 
     def choose(sock: Any, _name: Any, _context: Any) -> None:

@@ -17,7 +17,7 @@ USERS = {"app": "app-secret"}
 
 
 async def errors_while_refused(session_ms: int, **options: Any) -> list[KafkaError]:
-    """Return what polls raise while brokers refuse logins; some sessions go on at first."""
+    """Return the errors of polls while brokers refuse logins. Some sessions are valid at first."""
     security = Security(["SASL_PLAINTEXT"], USERS, session_lifetime_ms=session_ms)
     async with MemoryCluster(brokers=2, topics={"t": 4}, security=security) as cluster:
         made = unsecured_token("app", 3600, now=cluster.wall_clock())
@@ -45,7 +45,7 @@ async def errors_while_refused(session_ms: int, **options: Any) -> list[KafkaErr
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
 def test_refused_login_is_raised_once_while_others_last(backend: str, mechanism: str) -> None:
-    """Answers on older connections made the refusal look over, each time."""
+    """Responses on older connections once reset the refusal each time."""
 
     async def main() -> None:
         errors = await errors_while_refused(4000, sasl_mechanism=mechanism)

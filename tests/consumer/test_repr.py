@@ -1,4 +1,4 @@
-"""``repr()`` of both consumers, in every state that a debugger may show."""
+"""The ``repr()`` of both consumers, in every state that a debugger may show."""
 
 from __future__ import annotations
 

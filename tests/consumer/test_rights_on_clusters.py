@@ -1,4 +1,4 @@
-"""A user without rights, on Apache Kafka and on the in-process cluster."""
+"""A user without permissions, on Apache Kafka and on the in-process cluster."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TOPIC, GROUP = 2, 3
 
 
 class Servers(NamedTuple):
-    """Addresses for the super user, and for the user."""
+    """Addresses for the super user and for the user."""
 
     plain: str
     sasl: str
 
     def grant(self, kind: int, name: str, operation: int) -> None:
-        """Let the user do this."""
+        """Grant this operation to the user."""
         creation = CreateAclsRequest.AclCreation(
             resource_type=kind,
             resource_name=name,
@@ -47,7 +47,7 @@ class Servers(NamedTuple):
         assert created.results[0].error_code == 0
 
     def revoke(self, kind: int, name: str) -> None:
-        """Take all rights on a resource from the user."""
+        """Revoke all permissions on a resource from the user."""
         chosen = DeleteAclsRequest.DeleteAclsFilter(
             resource_type_filter=kind,
             resource_name_filter=name,
@@ -62,7 +62,7 @@ class Servers(NamedTuple):
 
 @pytest.fixture(params=["cluster", pytest.param("kafka", marks=pytest.mark.real_kafka)])
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    """Give both clusters, on which the user has no rights yet."""
+    """Both clusters. The user has no permissions on them yet."""
     if request.param == "kafka":
         kafka: SecureKafka = request.getfixturevalue("secure_kafka")
         yield Servers(kafka.bootstrap_servers, kafka.bootstrap_servers_of("SASL_PLAINTEXT"))
@@ -89,7 +89,7 @@ def fill(servers: Servers, topic: str) -> str:
 def poll_until(
     consumer: KafkaConsumer, holds: Callable[[list[str], list[KafkaError]], bool]
 ) -> tuple[list[str], list[KafkaError]]:
-    """Poll until something holds of the topics that were read and the errors."""
+    """Poll until the predicate holds for the topics that were read and the errors."""
     topics: list[str] = []
     errors: list[KafkaError] = []
     deadline = time.monotonic() + PATIENCE
@@ -142,7 +142,7 @@ def test_rights_are_reported_and_taken_when_granted(
         assert errors == []
         servers.revoke(TOPIC, b)
         deadline = time.monotonic() + PATIENCE
-        while True:  # until the broker knows of it
+        while True:  # until the broker knows the change
             assert time.monotonic() < deadline
             try:
                 consumer.commit()

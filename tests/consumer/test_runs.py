@@ -1,4 +1,4 @@
-"""Iteration in its quick steps sees at once whatever the slow ones would see."""
+"""Quick steps of iteration notice every change that slow steps notice."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.consumer.conftest import MakeConsumer
 
 RECORDS = 20
 QUICK = 7
-"""A record that is given in a quick step, with quick ones before and behind it."""
+"""Number of a record of a quick step, with quick steps before and after it."""
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Steps(SyncIteration):
-    """The iterator of a handout, which counts its slow steps."""
+    """An iterator over an iteration buffer that counts its slow steps."""
 
     def __init__(self, handout: IterationBuffer, until: float = math.inf) -> None:
         self.handout = handout
@@ -50,7 +50,7 @@ class Steps(SyncIteration):
 
 
 class Held:
-    """Twenty records of each of two partitions, held; leader epochs as ``epochs`` says."""
+    """An iteration buffer with twenty records of each of two partitions."""
 
     def __init__(self, epochs: Callable[[int], int] = lambda offset: 3) -> None:
         self.subscription = SubscriptionState()
@@ -67,11 +67,11 @@ class Held:
         self.handout.load(drained)
 
     def steps(self, until: float = math.inf) -> Steps:
-        """Step as a consumer does: quick steps while there are some, a slow one between them."""
+        """Return an iterator that steps as a consumer does, with quick and slow steps."""
         return Steps(self.handout, until)
 
     def place(self, tp: TopicPartition = T0) -> tuple[int | None, int | None, int]:
-        """Position, what may be committed, and its leader epoch."""
+        """Return the position, the offset to commit, and its leader epoch."""
         state = self.subscription.partition(tp)
         assert state is not None
         return state.position, state.consumed, state.consumed_epoch
@@ -152,7 +152,7 @@ def test_a_run_is_over_when_the_session_is_in_doubt() -> None:
 def test_in_the_child_of_a_fork_no_run_goes_on() -> None:
     wake_up = WakeUp()
     wake_up.is_set = False
-    with warnings.catch_warnings():  # this process has threads, and the child does next to nothing
+    with warnings.catch_warnings():  # This process has threads. The child only exits.
         warnings.simplefilter("ignore")
         pid = os.fork()
     if not pid:
@@ -168,7 +168,7 @@ def tp(cluster: Cluster, topic: str) -> TopicPartition:
 
 
 def quick_steps(consumer: KafkaConsumer) -> int:
-    """Step until the steps are quick; the offset that comes next."""
+    """Step until the steps are quick. Return the next offset."""
     for _ in range(QUICK):
         record = next(consumer)
     return record.offset + 1

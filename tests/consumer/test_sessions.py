@@ -35,7 +35,7 @@ class Rotating:
 
 
 async def consume(consumer: MemoryConsumer, found: list[bytes], gaps: list[float]) -> None:
-    """Poll for ever; note every record, and the time between two polls with records."""
+    """Poll forever. Note every record, and the time between two polls with records."""
     last = anyio.current_time()
     while True:
         for records in (await consumer.getmany(timeout_ms=1000)).values():
@@ -101,12 +101,12 @@ def test_consumer_reads_on_through_sessions_and_rebalances(
 
 
 LIFE = 5.0
-"""Seconds that a token lives."""
+"""Lifetime of a token in seconds."""
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
 def test_consumer_reads_on_while_its_tokens_expire(backend: str) -> None:
-    """Tokens expire by the clock of the cluster, which is not that of the machine."""
+    """Tokens expire by the clock of the cluster, which is not the clock of the machine."""
     left: list[float] = []
 
     def check(token: str, now: float) -> tuple[str, float]:
@@ -164,7 +164,7 @@ def test_last_poll_timestamp_is_of_the_wall_clock() -> None:
 def test_token_is_fresh_when_it_follows_a_long_fetch(
     backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A token that was sent behind a fetch expired before the broker read it."""
+    """A token that was sent after a fetch once expired before the broker read it."""
 
     async def main() -> None:
         security = Security(["SASL_PLAINTEXT"])

@@ -1,4 +1,4 @@
-"""Seconds that a thread waits at a time."""
+"""The slices of a thread's wait, in seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kohort.consumer._signal import ThreadSignal, wait_slices
 
 
 class Clock:
-    """Time that passes only in waits."""
+    """A clock that moves only in waits."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -21,7 +21,7 @@ class Clock:
 
 
 def waits(clock: Clock, timeout: float) -> list[float]:
-    """All slices of a wait that nothing ends."""
+    """Return all slices of a wait that runs to its end."""
     found = []
     for seconds in wait_slices(timeout):
         found.append(seconds)

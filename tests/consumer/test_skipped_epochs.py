@@ -1,4 +1,4 @@
-"""Batches that ``on_error="skip"`` passes over are of a later leader epoch than what was read."""
+"""Batches that ``on_error="skip"`` skips, with a later leader epoch than the records read."""
 
 from __future__ import annotations
 

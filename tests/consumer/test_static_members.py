@@ -1,4 +1,4 @@
-"""Static members (KIP-345): a restart goes unnoticed, and of two with one name the older is out."""
+"""Static members of KIP-345: restarts without a rebalance, and fencing of the older member."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_restart_within_the_session_keeps_the_partitions_without_a_rebalance(
                 stays, goes = (two, one) if restarts == "leader" else (one, two)
                 ids = {m.client_id: m.member_id for m in group.members}
                 assert group.leader == ids["one"], "who leads is decided by the order of joining"
-            # Both have gone, and both places are kept.
+            # Both have stopped, and the group keeps both members.
             assert len(cluster.group("g").members) == 2
             name = goes._config.client.client_id
             before = cluster.group("g")

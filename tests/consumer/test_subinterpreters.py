@@ -1,4 +1,4 @@
-"""A subinterpreter has the async API. A codec or a thread that it lacks is one clear error."""
+"""Subinterpreters: the async API works, and a missing codec or thread is one clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is subscribed to, and how it changes: patterns, other topics, nothing, and back again."""
+"""Subscriptions and their changes: patterns, other topics, no topics, and back again."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_unsubscribed_and_subscribed_again_at_once(
         assert consumer.assignment() == set()
         consumer.subscribe([topic])
         cluster.produce(topic, [number])
-        assert values(read(consumer, 1)) == [number]  # and none of those before: committed
+        assert values(read(consumer, 1)) == [number]  # the others are committed
 
 
 def test_unsubscribing_before_the_first_poll_is_nothing(topic: str, make: MakeConsumer) -> None:

@@ -1,4 +1,4 @@
-"""Commits of KafkaConsumer: automatic ones, those without waiting, and what they may not touch."""
+"""Commits of KafkaConsumer: automatic ones, asynchronous ones, and their limits."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_a_commit_is_bounded(
 def test_offsets_of_a_partition_that_came_back_are_not_set_back(
     cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
 ) -> None:
-    """Revoked at 4, moved on by others to 10, given back and revoked again within one poll()."""
+    """Revoked at 4, moved to 10 by others, reassigned and revoked again within one poll()."""
     consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=10, max_poll_records=4)
     read(consumer, 4)
     consumer.pause(tp, TopicPartition(tp.topic, 1))
@@ -283,7 +283,7 @@ def test_offsets_of_a_partition_that_came_back_are_not_set_back(
 
 
 def rejoin(consumer: KafkaConsumer) -> None:
-    """Have a rebalance, without waiting for it."""
+    """Start a rebalance without waiting for it."""
 
     async def ask() -> None:
         assert consumer._engine.coordinator is not None

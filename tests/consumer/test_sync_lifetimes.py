@@ -1,4 +1,4 @@
-"""How a KafkaConsumer ends: closed in good order, in time, by a signal, or not at all."""
+"""The end of a KafkaConsumer: closed in order, in time, by a signal, or not at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_close_leaves_nothing_behind(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     cluster.produce(topic, [b"a"])
-    # Sockets and threads of tests before this one may end meanwhile.
+    # Sockets and threads of earlier tests may end during this test.
     sockets, threads = open_sockets(), set(threading.enumerate())
     consumer = make(topic, group_id=group)
     read(consumer, 1)
@@ -249,7 +249,7 @@ def test_one_that_nobody_closes_warns_and_its_thread_ends(
 ) -> None:
     consumer = KafkaConsumer(group_id=group, **options)
     listener = Recorder()
-    listener.hooks["consumer"] = consumer.assign  # as listeners do that commit
+    listener.hooks["consumer"] = consumer.assign  # a bound method, as listeners that commit have
     consumer.subscribe([topic], listener=listener)
     poll_until(consumer, consumer.assignment)
     (thread,) = kohort_threads()
@@ -260,7 +260,7 @@ def test_one_that_nobody_closes_warns_and_its_thread_ends(
 
 
 def collect_until_ended(thread: threading.Thread, seconds: float = 10.0) -> None:
-    """Run the collector until the thread has ended; it may use the consumer at any one moment."""
+    """Run the collector until the thread has ended. The thread may use the consumer meanwhile."""
     deadline = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < deadline:
         gc.collect()
@@ -283,7 +283,7 @@ def test_abandoned_consumer_ends_its_thread_when_warnings_are_errors(
 
 def test_one_that_never_did_anything_needs_no_close(options: dict[str, Any]) -> None:
     KafkaConsumer("orders", **options)
-    gc.collect()  # and no warning
+    gc.collect()  # and there is no warning
 
 
 def test_it_works_inside_of_a_running_event_loop(

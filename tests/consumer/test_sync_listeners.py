@@ -30,7 +30,7 @@ def both(topic: str) -> Partitions:
 def join(
     make: MakeConsumer, topic: str, group: str, listener: Recorder, **more: Any
 ) -> KafkaConsumer:
-    """A member that has its first assignment."""
+    """Return a member that has its first assignment."""
     consumer = make(group_id=group, **more)
     consumer.subscribe([topic], listener=listener)
     assert poll_until(consumer, lambda: listener.count("assigned")) == []
@@ -61,7 +61,7 @@ def test_a_rebalance_revokes_everything_before_the_join_and_assigns_what_is_left
 
     poll_until(first, settled)
     assert first_listener.calls[:2] == [("assigned", both), ("revoked", both)]
-    assert generations == [1]  # nothing was joined yet
+    assert generations == [1]  # before the member joined again
     assert first_listener.calls[2] == ("assigned", frozenset(first.assignment()))
     assert first.assignment() | second.assignment() == both
     assert second_listener.calls == [("assigned", frozenset(second.assignment()))]
@@ -117,7 +117,7 @@ def test_the_old_assignment_is_visible_in_revoked_and_position_and_commit_work(
 def test_a_position_that_was_never_looked_up_is_found_in_revoked(
     topic: str, group: str, make: MakeConsumer, reset: str
 ) -> None:
-    """Revoked before the first look-up has ended: it must not wait for one that is put off."""
+    """The callback runs before the first look-up has ended. It must not wait for a delayed one."""
     tp = TopicPartition(topic, 0)
     positions: list[Any] = []
 
@@ -203,7 +203,7 @@ def test_iterating_slowly_within_a_batch_is_polling(
     cluster.produce(topic, [b"x"] * 40, partition=0)
     started = threading.Event()
     for number, _ in zip(range(40), consumer, strict=False):
-        started.wait(0.05)  # 2 s in all, and each step well within the interval
+        started.wait(0.05)  # 2 s in total, and each step within the interval
         assert listener.count("lost") == 0, number
 
 
@@ -256,7 +256,7 @@ def test_heartbeats_go_on_while_a_listener_blocks(
 def test_an_exception_stops_nothing_and_comes_out_of_poll_once(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer, both: Partitions
 ) -> None:
-    """aiokafka 0.14 swallows it."""
+    """aiokafka 0.14 drops the exception."""
     cluster.produce(topic, [b"a"], partition=0)
     problem = ZeroDivisionError("in the listener")
 
@@ -274,7 +274,7 @@ def test_an_exception_stops_nothing_and_comes_out_of_poll_once(
     evict(cluster, group)
     listener.hooks["lost"] = fail
     error = poll_error(consumer, RebalanceListenerError)
-    assert error.callback == "on_partitions_lost"  # the first; the other one is in the log
+    assert error.callback == "on_partitions_lost"  # the first, the other is logged
     assert consumer.assignment() == both
     listener.hooks = {"revoked": fail}
     with pytest.raises(RebalanceListenerError, match="ZeroDivisionError: in the listener"):
@@ -283,7 +283,7 @@ def test_an_exception_stops_nothing_and_comes_out_of_poll_once(
 
 
 class ReentrantHook:
-    """Calls what is not allowed inside of a listener."""
+    """A callback that makes the calls that a listener must not make."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
@@ -312,7 +312,7 @@ def test_close_in_a_listener_is_done_when_poll_returns(
 
     def close(partitions: Partitions) -> None:
         consumer.close()
-        assert consumer.committed(TopicPartition(topic, 0)) is None  # it still works
+        assert consumer.committed(TopicPartition(topic, 0)) is None  # the consumer works
         if raises:
             raise ZeroDivisionError
 

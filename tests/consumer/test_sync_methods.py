@@ -1,4 +1,4 @@
-"""KafkaConsumer's methods, each at least once, with the shapes they return."""
+"""The methods of KafkaConsumer, each at least once, with the shapes they return."""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ def tp(cluster: Cluster, topic: str) -> TopicPartition:
 
 @pytest.fixture
 def consumer(make: MakeConsumer, tp: TopicPartition) -> KafkaConsumer:
-    """Reads it without a group."""
+    """A consumer that reads the partition without a group."""
     consumer = make()
     consumer.assign([tp])
     return consumer
 
 
 def take(consumer: KafkaConsumer, count: int) -> list[Any]:
-    """So many steps of iteration."""
+    """Return the values of this many steps of iteration."""
     return [next(consumer).value for _ in range(count)]
 
 
@@ -50,7 +50,7 @@ def test_nothing_is_fetched_from_the_end_of_a_range_on(
     tp = TopicPartition(topic, 0)
     for letter in LETTERS:
         cluster.produce(topic, [letter], partition=0)
-    consumer = make(max_partition_fetch_bytes=1)  # a batch at a time
+    consumer = make(max_partition_fetch_bytes=1)  # one batch per fetch
     consumer.assign([tp])
     consumer.seek(tp, 0, until=2)
     assert values(read(consumer, 2)) == LETTERS[:2]

@@ -1,4 +1,4 @@
-"""poll_arrow() and poll_batches() on both faces: rows without an object for a record."""
+"""Rows of poll_arrow() and poll_batches() on both APIs, without an object for each record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 
 
 def rows_of(table: Any) -> list[Row]:
-    """What either way of polling returned, row by row."""
+    """Return the rows of either result."""
     if isinstance(table, pa.RecordBatch):
         table.validate(full=True)
         assert table.schema == arrow_schema()
@@ -59,7 +59,7 @@ WAYS = pytest.mark.parametrize("way", ["poll_arrow", "poll_batches"])
 
 
 def collect(consumer: KafkaConsumer, way: str, count: int, **options: Any) -> list[Row]:
-    """Poll until there are so many rows."""
+    """Poll until this many rows arrived."""
     rows: list[Row] = []
     deadline = time.monotonic() + PATIENCE
     while len(rows) < count:

@@ -1,4 +1,4 @@
-"""What makes a group rebalance, and that each time is logged once, with its reason."""
+"""The triggers of a rebalance. Each is logged once, with its reason."""
 
 from __future__ import annotations
 

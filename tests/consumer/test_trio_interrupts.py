@@ -1,4 +1,4 @@
-"""Ctrl-C on trio is raised in the program and in no task of the core."""
+"""Ctrl-C on trio is raised in the program and in none of the consumer's tasks."""
 
 from __future__ import annotations
 

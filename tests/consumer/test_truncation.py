@@ -1,4 +1,4 @@
-"""An unclean election cuts off what was read (KIP-320): told, never passed over or reset."""
+"""Unclean elections that remove read records: poll() raises, without a skip or a reset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T0, T1 = (TopicPartition("t", number) for number in range(2))
 
 
 async def truncated(consumer: MemoryConsumer) -> LogTruncationError:
-    """Poll until it is told."""
+    """Poll until the truncation is raised. Return the error."""
     with pytest.raises(LogTruncationError) as caught:
         await values(consumer, 100)
     return caught.value
@@ -46,7 +46,7 @@ def test_what_was_cut_off_is_told_and_read_after_a_seek(policy: str, then: int) 
                 assert error.next_offset == 2
                 assert "seek(" in str(error)
                 assert str(error) in str(consumer.explain())
-                # It stands, and the other partition goes on.
+                # The error stays, and the other partition is read.
                 cluster.produce("t", ["else"], partition=1)
                 assert await values(consumer, 1) == [b"else"]
                 assert str(await truncated(consumer)) == str(error)

@@ -1,4 +1,4 @@
-"""A member that is not polled goes through a rebalance while its caller holds no records."""
+"""Members that are not polled: they take part in a rebalance if the caller has no records."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.support.virtual import run_virtual, run_virtual_on
 
 BOTH = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
 HEARTBEAT = 3.0
-"""Seconds; a member hears of a rebalance by a heartbeat."""
+"""Seconds. A heartbeat response reports a rebalance to a member."""
 SOON = 2 * HEARTBEAT
 MODES = ["idle", "always", "never"]
 HELD = ["idle", "never"]
-"""The modes in which returned records hold up a rebalance."""
+"""The modes in which returned records delay a rebalance."""
 
 
 class Notes(ConsumerRebalanceListener):
-    """Notes its calls and their tasks; ``hooks`` are awaited by the names of the callbacks."""
+    """A listener that records its calls and tasks. ``hooks`` maps a callback to a coroutine."""
 
     def __init__(self, **hooks: Callable[[Partitions], Awaitable[object]]) -> None:
         self.calls: list[tuple[str, Partitions]] = []
@@ -95,7 +95,7 @@ class Scene:
         return consumer
 
     async def second_starts(self, seconds: float = SOON, **configs: Any) -> bool:
-        """True if another member has its share within this time."""
+        """True if another member gets its partitions within this time."""
         started = anyio.Event()
         consumer = self.make(client_id="second", **configs)
 
@@ -312,7 +312,7 @@ def test_subscribe_after_unsubscribe_may_change_its_kind(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_rebalances_do_not_count_as_polls(mode: str) -> None:
-    """A member that is not polled leaves after max_poll_interval_ms, and stays away."""
+    """A member that is not polled leaves after max_poll_interval_ms, and does not rejoin."""
 
     async def scene(it: Scene) -> None:
         listener = Notes()
@@ -349,7 +349,7 @@ def test_always_commits_what_is_in_hand_and_gives_way() -> None:
 
 
 def test_always_leaves_unfinished_what_is_not_revoked() -> None:
-    """Work of another kind, such as on_stats, does not finish what the caller was given."""
+    """Other callbacks, such as on_stats, do not mark returned records as processed."""
 
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["a", "b"], partition=0)

@@ -1,4 +1,4 @@
-"""wakeup(): from another thread or a signal handler, whatever waits ends; nothing is lost."""
+"""Calls of wakeup() from other threads and signal handlers: they end waits and lose no record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG_MS = 1000 * PATIENCE
 
 
 def once_waiting(consumer: Any, action: Any) -> threading.Thread:
-    """Do it in a thread of its own as soon as the consumer is inside poll()."""
+    """Call ``action`` in a new thread as soon as the consumer is inside poll()."""
 
     def run() -> None:
         deadline = time.monotonic() + PATIENCE
@@ -42,7 +42,7 @@ def test_another_thread_ends_poll(topic: str, group: str, make: MakeConsumer) ->
         consumer.poll(timeout_ms=LONG_MS)
     assert time.monotonic() - begun < PATIENCE / 2
     thread.join()
-    assert consumer.poll() == {}, "it is told once"
+    assert consumer.poll() == {}, "wakeup() is raised once"
 
 
 def test_a_signal_handler_ends_poll(topic: str, make: MakeConsumer) -> None:

@@ -1,4 +1,4 @@
-"""The mailbox: what the core leaves for the caller."""
+"""The callback queue, which holds errors and callbacks for the caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.errors import KafkaError
 
 def test_an_error_is_reported_while_the_caller_takes_another_out() -> None:
     class Taken(KafkaError):
-        def __str__(self) -> str:  # what the caller's thread may do in the midst of it
+        def __str__(self) -> str:  # runs while report() compares
             if callback_queue.errors:
                 callback_queue.errors.popleft()
             return f"taken {id(self)}"

@@ -1,4 +1,4 @@
-"""Consumers of a cluster in the same event loop, on trio's virtual clock: hours pass at once."""
+"""Consumers of a cluster in the same event loop, on trio's virtual clock: hours pass instantly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MemoryConsumer(AsyncKafkaConsumer):
 
 
 async def values(consumer: AsyncKafkaConsumer, count: int, timeout: float = 60.0) -> list[bytes]:
-    """Poll until so many records came; their values."""
+    """Poll until this many records arrived. Return their values."""
     found: list[bytes] = []
     with anyio.fail_after(timeout):
         while len(found) < count:
@@ -42,7 +42,7 @@ async def values(consumer: AsyncKafkaConsumer, count: int, timeout: float = 60.0
 async def poll_for(
     consumer: AsyncKafkaConsumer, holds: Callable[[], object], timeout: float = 60.0
 ) -> list[KafkaError]:
-    """Poll until something holds; returns what was raised meanwhile. Records are dropped."""
+    """Poll until the predicate holds. Return the errors and drop the records."""
     errors: list[KafkaError] = []
     with anyio.fail_after(timeout):
         while not holds():
@@ -57,7 +57,7 @@ async def poll_for(
 async def polled(
     consumer: AsyncKafkaConsumer, errors: list[KafkaError] | None = None
 ) -> AsyncIterator[None]:
-    """Have it polled all the time by a task of its own; what that raises goes into the list."""
+    """Poll the consumer all the time in a separate task. Append its errors to the list."""
 
     async def poll() -> None:
         while True:
