@@ -222,7 +222,7 @@ class Stage:
         await self._stack.aclose()
 
 
-def perform(face: str, script: Callable[[Stage], Awaitable[None]], topics: dict[str, int]) -> None:
+def perform(api: str, script: Callable[[Stage], Awaitable[None]], topics: dict[str, int]) -> None:
     """Run a script on a new cluster."""
 
     async def on(cluster: Cluster | MemoryCluster, clock: Callable[[], float]) -> None:
@@ -236,7 +236,7 @@ def perform(face: str, script: Callable[[Stage], Awaitable[None]], topics: dict[
         async with MemoryCluster(topics=topics, **CLUSTER) as cluster:
             await on(cluster, anyio.current_time)
 
-    if face == "async":
+    if api == "async":
         run_virtual(on_virtual_time)
     else:
         with Cluster(topics=topics, **CLUSTER) as cluster:

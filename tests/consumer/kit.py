@@ -129,11 +129,11 @@ def evict(cluster: Cluster, group: str) -> None:
         LeaveGroupRequest.MemberIdentity(member_id=member.member_id)
         for member in cluster.group(group).members
     ]
-    ask(cluster.bootstrap_servers, LeaveGroupRequest(group_id=group, members=members), 4)
+    send_request(cluster.bootstrap_servers, LeaveGroupRequest(group_id=group, members=members), 4)
     cluster.wait_until(lambda: not cluster.group(group).members)
 
 
-def ask(address: str, message: Request[Any], version: int) -> Response:
+def send_request(address: str, message: Request[Any], version: int) -> Response:
     """Send one request over a new connection and return the response."""
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), PATIENCE) as link:
@@ -167,8 +167,8 @@ def poll_quietly(consumer: KafkaConsumer, seconds: float = 1.0) -> list[KafkaErr
     """Poll in a loop that catches errors, and check that it takes next to no CPU."""
     errors: list[KafkaError] = []
     deadline = time.monotonic() + seconds
-    core = consumer._thread._thread if consumer._thread else None
-    with at_most_cpu(QUIET, core):
+    thread = consumer._thread._thread if consumer._thread else None
+    with at_most_cpu(QUIET, thread):
         while time.monotonic() < deadline:
             try:
                 assert consumer.poll(timeout_ms=100) == {}

@@ -42,7 +42,7 @@ class Mine(PartitionAssignor):
         self.word = word
         self.heard: list[bytes] = []
         self.given: list[Assignment] = []
-        self.told: list[ConsumerGroupMetadata] = []
+        self.metadata: list[ConsumerGroupMetadata] = []
         self.threads: set[threading.Thread] = set()
         self.tasks: set[int] = set()
 
@@ -73,7 +73,7 @@ class Mine(PartitionAssignor):
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         self.note()
         self.given.append(assignment)
-        self.told.append(metadata)
+        self.metadata.append(metadata)
 
 
 def _last_join(cluster: Cluster) -> JoinGroupRequest:
@@ -99,9 +99,9 @@ def test_an_assignor_of_ones_own_and_its_user_data_on_the_callers_thread(
     assert theirs.given == [Assignment((), b"for b")]
     assert mine.heard == [b"a", b"b"]
     assert theirs.heard == []
-    assert mine.told[-1].generation_id == theirs.told[-1].generation_id
-    assert mine.told[-1].group_id == group
-    assert mine.told[-1].member_id != theirs.told[-1].member_id
+    assert mine.metadata[-1].generation_id == theirs.metadata[-1].generation_id
+    assert mine.metadata[-1].group_id == group
+    assert mine.metadata[-1].member_id != theirs.metadata[-1].member_id
     assert mine.threads == theirs.threads == {threading.current_thread()}
 
 
@@ -182,16 +182,16 @@ def test_the_example_deals_by_the_hash_of_the_partitions_names() -> None:
     assignor = example["HashOrderedRoundRobin"]()
     # "t-8" 112729, "t-9" 112730, "t-10" 3494568, "t-11" 3494569. The others are between.
     members = {"b": Subscription(("t",), b"1"), "a": Subscription(("t",), b"2")}
-    deal = assignor.assign(ClusterTopics({"t": 12}), members)
+    assigned = assignor.assign(ClusterTopics({"t": 12}), members)
     row = [TopicPartition("t", number) for number in [*range(10), 10, 11]]
-    assert list(deal["b"].partitions) == row[2::3]
-    assert json.loads(deal["a"].user_data) == [
+    assert list(assigned["b"].partitions) == row[2::3]
+    assert json.loads(assigned["a"].user_data) == [
         [list(tp) for tp in row[0::3]],
         [list(tp) for tp in row[1::3]],
     ]
     uneven = {"a": Subscription(("t",), b"1"), "b": Subscription(("u",), b"1")}
-    deal = assignor.assign(ClusterTopics({"t": 2, "u": 1}), uneven)
-    assert {member: len(given.partitions) for member, given in deal.items()} == {"a": 2, "b": 1}
+    assigned = assignor.assign(ClusterTopics({"t": 2, "u": 1}), uneven)
+    assert {member: len(given.partitions) for member, given in assigned.items()} == {"a": 2, "b": 1}
 
 
 def test_an_assignor_that_raises_comes_out_of_poll(

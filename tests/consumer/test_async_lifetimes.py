@@ -243,7 +243,7 @@ def test_abandoned_consumer_ends_its_task_when_warnings_are_errors(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: raised.append(told.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda hook: raised.append(hook.exc_value))
 
     async def main() -> None:
         consumer = AsyncKafkaConsumer(**options)

@@ -150,8 +150,8 @@ def test_an_assigned_partition_that_is_not_there_is_reported_once_and_awaited(
     there, missing = TopicPartition(topic, 0), TopicPartition(topic, 2)
     consumer = make(metadata_max_age_ms=200)
     consumer.assign([there, missing])
-    told = poll_error(consumer, UnknownTopicOrPartitionError)
-    assert f"{topic}-2 is assigned and does not exist: the topic has 2 partitions" in str(told)
+    error = poll_error(consumer, UnknownTopicOrPartitionError)
+    assert f"{topic}-2 is assigned and does not exist: the topic has 2 partitions" in str(error)
     assert poll_quietly(consumer) == []
     cluster.produce(topic, [b"a"], partition=0)
     assert values(read(consumer, 1)) == [b"a"]
@@ -200,7 +200,7 @@ async def test_an_unknown_topic_does_not_keep_the_async_face_from_starting(
         assert values(await aread(consumer, 1)) == [b"here now"]
 
 
-@pytest.mark.parametrize("face", [KafkaConsumer, AsyncKafkaConsumer])
+@pytest.mark.parametrize("consumer_class", [KafkaConsumer, AsyncKafkaConsumer])
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [
@@ -213,7 +213,7 @@ async def test_an_unknown_topic_does_not_keep_the_async_face_from_starting(
 )
 @pytest.mark.filterwarnings("error::ResourceWarning")
 def test_wrong_options_are_errors_of_the_constructor(
-    face: Any, options: dict[str, Any], kind: type[Exception], words: str
+    consumer_class: Any, options: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
-        face("orders", **options)
+        consumer_class("orders", **options)

@@ -116,7 +116,9 @@ async def _cancelled_at(n: int, use: Use, listener: Any, living: Callable[[], in
         begun = anyio.current_time()
         async with MemoryConsumer(cluster, "t", client_id="next") as heir:
             assert len(heir.assignment()) == 2
-            assert anyio.current_time() - begun < 10, f"at {n}: the group waited for a ghost"
+            assert anyio.current_time() - begun < 10, (
+                f"at {n}: the group waited for a member that has left"
+            )
     await anyio.wait_all_tasks_blocked()
     assert living() == tasks, f"at {n}"
     assert threading.active_count() <= threads, f"at {n}"  # an earlier test's may end

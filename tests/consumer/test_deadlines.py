@@ -117,15 +117,15 @@ def blocked(consumer: KafkaConsumer) -> Iterator[threading.Event]:
         if not gate.wait(PATIENCE_S):
             late.set()
 
-    core = consumer._running_thread()
-    core.call_soon(block)
+    thread = consumer._running_thread()
+    thread.call_soon(block)
     assert reached.wait(PATIENCE_S)
     try:
         yield late
     finally:
         gate.set()
         if consumer._closed:
-            core._thread.join(PATIENCE_S)
+            thread._thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -325,10 +325,10 @@ def test_call_raises_when_the_thread_died(
     consumer = make(topic, group_id=group, **OPTIONS)
     poll_until(consumer, lambda: tp in consumer.assignment())
 
-    core = consumer._running_thread()
-    core.call_soon(sys.exit)  # one of the two exceptions that end an event loop
-    core._thread.join(PATIENCE_S)
-    assert not core.is_running
+    thread = consumer._running_thread()
+    thread.call_soon(sys.exit)  # one of the two exceptions that end an event loop
+    thread._thread.join(PATIENCE_S)
+    assert not thread.is_running
     begun = time.monotonic()
     if name in WAITING or name in POLLING or name in ("commit_async", "unsubscribe"):
         with pytest.raises(IllegalStateError, match="was ended from outside: close"):
@@ -349,10 +349,10 @@ def test_close_is_prompt_when_the_engine_never_ran(
     with pytest.raises(KafkaTimeoutError):
         consumer.topics()
     begun = time.monotonic()
-    core = consumer._running_thread()
+    thread = consumer._running_thread()
     consumer.close(timeout_ms=500)
     assert time.monotonic() - begun < 0.5 + SLACK_S
-    core._loop.close()
+    thread._loop.close()
 
 
 AT_EXIT = """

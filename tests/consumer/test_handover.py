@@ -19,12 +19,12 @@ from kohort.consumer._signal import TaskSignal
 from kohort.consumer._thread import ConsumerThread
 
 
-class Core(EngineLoop):
+class FakeLoop(EngineLoop):
     def __init__(self) -> None:
-        self.gave_way = 0
+        self.yielded = 0
 
     def yield_to_caller(self) -> None:
-        self.gave_way += 1
+        self.yielded += 1
 
 
 class Caller:
@@ -32,8 +32,8 @@ class Caller:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.core = Core()
-        self.callback_queue = CallbackQueue(self.core, lambda: None, lambda: self.now)
+        self.loop = FakeLoop()
+        self.callback_queue = CallbackQueue(self.loop, lambda: None, lambda: self.now)
 
     def receive(self, seconds: float) -> None:
         """Receive a notification inside poll() and enter poll() again after these seconds."""
@@ -53,20 +53,20 @@ def caller() -> Caller:
 def test_a_caller_goes_first_when_it_was_quick(caller: Caller) -> None:
     caller.receive(SHORT_LATENCY_SECONDS / 2)
     caller.receive(SHORT_LATENCY_SECONDS / 2)
-    assert caller.core.gave_way == 2
+    assert caller.loop.yielded == 2
 
 
 def test_the_fetch_goes_first_when_the_caller_was_slow(caller: Caller) -> None:
     caller.receive(2 * SHORT_LATENCY_SECONDS)
     caller.receive(SHORT_LATENCY_SECONDS / 2)
-    assert caller.core.gave_way == 1
+    assert caller.loop.yielded == 1
 
 
 def test_a_caller_goes_first_again_when_it_became_quick(caller: Caller) -> None:
     caller.receive(2 * SHORT_LATENCY_SECONDS)
     caller.receive(SHORT_LATENCY_SECONDS / 2)
     caller.receive(SHORT_LATENCY_SECONDS / 2)
-    assert caller.core.gave_way == 2
+    assert caller.loop.yielded == 2
 
 
 def test_a_caller_stays_slow_when_its_polls_end_in_vain(caller: Caller) -> None:
@@ -74,13 +74,13 @@ def test_a_caller_stays_slow_when_its_polls_end_in_vain(caller: Caller) -> None:
     caller.callback_queue.leave_poll()
     caller.callback_queue.enter_poll()
     caller.receive(0.0)
-    assert caller.core.gave_way == 1
+    assert caller.loop.yielded == 1
 
 
 def test_nobody_is_given_way_when_the_caller_is_outside(caller: Caller) -> None:
     caller.callback_queue.leave_poll()
     assert not caller.callback_queue.notify_waiting_caller()
-    assert caller.core.gave_way == 0
+    assert caller.loop.yielded == 0
 
 
 class Lock:

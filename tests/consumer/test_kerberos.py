@@ -130,10 +130,10 @@ def test_consumer_raises_when_there_is_no_ticket(
 
 def keys_of(kdc: Kdc) -> list[bytes]:
     """Return the keys of the user's keytab."""
-    told = subprocess.run(
+    listed = subprocess.run(
         ["klist", "-k", "-K", str(kdc.user_keytab)], capture_output=True, text=True, check=True
     )
-    return [bytes.fromhex(each) for each in re.findall(r"\(0x([0-9a-f]+)\)", told.stdout)]
+    return [bytes.fromhex(each) for each in re.findall(r"\(0x([0-9a-f]+)\)", listed.stdout)]
 
 
 @pytest.mark.parametrize("good", [True, False], ids=["taken", "refused"])

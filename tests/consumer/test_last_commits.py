@@ -114,14 +114,14 @@ def test_closing_commits_again_after_the_join_round(
     how: str, cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     cluster.produce(topic, [b"a"], partition=0)
-    told = Recorder()
+    listener = Recorder()
     consumer = make(
         client_id=group,
         group_id=group,
         partition_assignment_strategy=COOPERATIVE,
         auto_commit_interval_ms=600_000,
     )
-    consumer.subscribe([topic], listener=told)
+    consumer.subscribe([topic], listener=listener)
     read(consumer, 1)
     overtaken = Overtaken(cluster, group)
     consumer.enforce_rebalance("a test")
@@ -130,5 +130,5 @@ def test_closing_commits_again_after_the_join_round(
     assert overtaken.codes[0] == ErrorCode.ILLEGAL_GENERATION
     assert overtaken.codes[-1] == ErrorCode.NONE
     assert cluster.committed(group)[TopicPartition(topic, 0)].offset == 1
-    assert told.names == ["assigned", "revoked"]
+    assert listener.names == ["assigned", "revoked"]
     assert not cluster.group(group).members

@@ -19,7 +19,7 @@ TP = TopicPartition("t", 0)
 
 
 @pytest.fixture(params=["sync", "async"])
-def face(request: pytest.FixtureRequest) -> str:
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -46,17 +46,17 @@ async def share(stage: Stage, *members: Driven) -> None:
     assert owned(*members) == each
 
 
-def test_the_first_join_assigns_and_revokes_nothing(face: str, style: str) -> None:
+def test_the_first_join_assigns_and_revokes_nothing(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(style))
         await stage.until(lambda: one.calls, one)
         assert one.calls == [("assigned", ALL)]
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
 def test_an_eager_rebalance_revokes_all_a_cooperative_one_what_is_taken_away(
-    face: str, style: str
+    api: str, style: str
 ) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(style))
@@ -74,10 +74,10 @@ def test_an_eager_rebalance_revokes_all_a_cooperative_one_what_is_taken_away(
             assert frozenset().union(*assigned) == ALL - kept
             assert sum(map(len, assigned)) == len(ALL - kept), "each partition is added once"
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
-def test_each_completed_rebalance_is_told_even_when_nothing_is_new(face: str, style: str) -> None:
+def test_each_completed_rebalance_is_told_even_when_nothing_is_new(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(style))
         await stage.until(lambda: one.calls, one)
@@ -86,10 +86,10 @@ def test_each_completed_rebalance_is_told_even_when_nothing_is_new(face: str, st
         again = [("revoked", ALL), ("assigned", ALL)]
         assert one.calls[1:] == (again if style == EAGER else [("assigned", frozenset())])
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
-def test_a_cooperative_member_gives_up_topics_it_no_longer_wants_before_it_joins(face: str) -> None:
+def test_a_cooperative_member_gives_up_topics_it_no_longer_wants_before_it_joins(api: str) -> None:
     async def script(stage: Stage) -> None:
         generations: list[int] = []
 
@@ -106,10 +106,10 @@ def test_a_cooperative_member_gives_up_topics_it_no_longer_wants_before_it_joins
         assert generations == [1], "nothing was joined yet"
         assert one.consumer.assignment() == ALL
 
-    perform(face, script, {"t": 4, "u": 2})
+    perform(api, script, {"t": 4, "u": 2})
 
 
-def test_partitions_that_stay_are_read_on_during_a_cooperative_rebalance(face: str) -> None:
+def test_partitions_that_stay_are_read_on_during_a_cooperative_rebalance(api: str) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(COOPERATIVE))
         await stage.until(lambda: one.calls, one)
@@ -122,11 +122,11 @@ def test_partitions_that_stay_are_read_on_during_a_cooperative_rebalance(face: s
             values += await one.poll() + await two.poll()
         assert sorted(values) == [b"0", b"1", b"2", b"3"], "each once"
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
 def test_the_old_assignment_is_visible_in_revoked_where_position_and_commit_work(
-    face: str, style: str
+    api: str, style: str
 ) -> None:
     async def script(stage: Stage) -> None:
         seen: list[Any] = []
@@ -150,14 +150,14 @@ def test_the_old_assignment_is_visible_in_revoked_where_position_and_commit_work
         assert positions == dict.fromkeys(partitions, 1)
         assert {tp: at.offset for tp, at in committed.items()} == dict.fromkeys(ALL, 1)
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
 def owned_by(member: Driven) -> Partitions:
     return frozenset(member.consumer.assignment())
 
 
-def test_automatic_commits_come_before_revoked(face: str, style: str) -> None:
+def test_automatic_commits_come_before_revoked(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         committed: list[Any] = []
 
@@ -176,10 +176,10 @@ def test_automatic_commits_come_before_revoked(face: str, style: str) -> None:
         await share(stage, one, two)
         assert committed[0] == {1}
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
-def test_a_seek_in_assigned_comes_before_the_first_record(face: str, style: str) -> None:
+def test_a_seek_in_assigned_comes_before_the_first_record(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         async def assigned(member: Driven, partitions: Partitions) -> None:
             if TP in partitions:
@@ -192,12 +192,12 @@ def test_a_seek_in_assigned_comes_before_the_first_record(face: str, style: str)
             values += await one.poll()
         assert values == [b"c"]
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 def test_a_lost_membership_is_told_as_lost_then_all_is_assigned_anew(
-    face: str, style: str, code: ErrorCode
+    api: str, style: str, code: ErrorCode
 ) -> None:
     async def script(stage: Stage) -> None:
         refused: list[Exception] = []
@@ -219,12 +219,12 @@ def test_a_lost_membership_is_told_as_lost_then_all_is_assigned_anew(
         assert one.calls[1:] == [("lost", ALL), ("assigned", ALL)]
         assert len(refused) == 1, "a commit of what is lost fails, typed"
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
 @pytest.mark.parametrize("way", ["close", "unsubscribe"])
 def test_close_and_unsubscribe_revoke_while_the_member_is_still_in(
-    face: str, style: str, way: str
+    api: str, style: str, way: str
 ) -> None:
     async def script(stage: Stage) -> None:
         members: list[int] = []
@@ -239,10 +239,10 @@ def test_close_and_unsubscribe_revoke_while_the_member_is_still_in(
         assert one.calls[1:] == [("revoked", ALL)]
         assert members == [1] and stage.cluster.group("g").members == ()
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
-def test_closing_a_static_member_revokes_and_does_not_leave(face: str, style: str) -> None:
+def test_closing_a_static_member_revokes_and_does_not_leave(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(style, group_instance_id="first"))
         await stage.until(lambda: one.calls, one)
@@ -250,10 +250,10 @@ def test_closing_a_static_member_revokes_and_does_not_leave(face: str, style: st
         assert one.calls[1:] == [("revoked", ALL)]
         assert len(stage.cluster.group("g").members) == 1
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
-def test_callbacks_run_where_the_caller_polls(face: str, style: str) -> None:
+def test_callbacks_run_where_the_caller_polls(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         threads: list[threading.Thread] = []
 
@@ -265,12 +265,12 @@ def test_callbacks_run_where_the_caller_polls(face: str, style: str) -> None:
         await one.close()
         assert threads == [threading.current_thread()] * 2
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
 @pytest.mark.parametrize("callback", ["assigned", "revoked", "lost"])
 def test_an_exception_changes_nothing_and_comes_out_of_poll_once(
-    face: str, style: str, callback: str
+    api: str, style: str, callback: str
 ) -> None:
     async def script(stage: Stage) -> None:
         async def fail(member: Driven, partitions: Partitions) -> None:
@@ -299,7 +299,7 @@ def test_an_exception_changes_nothing_and_comes_out_of_poll_once(
             await one.poll()  # raised only once, and the member has joined
         assert one.consumer.assignment()
 
-    perform(face, script, {"t": 4})
+    perform(api, script, {"t": 4})
 
 
 async def _error_while(stage: Stage, one: Driven, two: Driven) -> Any:

@@ -173,8 +173,8 @@ def test_on_stats_of_the_async_face() -> None:
 
 
 def test_before_the_start_and_after_the_end(topic: str, options: dict[str, Any]) -> None:
-    for face in (KafkaConsumer, AsyncKafkaConsumer):
-        consumer = face("t", group_id="g", **options)
+    for consumer_class in (KafkaConsumer, AsyncKafkaConsumer):
+        consumer = consumer_class("t", group_id="g", **options)
         (reason,) = consumer.explain().reasons
         assert "not started" in reason
         json.dumps(consumer.explain().as_dict())

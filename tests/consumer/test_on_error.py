@@ -70,9 +70,9 @@ def test_skip_goes_on_with_what_can_be_read(
     with caplog.at_level(logging.WARNING, "kohort.fetcher"):
         seen = poll_until(consumer, lambda: consumer.positions() == {bad: 3, (topic, 1): 2})
     assert sorted(values(seen)) == ["a", "c", "x", "y"]
-    [told] = [message for message in caplog.messages if "skipped" in message]
-    assert f"{topic}-0: skipped " in told
-    assert " bytes at offset 1" in told and "The next offset is 2." in told
+    [warning] = [message for message in caplog.messages if "skipped" in message]
+    assert f"{topic}-0: skipped " in warning
+    assert " bytes at offset 1" in warning and "The next offset is 2." in warning
     metrics = consumer.metrics()
     assert metrics is not None
     figures = metrics["consumer-fetch-manager-metrics"]
@@ -287,7 +287,7 @@ async def awaited(error: DataError) -> str:
 def test_what_is_no_policy_is_refused(
     options: dict[str, Any], wrong: object, make: MakeConsumer
 ) -> None:
-    refused: list[Callable[..., object]] = [make, AsyncKafkaConsumer]
-    for face in refused:
+    creators: list[Callable[..., object]] = [make, AsyncKafkaConsumer]
+    for create in creators:
         with pytest.raises(InvalidOptionError, match='"raise", "skip", "pause"'):
-            face(on_error=wrong)
+            create(on_error=wrong)

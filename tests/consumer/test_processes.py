@@ -78,12 +78,12 @@ class Script:
         """Return the exit status and standard error. Fail if the process does not end."""
         begun = time.monotonic()
         try:
-            _, told = self.process.communicate(timeout=30)
+            _, errors = self.process.communicate(timeout=30)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError(f"it did not end: {self.process.communicate()[1]}") from None
         assert time.monotonic() - begun < PROMPT
-        return self.process.returncode, told
+        return self.process.returncode, errors
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def names(cluster: Cluster, topic: str, group: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("end", "status", "told"),
+    ("end", "status", "text"),
     [
         ("", 0, ""),
         ("raise ZeroDivisionError", 1, "ZeroDivisionError"),
@@ -102,11 +102,11 @@ def names(cluster: Cluster, topic: str, group: str) -> dict[str, Any]:
     ],
 )
 def test_a_program_that_never_closes_its_consumer_ends(
-    tmp_path: Path, names: dict[str, Any], end: str, status: int, told: str
+    tmp_path: Path, names: dict[str, Any], end: str, status: int, text: str
 ) -> None:
     script = Script(tmp_path, SYNC.format(**names) + f"consumer = joined(member())\n{end}\n")
     code, said = script.ended()
-    assert (code, told in said) == (status, True), said
+    assert (code, text in said) == (status, True), said
     assert "Fatal Python error" not in said
 
 
@@ -130,7 +130,7 @@ def test_an_interrupt_ends_a_program_that_waits_for_records(
     ("loop", "main"), [("asyncio", "main()"), ("trio", "main"), ("anyio", "main")]
 )
 @pytest.mark.parametrize(
-    ("body", "status", "told"),
+    ("body", "status", "text"),
     [
         ("raise ZeroDivisionError", 1, "ZeroDivisionError"),
         ("sys.exit(3)", 3, ""),
@@ -145,15 +145,15 @@ def test_an_asynchronous_program_ends_and_leaves_its_group(
     main: str,
     body: str,
     status: int,
-    told: str,
+    text: str,
 ) -> None:
     code = ASYNC.format(loop=loop, **names) + IN_BLOCK.format(body=body, main=main)
     script = Script(tmp_path, code)
-    if told == "KeyboardInterrupt":
+    if text == "KeyboardInterrupt":
         script.process.send_signal(signal.SIGINT)
     ended, said = script.ended()
-    assert ended == status or (told == "KeyboardInterrupt" and ended == -signal.SIGINT), said
-    assert told in said
+    assert ended == status or (text == "KeyboardInterrupt" and ended == -signal.SIGINT), said
+    assert text in said
     assert not cluster.group(names["group"]).members
 
 

@@ -22,7 +22,7 @@ from tests.support.virtual import run_virtual
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 OLD = [b"old%d" % number for number in range(100)]
 NEW = [b"new%d" % number for number in range(200)]
-FACES = pytest.mark.parametrize("face", ["sync", "async"])
+APIS = pytest.mark.parametrize("api", ["sync", "async"])
 
 
 def assign(consumer: Any) -> None:
@@ -56,11 +56,11 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text for text in texts if "created again" in text]
 
 
-@FACES
+@APIS
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_recreated_topic_is_read_from_its_beginning(
-    face: str, reset: str, by_hand: bool, caplog: pytest.LogCaptureFixture
+    api: str, reset: str, by_hand: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(stage: Stage) -> None:
         stage.cluster.produce("t", OLD, partition=0)
@@ -79,7 +79,7 @@ def test_recreated_topic_is_read_from_its_beginning(
         assert await read(stage, one, 200) == NEW
         assert await one.position(T0) == 200
 
-    perform(face, script, {"t": 1, "u": 1})
+    perform(api, script, {"t": 1, "u": 1})
     (text,) = warnings(caplog)
     assert text.startswith("topic t ")
     assert len(set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", text))) == 2
@@ -103,9 +103,9 @@ async def read(stage: Stage, member: Driven, count: int) -> list[bytes]:
     return found
 
 
-@FACES
+@APIS
 @pytest.mark.parametrize("reset", ["none", "by_duration:PT1H"])
-def test_recreated_topic_raises_until_a_seek_with_other_rules(face: str, reset: str) -> None:
+def test_recreated_topic_raises_until_a_seek_with_other_rules(api: str, reset: str) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("u", auto_offset_reset=reset)
         await one.unsubscribe()
@@ -130,7 +130,7 @@ def test_recreated_topic_raises_until_a_seek_with_other_rules(face: str, reset: 
         one.consumer.seek(T0, 150)
         assert await read(stage, one, 50) == NEW[150:]
 
-    perform(face, script, {"t": 1, "u": 1})
+    perform(api, script, {"t": 1, "u": 1})
 
 
 def on_virtual_time(

@@ -29,9 +29,9 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 class Steps(SyncIteration):
     """An iterator over an iteration buffer that counts its slow steps."""
 
-    def __init__(self, handout: IterationBuffer, until: float = math.inf) -> None:
-        self.handout = handout
-        self._record_run = handout.run
+    def __init__(self, buffer: IterationBuffer, until: float = math.inf) -> None:
+        self.buffer = buffer
+        self._record_run = buffer.run
         self.until = until
         self.slow = 0
 
@@ -40,12 +40,12 @@ class Steps(SyncIteration):
 
     def _step(self) -> ConsumerRecord[Any, Any]:
         self.slow += 1
-        self.handout.end_run()
-        self.handout.run.wake_up.is_set = False
-        record = self.handout.next_after_consumed()
+        self.buffer.end_run()
+        self.buffer.run.wake_up.is_set = False
+        record = self.buffer.next_after_consumed()
         if record is None:
             raise StopIteration
-        self.handout.start_run(self.until)
+        self.buffer.start_run(self.until)
         return record
 
 
@@ -63,12 +63,12 @@ class Held:
                 for n in range(RECORDS)
             ]
         self.time = 0.0
-        self.handout = IterationBuffer(self.subscription, clock=lambda: self.time)
-        self.handout.load(drained)
+        self.buffer = IterationBuffer(self.subscription, clock=lambda: self.time)
+        self.buffer.load(drained)
 
     def steps(self, until: float = math.inf) -> Steps:
         """Return an iterator that steps as a consumer does, with quick and slow steps."""
-        return Steps(self.handout, until)
+        return Steps(self.buffer, until)
 
     def place(self, tp: TopicPartition = T0) -> tuple[int | None, int | None, int]:
         """Return the position, the offset to commit, and its leader epoch."""
@@ -87,7 +87,7 @@ def test_all_is_given_partition_by_partition_and_the_positions_follow() -> None:
         assert record.offset < (position or 0) <= record.offset + 2
         assert (given[-2] if record.offset else -1) < (consumed or 0) <= record.offset
     assert given == [2 * n for n in range(RECORDS)] * 2
-    assert not held.handout
+    assert not held.buffer
     assert len(given) - steps.slow > RECORDS
 
 
@@ -129,8 +129,8 @@ def test_what_is_taken_in_between_is_not_given_again() -> None:
     steps = held.steps()
     for _ in range(QUICK):
         next(steps)
-    taken = held.handout.take(3)[T0]
-    one = held.handout.next()
+    taken = held.buffer.take(3)[T0]
+    one = held.buffer.next()
     assert one is not None
     offsets = [*(record.offset for record in taken), one.offset, next(steps).offset]
     assert offsets == [2 * (QUICK + n) for n in range(5)]
@@ -143,9 +143,9 @@ def test_a_run_is_over_when_the_session_is_in_doubt() -> None:
         next(steps)
     assert steps.slow == 1
     held.time = 5.0
-    held.handout._may_deliver = lambda: False
+    held.buffer._may_deliver = lambda: False
     assert list(steps) == []
-    held.handout._may_deliver = lambda: True
+    held.buffer._may_deliver = lambda: True
     assert next(held.steps()).offset == 2 * QUICK
 
 

@@ -285,8 +285,8 @@ def test_offsets_of_a_partition_that_came_back_are_not_set_back(
 def rejoin(consumer: KafkaConsumer) -> None:
     """Start a rebalance without waiting for it."""
 
-    async def ask() -> None:
+    async def request() -> None:
         assert consumer._engine.coordinator is not None
-        consumer._engine.coordinator.request_rejoin("a test asks for it")
+        consumer._engine.coordinator.request_rejoin("a test requests it")
 
-    consumer._call_engine(ask, 10.0)
+    consumer._call_engine(request, 10.0)

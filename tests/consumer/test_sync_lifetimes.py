@@ -271,7 +271,7 @@ def test_abandoned_consumer_ends_its_thread_when_warnings_are_errors(
     topic: str, group: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: raised.append(told.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda hook: raised.append(hook.exc_value))
     consumer = KafkaConsumer(topic, group_id=group, **options)
     poll_until(consumer, consumer.assignment)
     (thread,) = kohort_threads()
