@@ -10,7 +10,7 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.errors import CommitFailedError, ErrorCode, RebalanceListenerError
-from tests.consumer.faces import Driven, Partitions, Stage, perform
+from tests.consumer.both_apis import Driven, Partitions, Stage, perform
 
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 Script = Callable[[Stage, str], Awaitable[None]]

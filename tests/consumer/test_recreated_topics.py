@@ -15,7 +15,7 @@ from kohort.errors import CommitFailedError, TopicRecreatedError
 from kohort.protocol import ApiKey, Response
 from kohort.testing import Call, MemoryCluster
 from kohort.types import OffsetAndMetadata
-from tests.consumer.faces import Driven, Stage, perform
+from tests.consumer.both_apis import Driven, Stage, perform
 from tests.consumer.virtual import MemoryConsumer, poll_for, values
 from tests.support.virtual import run_virtual
 
