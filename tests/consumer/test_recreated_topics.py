@@ -43,7 +43,7 @@ def recreate(cluster: Any, partitions: int = 1, new: list[bytes] = NEW) -> None:
 
 
 async def by_name(call: Call) -> Response | None:
-    """Play a broker before 4.1, which identifies the topics of offsets by name."""
+    """Respond as a broker before 4.1, which identifies the topics of offsets by name."""
     response: Any = await call.proceed()
     for each in response.api_keys:
         if each.api_key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):

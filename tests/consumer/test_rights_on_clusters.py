@@ -33,7 +33,7 @@ class Servers(NamedTuple):
     sasl: str
 
     def grant(self, kind: int, name: str, operation: int) -> None:
-        """Grant this operation to the user."""
+        """Allow this operation to the user."""
         creation = CreateAclsRequest.AclCreation(
             resource_type=kind,
             resource_name=name,

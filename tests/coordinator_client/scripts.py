@@ -110,7 +110,7 @@ class Script:
         self.feed(Subscribed(frozenset(topics or ("t",))))
 
     def poll(self) -> None:
-        """Enter poll() as the caller."""
+        """Call poll() as the caller does."""
         self.last_poll = self.now
         self.feed(PollEntered(self.take(AwaitPoll).token))
 

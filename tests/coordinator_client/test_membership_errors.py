@@ -44,7 +44,7 @@ def _outcome(script: Script) -> set[type]:
 
 
 def _reported(script: Script) -> Exception:
-    """Play the events before the failure and return the failure that the caller gets."""
+    """Run the events before the failure and return the error that the caller gets."""
     if script.has(CallLost):
         script.called_back(CallLost)
     return script.take(ReportFailure).error

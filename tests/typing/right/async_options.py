@@ -1,4 +1,4 @@
-"""The asynchronous consumer has an option of its own."""
+"""AsyncKafkaConsumer has an option that KafkaConsumer lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls listeners is private."""
+"""The function that calls listeners is private."""
 
 from __future__ import annotations
 
