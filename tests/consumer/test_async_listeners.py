@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def polled_only(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of consumers that call listeners in polls only."""
+    """Options of consumers that call listeners in polls only."""
     return {**options, "rebalance_without_poll": "never"}
 
 
