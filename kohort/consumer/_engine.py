@@ -31,7 +31,14 @@ from kohort.errors import (
     KafkaTimeoutError,
     RebalanceInProgressError,
 )
-from kohort.fetcher import EARLIEST, LATEST, LOGGED_POLICIES, Fetcher
+from kohort.fetcher import (
+    EARLIEST,
+    LATEST,
+    LOGGED_POLICIES,
+    Fetcher,
+    FetcherEvents,
+    FetcherOptions,
+)
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
 from kohort.transport import ClusterClient, Started, in_seconds, start_soon, weak_callback
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -79,18 +86,15 @@ class Engine:
         self.fetcher = Fetcher(
             self.cluster,
             self.subscription,
-            config.fetch,
-            wall_clock=config.wall_clock or time.time,
-            on_ready=notify,
-            notify_waiting_caller=self.callback_queue.notify_waiting_caller,
-            on_room=weak_callback(self._on_buffer_space),
-            may_deliver=weak_callback(self.may_deliver),
-            key_deserializer=config.deserialize_key,
-            value_deserializer=config.deserialize_value,
-            rack=config.group.client_rack,
-            metadata_max_age_ms=config.client.metadata_max_age_ms,
-            rng=rng,
-            first_reset=self.first_positions.rule_for,
+            FetcherOptions.of(
+                config, config.wall_clock or time.time, rng, self.first_positions.rule_for
+            ),
+            FetcherEvents(
+                on_ready=notify,
+                notify_waiting_caller=self.callback_queue.notify_waiting_caller,
+                on_room=weak_callback(self._on_buffer_space),
+                may_deliver=weak_callback(self.may_deliver),
+            ),
         )
         self.group_adapter = GroupAdapter(
             self.callback_queue,

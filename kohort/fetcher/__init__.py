@@ -12,6 +12,7 @@ from kohort.fetcher._errors import denied_topics_error
 from kohort.fetcher._failure_reports import LOGGED_POLICIES
 from kohort.fetcher._fetcher import Fetcher
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
+from kohort.fetcher._parts import FetcherEvents, FetcherOptions
 
 __all__ = [
     "EARLIEST",
@@ -19,6 +20,8 @@ __all__ = [
     "LOGGED_POLICIES",
     "FetchBuffer",
     "Fetcher",
+    "FetcherEvents",
+    "FetcherOptions",
     "OffsetLookup",
     "TableTarget",
     "denied_topics_error",

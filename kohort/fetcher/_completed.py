@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
-from kohort.fetcher._deserialize import DeserializeRecord
 from kohort.fetcher._lease import Releasable
 from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kohort.fetcher._deserialize import DeserializeRecord
     from kohort.records import TablePlan
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from kohort.errors import BrokerResponseError, KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._retries import Retries
 from kohort.transport import RepeatedLog, with_principal
 from kohort.types import TopicPartition
@@ -119,3 +120,36 @@ class DeniedTopics:
             logger.warning("%s", str(error))
         self._buffer.note_error(tp, epoch, error)
         return False
+
+
+class LookupFailures:
+    """Failures of requests about positions: retried, denied, or raised from the next drain."""
+
+    def __init__(
+        self,
+        buffer: FetchBuffer,
+        retries: Retries[TopicPartition],
+        denied_topics: DeniedTopics,
+        on_ready: Callable[[], None],
+    ) -> None:
+        self.retries = retries
+        self._buffer = buffer
+        self._denied_topics = denied_topics
+        self._on_ready = on_ready
+
+    def note(self, tp: TopicPartition, epoch: int, failure: Failure, now: float) -> None:
+        """Note a failed request. The partition is retried after a back-off."""
+        if failure.action is FailureAction.DENY:
+            if self._denied_topics.note_denied(tp, epoch, failure.error, self.retries, now):
+                self._on_ready()
+            return
+        if failure.action is not FailureAction.RETRY:
+            self.report(tp, epoch, failure.error, is_transient=True)
+        self.retries.failed(tp, now, epoch)
+
+    def report(
+        self, tp: TopicPartition, epoch: int, error: KafkaError, *, is_transient: bool
+    ) -> None:
+        """Put an error into the buffer, which raises it from the next drain."""
+        if self._buffer.append(FailedFetch(tp, epoch, error, is_transient=is_transient)):
+            self._on_ready()

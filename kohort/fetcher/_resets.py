@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError
-from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import Failure, FailureAction
-from kohort.fetcher._failure_reports import DeniedTopics
+from kohort.fetcher._failure_reports import LookupFailures
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
 from kohort.fetcher._recreated import recreated_error
-from kohort.fetcher._retries import Retries
 from kohort.subscription import NO_ID, OffsetReset, PendingReset, SubscriptionState
 from kohort.transport import start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition
@@ -50,25 +47,19 @@ class PositionResets:
         leaders: Leaders,
         subscription: SubscriptionState,
         offsets: OffsetLookup,
-        buffer: FetchBuffer,
-        retries: Retries[TopicPartition],
-        denied_topics: DeniedTopics,
+        failures: LookupFailures,
         *,
         on_found: Callable[[], None],
         on_position: Callable[[TopicPartition, int, int], None],
-        on_ready: Callable[[], None],
         timestamp: Callable[[OffsetReset], int],
         first_reset: Callable[[TopicPartition], OffsetReset | None],
     ) -> None:
         self._leaders = leaders
         self._subscription = subscription
         self._offsets = offsets
-        self._buffer = buffer
-        self._retries = retries
-        self._denied_topics = denied_topics
+        self._failures = failures
         self._on_found = on_found
         self._on_position = on_position
-        self._on_ready = on_ready
         self._timestamp = timestamp
         self._first_reset = first_reset
         self._in_flight: set[tuple[TopicPartition, int]] = set()
@@ -84,7 +75,7 @@ class PositionResets:
             if strategy == OffsetReset.NONE:
                 self._report_missing(pending)
             elif (tp, epoch) not in self._in_flight:
-                not_before = self._retries.not_before(tp, epoch)
+                not_before = self._failures.retries.not_before(tp, epoch)
                 if strategy is None or (leader := self._leaders.find(tp)) is None:
                     wake_at = min(wake_at, self._leaders.request_refresh(tp, now))
                 elif not_before > now:
@@ -125,7 +116,7 @@ class PositionResets:
         for tp, found in results.items():
             pending = due[tp]
             if not isinstance(found, OffsetAndTimestamp):
-                self._note_failure(pending, found or no_leader(tp), now)
+                self._failures.note(tp, pending.epoch, found or no_leader(tp), now)
             elif self._set_position(pending, found, epochs[tp]):
                 started[pending.strategy.value].append(
                     f"{tp.topic}-{tp.partition} at {found.offset}"
@@ -136,26 +127,13 @@ class PositionResets:
     def _set_position(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> bool:
         """Set a position, and return False if the partition no longer waits for it."""
         tp, epoch = pending.topic_partition, pending.epoch
-        self._retries.succeeded(tp)
+        self._failures.retries.succeeded(tp)
         if self._subscription.set_position(
             tp, found.offset, found.leader_epoch, epoch=epoch, topic_id=pending.topic_id
         ):
             self._on_position(tp, epoch, under)
-            self._on_ready()  # start() may wait for it
             return True
         return False
-
-    def _note_failure(self, pending: PendingReset, failure: Failure, now: float) -> None:
-        tp, epoch = pending.topic_partition, pending.epoch
-        if failure.action is FailureAction.DENY:
-            if self._denied_topics.note_denied(tp, epoch, failure.error, self._retries, now):
-                self._on_ready()
-            return
-        if failure.action is not FailureAction.RETRY:
-            failed = FailedFetch(tp, epoch, failure.error, is_transient=True)
-            if self._buffer.append(failed):
-                self._on_ready()
-        self._retries.failed(tp, now, epoch)
 
     def _report_missing(self, pending: PendingReset) -> None:
         tp, epoch = pending.topic_partition, pending.epoch
@@ -172,8 +150,7 @@ class PositionResets:
         )
         if NO_ID not in (old, now) and old != now:
             error = recreated_error(tp, None, old, now)
-        if self._buffer.append(FailedFetch(tp, epoch, error, is_transient=False)):
-            self._on_ready()
+        self._failures.report(tp, epoch, error, is_transient=False)
 
 
 def _log_starts(started: Mapping[str, list[str]]) -> None:

@@ -19,11 +19,9 @@ import anyio
 from kohort.errors import KafkaError, UnsupportedVersionError
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster_view import FetchCluster
-from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, truncation, validation_failure
-from kohort.fetcher._failure_reports import DeniedTopics
+from kohort.fetcher._failure_reports import LookupFailures
 from kohort.fetcher._offsets import no_leader
-from kohort.fetcher._retries import Retries
 from kohort.protocol import messages
 from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.transport import Leader, start_soon
@@ -56,19 +54,15 @@ class Validation:
         cluster: FetchCluster,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
-        retries: Retries[TopicPartition],
-        denied_topics: DeniedTopics | None = None,
+        failures: LookupFailures,
         *,
         on_done: Callable[[Iterable[TopicPartition]], None],
-        on_ready: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._buffer = buffer
-        self._retries = retries
-        self._denied_topics = denied_topics or DeniedTopics(buffer, "raise", cluster)
+        self._failures = failures
         self._on_done = on_done
-        self._on_ready = on_ready
         # Partition epoch and leader epoch.
         self._validated: dict[TopicPartition, tuple[int, int]] = {}
         # Partition epoch and the epoch of the last batch.
@@ -106,7 +100,7 @@ class Validation:
         for memory in (self._validated, self._read_epochs):
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
-        self._retries.keep_only(partitions)
+        self._failures.retries.keep_only(partitions)
 
     def start(self, tasks: TaskGroup, checks: Mapping[FetchTarget, Leader], now: float) -> float:
         """Start the checks that are due, and return the time of the next call."""
@@ -116,7 +110,7 @@ class Validation:
             key = target.topic_partition, target.epoch
             if key in self._in_flight:
                 continue
-            not_before = self._retries.not_before(*key)
+            not_before = self._failures.retries.not_before(*key)
             if not_before > now:
                 wake_at = min(wake_at, not_before)
             else:
@@ -174,7 +168,7 @@ class Validation:
         if isinstance(result, Failure):
             self._failed(tp, epoch, result, now)
             return
-        self._retries.succeeded(tp)
+        self._failures.retries.succeeded(tp)
         was_read = self._read_epochs.get(tp) == (epoch, target.leader_epoch)
         if result.epoch < 0 or result.offset < 0:
             # The leader does not know the epoch, so the response proves nothing.
@@ -184,23 +178,16 @@ class Validation:
             # the consumer has read a batch of it.
             error = truncation(tp, target.offset, result)
             logger.error("%s", str(error))
-            if self._buffer.append(FailedFetch(tp, epoch, error, is_transient=False)):
-                self._on_ready()
+            self._failures.report(tp, epoch, error, is_transient=False)
             return
         self.mark_validated(tp, epoch, leader.epoch)
 
     def _failed(self, tp: TopicPartition, epoch: int, failure: Failure, now: float) -> None:
         if failure.needs_refresh:
             self._cluster.request_refresh()
-        if failure.action is FailureAction.DENY:
-            if self._denied_topics.note_denied(tp, epoch, failure.error, self._retries, now):
-                self._on_ready()
-            return
-        self._retries.failed(tp, now, epoch)
         if failure.action is FailureAction.RETRY:
             self._buffer.note_error(tp, epoch, failure.error)
-        elif self._buffer.append(FailedFetch(tp, epoch, failure.error, is_transient=True)):
-            self._on_ready()
+        self._failures.note(tp, epoch, failure, now)
 
 
 def _request(checks: list[_Check]) -> messages.OffsetForLeaderEpochRequest:

@@ -13,7 +13,7 @@ import anyio
 
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
-from kohort.fetcher import Fetcher
+from kohort.fetcher import Fetcher, FetcherEvents, FetcherOptions
 from kohort.protocol import Request, Response, encode
 from kohort.protocol.messages import (
     FetchRequest,
@@ -342,26 +342,22 @@ class Consumer:
     def __init__(
         self, cluster: FakeCluster, subscription: SubscriptionState, **options: Any
     ) -> None:
-        given = {
-            name: options.pop(name)
-            for name in (
-                "key_deserializer",
-                "value_deserializer",
-                "wall_clock",
-                "rack",
-                "notify_waiting_caller",
-            )
-            if name in options
-        }
+        names = ("key_deserializer", "value_deserializer", "wall_clock", "rack")
+        given = {name: options.pop(name) for name in names if name in options}
+        events: dict[str, Any] = {"on_ready": self._notify}
+        if "notify_waiting_caller" in options:
+            events["notify_waiting_caller"] = options.pop("notify_waiting_caller")
         self.subscription = subscription
         self.fetcher = Fetcher(
             cluster,
             subscription,
-            FetchConfig(**{**QUICK, **options}),
-            on_ready=self._notify,
-            rng=random.Random(7),
-            metadata_max_age_ms=300_000,
-            **{"wall_clock": lambda: 0.0, **given},
+            FetcherOptions(
+                FetchConfig(**{**QUICK, **options}),
+                rng=random.Random(7),
+                metadata_max_age_ms=300_000,
+                **{"wall_clock": lambda: 0.0, **given},
+            ),
+            FetcherEvents(**events),
         )
         self._ready = anyio.Event()
 

@@ -14,6 +14,7 @@ from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._connections import EXTRA_POLL_MARGIN, LONG_POLL_AFTER, FetchConnection
+from kohort.fetcher._failure_reports import DeniedTopics, LookupFailures
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._planning import FetchPlanner, PlannedFetch
@@ -65,9 +66,13 @@ class Machine:
             self.cluster,
             self.subscription,
             self.buffer,
-            Retries(backoff, rng),
+            LookupFailures(
+                self.buffer,
+                Retries(backoff, rng),
+                DeniedTopics(self.buffer, "raise", self.cluster),
+                on_ready=lambda: None,
+            ),
             on_done=lambda partitions: None,
-            on_ready=lambda: None,
         )
         self.sizes: dict[TopicPartition, int] = {}
         self.turns: dict[TopicPartition, int] = {}

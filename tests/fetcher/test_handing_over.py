@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kohort.fetcher._fetcher import SMALL_RESPONSE_BYTES
+from kohort.fetcher._sending import SMALL_RESPONSE_BYTES
 from tests.fetcher.fake import Consumer, FakeCluster
 from tests.fetcher.making import T0, batch, owning
 

@@ -1,0 +1,263 @@
+"""Fetch requests on their way: sent, received, and their responses put into the buffer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+
+from kohort.errors import KafkaError, broker_error
+from kohort.fetcher._cluster_view import FetchCluster, PooledResponse
+from kohort.fetcher._completed import DecodeOptions
+from kohort.fetcher._connections import FetchConnection
+from kohort.fetcher._lease import SharedLease
+from kohort.fetcher._oversized import OversizedBatch, OversizedFetch, find_batch
+from kohort.fetcher._parts import FetcherOptions, FetchParts
+from kohort.fetcher._planning import PlannedFetch
+from kohort.fetcher._received_response import ReceivedResponse
+from kohort.fetcher._request import fetch_request, partitions_of, read_results
+from kohort.fetcher._sessions import SESSION_ERRORS
+from kohort.transport import OversizedFrameError, RepeatedLog
+
+if TYPE_CHECKING:
+    from kohort.fetcher._deserialize import DeserializeRecord
+    from kohort.protocol.messages import FetchResponse
+
+    _Response = PooledResponse[FetchResponse]
+
+logger = logging.getLogger("kohort.fetcher")
+
+SMALL_RESPONSE_BYTES = 16 << 10
+"""Bytes that the caller decodes quickly. For larger responses, the next fetch is sent first."""
+
+
+def _deserializer(options: FetcherOptions) -> DeserializeRecord | None:
+    if options.key_deserializer is None and options.value_deserializer is None:
+        return None
+    from kohort.fetcher._deserialize import record_deserializer  # many consumers need none
+
+    return record_deserializer(options.key_deserializer, options.value_deserializer)
+
+
+class FetchSender:
+    """Sends planned fetches, and notes what their responses say."""
+
+    def __init__(
+        self,
+        cluster: FetchCluster,
+        options: FetcherOptions,
+        parts: FetchParts,
+        notify_waiting_caller: Callable[[], bool],
+    ) -> None:
+        config = options.config
+        self.clock: Callable[[], float] = anyio.current_time
+        self._cluster = cluster
+        self._config = config
+        self._rack = options.rack or ""
+        self._parts = parts
+        self._notify_waiting_caller = notify_waiting_caller
+        self._decode_options = DecodeOptions(
+            check_crcs=config.check_crcs,
+            budget=config.decompression_max_bytes,
+            deserialize=_deserializer(options),
+        )
+        self._largest = max(config.fetch_max_bytes, config.max_partition_fetch_bytes)
+        self._repeats = RepeatedLog(logger)
+
+    async def send(self, fetch: PlannedFetch) -> bool:
+        """Send a fetch, wait, and put the response into the buffer.
+
+        Returns True if the caller must be notified.
+        """
+        connection, plan, max_wait, granted = fetch
+        max_wait_ms = int(max_wait * 1000)
+        received, ready = ReceivedResponse(), False
+        is_kept = self._parts.replicas.any_kept_on_leader(connection.session.requests)
+        try:
+            pooled = await self._cluster.request_leased(
+                fetch_request(
+                    self._config,
+                    plan,
+                    max_wait_ms,
+                    granted.max_bytes,
+                    rack="" if is_kept else self._rack,
+                ),
+                node=connection.node,
+                purpose=connection.purpose,
+                timeout_ms=self._config.request_timeout_ms + max_wait_ms,
+                max_version=plan.max_version,
+                on_response=partial(self._receive, fetch, received),
+            )
+            if received.error is not None:
+                raise received.error
+            if not received.is_buffering:
+                self._buffer_response(connection, received, pooled)
+            ready = self._note_response(connection, received)
+        except OversizedFrameError as error:
+            connection.session.restart()
+            ready = self._note_oversized(connection, error)
+        except KafkaError as error:
+            connection.session.restart()
+            ready = self._note_node_failure(connection, error)
+        except Exception as error:
+            connection.session.restart()
+            logger.exception("fetching from broker %d failed", connection.node)
+            failure = KafkaError(f"fetching failed: {error!r}")
+            ready = self._note_node_failure(connection, failure)
+        finally:
+            connection.finish()
+            self._parts.buffer.memory.release_grant(granted)
+        return ready and not received.is_caller_notified
+
+    # --- responses ------------------------------------------------------------------------------
+
+    def _receive(self, fetch: PlannedFetch, received: ReceivedResponse, pooled: _Response) -> None:
+        """Buffer a response without errors in the callback that received it; never raises.
+
+        A waiting caller gets its records one iteration of the event loop earlier. The task of the
+        fetch buffers other responses.
+        """
+        try:
+            received.receive(pooled, fetch.granted.max_bytes)
+            if received.has_no_errors:
+                self._buffer_response(fetch.connection, received, pooled)
+            if received.is_ready and received.size <= SMALL_RESPONSE_BYTES:
+                received.is_caller_notified = self._notify_waiting_caller()
+        except Exception as error:
+            received.error = error
+
+    def _buffer_response(
+        self, connection: FetchConnection, received: ReceivedResponse, pooled: _Response
+    ) -> None:
+        """Put the records into the buffer."""
+        received.is_buffering = True
+        received.now = self.clock()
+        response = pooled.response
+        memory = self._parts.buffer.memory
+        lease = SharedLease(memory.count(pooled, received.size)) if pooled.is_pooled else None
+        try:
+            if not response.error_code:
+                self._buffer_partitions(connection, received, response, lease)
+            received.is_buffered = True
+        finally:
+            if lease is not None:
+                lease.release()
+
+    def _buffer_partitions(
+        self,
+        connection: FetchConnection,
+        received: ReceivedResponse,
+        response: FetchResponse,
+        lease: SharedLease | None,
+    ) -> None:
+        session, now, had_room = connection.session, received.now, received.had_room
+        partitions = partitions_of(response, session.requests, session.topic_names)
+        received.partitions = partitions
+        if not received.has_no_errors:
+            self._parts.leaders.learn(response, partitions)
+        connection_of, known = self._parts.planner.connection_of, session.requests
+        requests = {tp: known[tp] for tp in partitions if connection_of(tp) is connection}
+        received.results = read_results(
+            partitions, requests, options=self._decode_options, lease=lease, largest=self._largest
+        )
+        for tp, result in received.results.items():
+            if self._parts.intake.add(
+                connection.node, requests[tp], result, now, had_room=had_room
+            ):
+                received.is_ready = True
+
+    def _note_response(self, connection: FetchConnection, received: ReceivedResponse) -> bool:
+        """Note the rest of a response, and return True if there are records or errors to drain."""
+        session, node = connection.session, connection.node
+        now, response = received.now, received.response
+        if response is None or not received.is_buffered:
+            session.restart()  # Ctrl-C was raised in the callback
+            return True
+        self._parts.counters.note_response(now - connection.sent_at)
+        self._parts.sizes.note_response(
+            node, received.largest, received.size, now - connection.sent_at
+        )
+        self._parts.buffer.read_ahead = self._parts.sizes.read_ahead
+        if response.error_code:
+            is_session_lost = session.is_incremental and response.error_code in SESSION_ERRORS
+            session.restart(response.error_code)
+            error = broker_error(response.error_code)
+            if is_session_lost:
+                logger.debug("broker %d: %s. A full fetch starts a new session", node, str(error))
+                return False
+            return self._note_node_failure(connection, error)
+        self._parts.node_retries.succeeded(node)
+        self._repeats.ended(node)
+        self._parts.intake.log_failures()
+        self._parts.candidates.touch(received.partitions)
+        partitions, had_room = received.partitions, received.had_room
+        up_to_date = session.note_response(response.session_id, partitions, now)
+        newly = session.newly_up_to_date(up_to_date, partitions, had_room=had_room)
+        if newly:
+            notes = [
+                (tp, session.requests[tp].epoch, watermarks)
+                for tp, watermarks in newly.items()
+                if self._parts.planner.connection_of(tp) is connection
+            ]
+            self._parts.intake.note_up_to_date(notes, now, had_room=had_room)
+        pause = response.throttle_time_ms / 1000
+        self._parts.counters.throttle_max = max(self._parts.counters.throttle_max, pause)
+        if now < connection.until and received.is_empty():
+            # An empty response before the end of the long poll must not cause a busy loop.
+            # Partitions with errors have separate back-offs and must not delay the others.
+            pause = max(pause, min(self._config.retry_backoff_ms / 1000, connection.until - now))
+        connections = self._parts.planner.connections(node)
+        if received.is_ready:
+            connections.note_records()
+        connections.not_before = max(connections.not_before, now + pause if pause > 0 else 0.0)
+        return received.is_ready
+
+    def _note_oversized(self, connection: FetchConnection, error: OversizedFrameError) -> bool:
+        """Find the batch that is too large, and return True if there is an error to raise.
+
+        A partition that may fit alone, or that the response does not name, is fetched alone.
+        """
+        self._parts.counters.fetch_errors += 1
+        node, requests = connection.node, connection.session.requests
+        connections = self._parts.planner.connections(node)
+        connections.not_before = self.clock() + self._config.retry_backoff_ms / 1000
+        found = find_batch(error.head, error.version, connection.session.topic_names)
+        if found is not None and found.topic_partition not in requests:
+            found = None
+        may_fit = found is None or found.size is None or found.size < error.limit
+        if may_fit and (len(requests) > 1 or next(iter(requests.values())).max_bytes > 1):
+            logger.info("broker %d: %s. Fetching one partition at a time", node, str(error))
+            self._parts.planner.fetch_alone(
+                node, requests if found is None else [found.topic_partition]
+            )
+            return False
+        if found is None:
+            found = OversizedBatch(next(iter(requests)))
+        tp = found.topic_partition
+        self._parts.counters.partition_errors += 1
+        self._parts.candidates.touch([tp])
+        return self._parts.buffer.append(OversizedFetch(requests[tp], found, error.limit))
+
+    def _note_node_failure(self, connection: FetchConnection, error: KafkaError) -> bool:
+        """Note a failed fetch, and return True if there is an error to raise."""
+        node, requests = connection.node, connection.session.requests.values()
+        self._parts.counters.fetch_errors += 1
+        self._cluster.request_refresh()
+        now = self.clock()
+        self._parts.planner.connections(node).not_before = self._parts.node_retries.failed(
+            node, now
+        )
+        for request in requests:
+            self._parts.replicas.leave_follower(request.topic_partition, node, now)
+            self._parts.buffer.note_error(request.topic_partition, request.epoch, error)
+        self._parts.candidates.touch(connection.session.requests)
+        if error.retriable:
+            text = f"fetching from broker {node} failed: {error}; trying again"
+            self._repeats.log(node, logging.INFO, text)
+            return False
+        logger.warning("fetching from broker %d failed: %s", node, str(error))
+        self._parts.buffer.report(error)
+        return True
