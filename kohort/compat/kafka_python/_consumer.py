@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from kohort import KafkaConsumer as NativeConsumer
 from kohort.compat.kafka_python import errors
@@ -84,13 +84,14 @@ class KafkaConsumer:
     contacts the cluster. The page docs/migration.md lists what differs.
     """
 
-    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = DEFAULTS
-    DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735: ClassVar[int] = SESSION_TIMEOUT_BEFORE_3_0
-    config: dict[str, Any]
+    __module__ = "kohort.compat.kafka_python"
+
+    DEFAULT_CONFIG = DEFAULTS
+    DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735 = SESSION_TIMEOUT_BEFORE_3_0
 
     @translating
     def __init__(self, *topics: str, **configs: Any) -> None:
-        self.config = read_config(configs)
+        self.config: dict[str, Any] = read_config(configs)
         options = native_options(self.config, configs)
         self._native: NativeConsumer = NativeConsumer(**options)
         self._records = RecordConverter(
