@@ -2,3 +2,4 @@
 
 :mod:`kohort.testing` starts and controls them. Nothing here knows the client.
 """
+# Private: see docs/reference/api.md for the public names.

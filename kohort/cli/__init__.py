@@ -1,4 +1,5 @@
 """Command line of kohort."""
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

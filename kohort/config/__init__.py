@@ -3,6 +3,7 @@
 A section holds the options of one package, and each option is a field of its section. Sections
 are frozen, and their constructor checks every option.
 """
+# Public are ConsumerConfig and Option. All other names are private.
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The sync and async consumers, and the engine that both run."""
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 The membership is a state machine without I/O in :mod:`._membership`. :class:`CoordinatorClient`
 runs its commands.
 """
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 The background task runs :class:`Fetcher`. The caller drains its :class:`FetchBuffer`, which decodes
 the records. The subscription's lock guards the state that both use.
 """
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 Messages are in :mod:`kohort.protocol.messages`, one file per API.
 """
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 ``split_batches(data)`` yields batches after it has read only their headers. ``batch.check_crc()``
 verifies a batch, and ``batch.records()`` decodes its records.
 """
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

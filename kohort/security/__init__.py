@@ -1,4 +1,5 @@
 """Security of the client's connections: TLS contexts, SASL mechanisms, OAuth tokens."""
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

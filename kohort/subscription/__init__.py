@@ -12,6 +12,7 @@ them. The buffer of completed fetches uses it, too. It is held for a few stateme
 * The :class:`PartitionRun` of the caller needs no lock, because the caller stores only one thing in
   it: the record that it has taken.
 """
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 Everything here belongs to one event loop, asyncio's or trio's, and takes no locks. Only reading a
 :class:`ClusterMetadata` and releasing a lease are safe from other threads.
 """
+# Private: see docs/reference/api.md for the public names.
 
 from __future__ import annotations
 

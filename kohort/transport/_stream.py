@@ -8,24 +8,28 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.protocol import Buffer
+from kohort.types import LazyModule
 
 if TYPE_CHECKING:
-    from anyio.abc import ByteStream
+    from anyio import abc
+else:
+    abc = LazyModule("anyio.abc")
 
 RECEIVE_SIZE = 1 << 20
 """Bytes of one receive. anyio's default of 64 KiB halves the throughput."""
 
 
 class StreamConnection:
-    """A :class:`~kohort.transport.ByteConnection` that owns a byte stream."""
+    """A :class:`~kohort.network.ByteConnection` that owns a byte stream."""
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: abc.ByteStream) -> None:
         self._stream = stream
         self._rest = memoryview(b"")
         self._receiving: anyio.CancelScope | None = None
         self._closed = False
 
     async def recv_into(self, view: memoryview, /) -> int:
+        """Receive at least one byte and return the number. Return 0 at the end of the stream."""
         if not self._rest:
             data = await self._receive()
             if not data:
@@ -54,11 +58,13 @@ class StreamConnection:
         return data
 
     async def send(self, buffers: Sequence[Buffer], /) -> None:
+        """Send all of the buffers in order."""
         if self._closed:
             raise anyio.ClosedResourceError
         await self._stream.send(b"".join(buffers))
 
     async def aclose(self) -> None:
+        """Close the stream. A task that waits in it gets an error."""
         if not self._closed:
             self._closed = True
             if self._receiving is not None:

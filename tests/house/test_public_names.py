@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
 import pickle
 import re
@@ -18,15 +20,18 @@ import kohort.compat.kafka_python
 import kohort.errors
 import kohort.testing
 from tests.house._source import ROOT
+from tools.public_names import PAGE, page, public_modules
 
-PUBLIC_MODULES = (
-    kohort,
-    kohort.assignors,
+PARTLY_PUBLIC = "kohort.config"
+COMPAT = "kohort.compat"
+"""Its packages have the names of other clients."""
+PRIVATE = re.compile(r"^# (Private:|Public are )", re.MULTILINE)
+INTERNAL_PAGES = {"architecture.md", "conformance.md", "simulation.md"}
+
+COMPAT_MODULES = (
     kohort.compat.confluent,
     kohort.compat.kafka_python,
     kohort.compat.kafka_python.structs,
-    kohort.errors,
-    kohort.testing,
 )
 PROMISED = {
     "AsyncConsumerOptions",
@@ -49,8 +54,12 @@ PROMISED = {
 
 
 def public() -> Iterator[tuple[str, object]]:
-    """Yield every public name and what it is."""
-    for module in PUBLIC_MODULES:
+    """Yield every public name and what it is, but for Spark, which needs pyspark."""
+    for listed in public_modules():
+        if listed.name != "kohort.spark_connector":
+            for name in listed.names:
+                yield f"{listed.name}.{name}", getattr(importlib.import_module(listed.name), name)
+    for module in COMPAT_MODULES:
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)
 
@@ -70,6 +79,48 @@ def test_the_promised_names_are_there() -> None:
     assert set(kohort.__all__) - errors - {"__version__"} == PROMISED
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert kohort.__version__ == project["project"]["version"]
+
+
+def test_public_names_are_those_of_the_list() -> None:
+    listed = {each.name: set(each.names) for each in public_modules()}
+    found = {name: set(importlib.import_module(name).__all__) for name in listed}
+    # Other packages import the sections of options from here, so __all__ has them.
+    found[PARTLY_PUBLIC] &= listed[PARTLY_PUBLIC]
+    assert found == listed
+
+
+def test_every_other_module_is_private() -> None:
+    listed = {each.name for each in public_modules()} - {PARTLY_PUBLIC}
+    tops = {path for path in (ROOT / "kohort").iterdir() if path.name != "__pycache__"}
+    names = {f"kohort.{path.stem}": path for path in tops if not path.name.startswith("_")}
+    said = {
+        name
+        for name, path in names.items()
+        if path.is_dir() and PRIVATE.search((path / "__init__.py").read_text())
+    }
+    assert names.keys() - said - {"kohort.py", COMPAT} == listed - {"kohort"}
+
+
+def test_api_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "run: python -m tools.public_names"
+
+
+def test_pages_import_public_names_alone() -> None:
+    public = {f"{each.name}.{name}" for each in public_modules() for name in each.names}
+    used = {
+        f"{node.module}.{alias.name}"
+        for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+        if path.name not in INTERNAL_PAGES
+        for snippet in re.findall(
+            r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE
+        )
+        for node in ast.walk(ast.parse(snippet))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "kohort"
+        for alias in node.names
+    }
+    modules = {each.name for each in public_modules()}
+    others = {name for name in used if name.startswith(f"{COMPAT}.")}
+    assert used - public - modules - others == set()
 
 
 def test_every_error_descends_from_the_root() -> None:
