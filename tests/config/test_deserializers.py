@@ -1,4 +1,4 @@
-"""Every shape of deserializer becomes one."""
+"""The forms of a deserializer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WithoutHeaders:
 
 class Misfit:
     def deserialize(self) -> None:
-        """Takes neither of the two sets of arguments."""
+        """Accept neither of the two signatures."""
 
 
 def of(deserializer: Any) -> Any:

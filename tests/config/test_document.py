@@ -1,4 +1,4 @@
-"""docs/configuration.md is true, because its tables are made from the options."""
+"""The page docs/configuration.md, whose tables are generated from the options."""
 
 from __future__ import annotations
 

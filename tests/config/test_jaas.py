@@ -1,4 +1,4 @@
-"""sasl.jaas.config is read as Java reads it: 34 texts with the answers of Java 4.3.1."""
+"""The option sasl.jaas.config: 34 texts with the results of Java 4.3.1."""
 
 from __future__ import annotations
 

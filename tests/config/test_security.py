@@ -1,4 +1,4 @@
-"""Security options: their forms, and combinations that are refused when a consumer is made."""
+"""Security options: their forms, and combinations that the constructor rejects."""
 
 from __future__ import annotations
 
@@ -598,7 +598,8 @@ def test_a_secret_is_made_of_text_only() -> None:
 
 
 def test_a_section_keeps_passwords_as_secrets() -> None:
-    assert isinstance(SaslConfig(sasl_plain_password=SECRET).sasl_plain_password, Secret)  # type: ignore[arg-type]
+    config = SaslConfig(sasl_plain_password=SECRET)  # type: ignore[arg-type]
+    assert isinstance(config.sasl_plain_password, Secret)
     assert TlsConfig(ssl_password=lambda: b"x").key_password() == Secret("x")
     assert TlsConfig().key_password() is None
     with pytest.raises(InvalidOptionError) as raised:

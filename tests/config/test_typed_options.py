@@ -49,7 +49,7 @@ SECURITY_VALUES: list[tuple[str, Any]] = [
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Return True if a type checker takes the value where the hint stands."""
+    """Return True if a type checker accepts the value for this hint."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or hint is object:
         return True
@@ -150,9 +150,9 @@ def test_accepted_value_fits_its_annotation(name: str, value: Any) -> None:
 )
 def test_value_of_wrong_type_does_not_fit(name: str, value: Any) -> None:
     if not is_refused_by_type(name, value):
-        return  # refused by its value, which a type checker cannot know
+        return  # rejected for its value, which a type checker cannot know
     if isinstance(value, bool) or value == [("host", True)]:
-        return  # a type checker takes a bool where an int is expected
+        return  # a type checker accepts a bool for an int
     if isinstance(value, float) and math.isnan(value) and HINTS[name] == float | None:
         return
     assert not fits(value, HINTS[name])

@@ -1,4 +1,4 @@
-"""What can be wrong with the bytes of a partition: row by row, with what follows from it.
+"""Table of bad bytes in a partition, with the behaviour that follows from each.
 
 ``python -m tests.fetcher.bad_input docs/poison.md`` writes the table of that page.
 """
@@ -25,14 +25,14 @@ from tests.fetcher.making import batch, broken
 
 LENGTH, MAGIC, ATTRIBUTES, LAST_DELTA, COUNT, RECORDS = 8, 16, 21, 23, 57, 61
 GOOD = batch(2, 2)
-"""The batch that is spoilt: the one with the offsets 2 and 3."""
+"""The batch that is made bad: the one with the offsets 2 and 3."""
 
 BEGIN = "<!-- table: python -m tests.fetcher.bad_input docs/poison.md -->"
 END = "<!-- end of table -->"
 
 
 def changed(at: int, layout: str, *values: Any, data: bytes = GOOD) -> bytes:
-    """The batch with something else in a place, and a CRC that is right."""
+    """Return the batch with other values at one place, and a correct CRC."""
     spoilt = bytearray(data)
     struct.pack_into(layout, spoilt, at, *values)
     struct.pack_into(">I", spoilt, 17, crc32c(memoryview(spoilt)[ATTRIBUTES:]))
@@ -40,7 +40,7 @@ def changed(at: int, layout: str, *values: Any, data: bytes = GOOD) -> bytes:
 
 
 def poison(data: bytes) -> bytes:
-    """A deserializer that does not take the record at offset 2."""
+    """Return the value. Raise for the record at offset 2."""
     if data == b"2":
         raise LookupError(data)
     return data
@@ -48,7 +48,7 @@ def poison(data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of bad input; ``raises`` is None where nothing is wrong with it."""
+    """One kind of bad input. ``raises`` is None if the input is valid."""
 
     name: str
     data: tuple[bytes, ...]
@@ -59,13 +59,16 @@ class Row:
 
 
 def _bomb() -> bytes:
-    """64 KB that grow to 64 MB."""
+    """Return a batch of 64 KB that decompresses to 64 MB."""
     records = [NewRecord(1000 + n, b"k", bytes(32 << 20)) for n in range(2)]
     return encode_batch(records, base_offset=2, compression=Compression.GZIP, leader_epoch=3)
 
 
 def _old(magic: int) -> bytes:
-    """A compressed message of an old format, with the offset of the last one in it and no CRC."""
+    """Return a compressed message of an old format, without a CRC.
+
+    Its offset is that of the last message inside.
+    """
     value = compress(Compression.GZIP, b"not looked at")
     body = bytes([magic, Compression.GZIP]) + bytes(8 * magic)
     body += struct.pack(">ii", -1, len(value)) + value
@@ -154,7 +157,7 @@ ROWS = (
 
 
 def table() -> str:
-    """The rows as Markdown."""
+    """Return the rows as Markdown."""
     return "\n".join([BEGIN, "", *_lines(), "", END])
 
 

@@ -1,4 +1,4 @@
-"""A buffer, its subscription, and what a caller and a core would do with them."""
+"""A buffer and its subscription, with the steps of a caller and of the fetcher."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fetcher.making import fetched, offsets, owning, with_room
 
 
 class Bench:
-    """A subscription, its buffer, and short ways to put something in."""
+    """A subscription, its buffer, and short methods that add and drain data."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class Bench:
         buffered: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """``options`` are the subscription's, ``buffered`` are the buffer's."""
+        """Create the subscription with ``options`` and the buffer with ``buffered``."""
         self.subscription = owning(*partitions, **options)
         self.rooms = 0
         self.buffer = FetchBuffer(
@@ -57,7 +57,7 @@ class Bench:
 
 
 def raising_at(*poison: int, error: Callable[[], BaseException] = LookupError) -> Any:
-    """A value deserializer that raises for the records at these offsets."""
+    """Return a value deserializer that raises for the records at these offsets."""
 
     def value(topic: str, headers: Any, data: bytes | None) -> Any:
         if int(data or b"-1") in poison:

@@ -1,4 +1,4 @@
-"""The fetcher's tests run on asyncio, and on trio with a clock that jumps instead of waiting."""
+"""Event loops of the fetcher's tests: asyncio, and trio with a clock that jumps over waits."""
 
 from __future__ import annotations
 

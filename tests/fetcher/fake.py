@@ -1,4 +1,4 @@
-"""A cluster in place of the network: partition logs, leaders, long polls, and scripted faults."""
+"""A cluster without a network: partition logs, leaders, long polls, and scripted faults."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from kohort.types import TopicPartition
 R = TypeVar("R", bound=Response)
 Partition = FetchResponse.PartitionData
 Script = Callable[[int, Any], Any]
-"""(node, request) -> a response or an exception instead of the usual answer, None to let it be."""
+"""(node, request) -> response or exception. None stands for the default response."""
 
 
 @dataclass
 class Log:
-    """One partition: its batches, each with the offset behind it."""
+    """One partition: its batches, each with the offset after it."""
 
     start: int = 0
     end: int = 0
     stable: int | None = None
     batches: list[tuple[int, bytes]] = field(default_factory=list)
     epoch_ends: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """What OffsetForLeaderEpoch says of an epoch; otherwise that it goes to the end of the log."""
+    """Responses to OffsetForLeaderEpoch by epoch. The default is the end of the log."""
     codes: deque[int] = field(default_factory=deque)
     """Error codes for the next fetches or look-ups."""
 
@@ -52,7 +52,10 @@ class Log:
         self.end = behind
 
     def read(self, offset: int, max_bytes: int, *, whole: bool = True) -> bytes:
-        """``whole``: the first batch comes, whatever its size (KIP-74)."""
+        """Return the batches from an offset on.
+
+        ``whole`` returns the first batch at any size, as KIP-74 says.
+        """
         data = b""
         for behind, one in self.batches:
             if behind <= offset:
@@ -64,7 +67,7 @@ class Log:
 
 
 class FakeLease(Generic[R]):
-    """An answer that counts as out until it is released."""
+    """A response that counts as leased until it is released."""
 
     def __init__(self, cluster: FakeCluster, response: R) -> None:
         self._cluster = cluster
@@ -77,7 +80,7 @@ class FakeLease(Generic[R]):
 
 
 class FakeMetadata(NamedTuple):
-    """A snapshot of who leads what."""
+    """A snapshot of the leaders."""
 
     leaders: dict[TopicPartition, Leader]
     topics: dict[str, TopicMetadata]
@@ -87,7 +90,7 @@ class FakeMetadata(NamedTuple):
 
 
 class FakeCluster:
-    """What the fetcher asks of ClusterClient."""
+    """The methods of ClusterClient that the fetcher calls."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, Log] = {}
@@ -104,7 +107,7 @@ class FakeCluster:
         self.on_refresh: Callable[[], None] = lambda: None
         self._busy: set[tuple[int, str]] = set()
         self.silent: set[int] = set()
-        """Brokers that never answer a look-up."""
+        """Brokers that never respond to a look-up."""
         self._changed = anyio.Event()
         self.delay = 0.0
         """Seconds that each fetch takes."""
@@ -114,7 +117,7 @@ class FakeCluster:
         return self.logs.setdefault(tp, Log())
 
     def produce(self, tp: TopicPartition, behind: int, *data: bytes) -> None:
-        """Append, and wake the fetches that wait for it."""
+        """Append batches and wake the fetches that wait for them."""
         self.logs[tp].append(behind, *data)
         event, self._changed = self._changed, anyio.Event()
         event.set()
@@ -125,7 +128,7 @@ class FakeCluster:
 
     @property
     def metadata(self) -> FakeMetadata:
-        """Another one after each change."""
+        """Snapshot of the metadata, replaced after each change."""
         if self._metadata != (self.leaders, self.topics):
             self._metadata = FakeMetadata(dict(self.leaders), dict(self.topics))
         return self._metadata
@@ -226,7 +229,7 @@ class FakeCluster:
         return self.answer(node, message)[0]
 
     def answer(self, node: int, message: FetchRequest) -> tuple[FetchResponse, bool]:
-        """The usual answer, and whether there is anything in it."""
+        """Return the default response, and whether it contains anything."""
         anything = False
         left = message.max_bytes
         topics: list[FetchResponse.FetchableTopicResponse] = []
@@ -273,7 +276,7 @@ class FakeCluster:
         )
 
     def _validate(self, node: int, message: OffsetForLeaderEpochRequest) -> Any:
-        """Everything is as it was, unless a log has an end of an epoch."""
+        """Return the requested epochs as valid, except where a log has the end of an epoch."""
         response = OffsetForLeaderEpochResponse(topics=[])
         for topic in message.topics:
             answered = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
@@ -337,7 +340,7 @@ QUICK = {"fetch_max_wait_ms": 200, "retry_backoff_ms": 10, "retry_backoff_max_ms
 
 
 class Consumer:
-    """A fetcher that runs, and a poll() over it."""
+    """A running fetcher, and a poll() over it."""
 
     def __init__(
         self, cluster: FakeCluster, subscription: SubscriptionState, **options: Any
@@ -369,7 +372,7 @@ class Consumer:
         self.fetcher.wake()
 
     async def poll(self, timeout: float = 5.0, limit: int = 500) -> dict[TopicPartition, list[int]]:
-        """The offsets drained; waits for some until the time is up."""
+        """Return the drained offsets. Wait for records until the timeout."""
         deadline = anyio.current_time() + timeout
         while True:
             self._ready = anyio.Event()
@@ -381,7 +384,7 @@ class Consumer:
                 await self._ready.wait()
 
     async def read(self, count: int, timeout: float = 20.0) -> dict[TopicPartition, list[int]]:
-        """Poll until so many records have come."""
+        """Poll until this many records arrived."""
         result: dict[TopicPartition, list[int]] = {}
         with anyio.fail_after(timeout):
             while sum(map(len, result.values())) < count:
@@ -394,7 +397,7 @@ class Consumer:
 async def consuming(
     cluster: FakeCluster, subscription: SubscriptionState, **options: Any
 ) -> AsyncIterator[Consumer]:
-    """Run a fetcher for the length of a block, and see that it gives all its buffers back."""
+    """Run a fetcher during the block, and check that it releases all its buffers."""
     async with anyio.create_task_group() as tasks:
         consumer = Consumer(cluster, subscription, **options)
         tasks.start_soon(consumer.fetcher.run)

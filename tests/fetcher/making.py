@@ -22,14 +22,14 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 def batch(first: int, count: int, **options: Any) -> bytes:
-    """Records at offsets first, first + 1, ...; the value is the offset in digits."""
+    """Return records at offsets first, first + 1, ... whose value is the offset in digits."""
     records = [NewRecord(1000 + i, b"k", b"%d" % i) for i in range(first, first + count)]
     options.setdefault("leader_epoch", 3)
     return encode_batch(records, base_offset=first, **options)
 
 
 def compacted(first: int, offsets: Sequence[int], last: int) -> bytes:
-    """What compaction left of a batch with offsets first to last."""
+    """Return the batch with offsets first to last as compaction leaves it."""
     records = [NewRecord(1000 + i, b"k", b"%d" % i) for i in offsets]
     return encode_batch(
         records,
@@ -42,7 +42,7 @@ def compacted(first: int, offsets: Sequence[int], last: int) -> bytes:
 
 
 def marker(offset: int, kind: ControlType, producer_id: int, *, leader_epoch: int = 3) -> bytes:
-    """The control batch that ends a transaction."""
+    """Return the control batch that ends a transaction."""
     return encode_batch(
         [end_marker(kind, coordinator_epoch=0, timestamp=5)],
         base_offset=offset,
@@ -55,12 +55,12 @@ def marker(offset: int, kind: ControlType, producer_id: int, *, leader_epoch: in
 
 
 def broken(data: bytes) -> bytes:
-    """The same batch with a bit of its last record changed, so that its CRC is wrong."""
+    """Return the batch with one bit of its last record changed, so that its CRC is wrong."""
     return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
 
 
 class CountedLease:
-    """Counts how often it was released."""
+    """A lease that counts its releases."""
 
     def __init__(self) -> None:
         self.released = 0
@@ -79,7 +79,7 @@ def fetched(
     epoch: int | None = None,
     **options: Any,
 ) -> CompletedFetch:
-    """A completed fetch of a partition, at its present epoch."""
+    """Return a completed fetch of a partition, by default in its current epoch."""
     if epoch is None:
         epoch = subscription.snapshot().partitions[tp].epoch
     chosen = DecodeOptions(**options)
@@ -98,7 +98,7 @@ def fetched(
 
 
 def owning(*partitions: TopicPartition, offset: int = 0, **options: Any) -> SubscriptionState:
-    """A manual assignment, positioned."""
+    """Return a manual assignment with positions."""
     subscription = SubscriptionState(**options)
     subscription.assign(partitions)
     for tp in partitions:
@@ -111,7 +111,7 @@ def offsets(records: Iterable[Any]) -> list[int]:
 
 
 def with_room(buffer: FetchBuffer, subscription: SubscriptionState) -> list[FetchTarget]:
-    """Every target that there is room and memory for."""
+    """Return every target that has room and memory."""
     targets = subscription.fetch_targets()
     with subscription.lock:
         buffer.update_limits()

@@ -1,4 +1,4 @@
-"""Bad input, row by row and on both decoders: a typed error, no spin, nobody else's loss."""
+"""Bad input, row by row, on both decoders: a typed error, no spin, and no other record lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ each_row = pytest.mark.parametrize(("row", "data"), WRONG)
 
 
 def spoilt(data: bytes) -> FakeCluster:
-    """T0 holds 0, 1, what is bad in place of 2, 3, and then 4, 5; T1 is sound."""
+    """Return a cluster. T0 has good offsets 0, 1, 4, 5 around the bad data. T1 is valid."""
     cluster = FakeCluster()
     cluster.add(T0).append(2, batch(0, 2))
     cluster.logs[T0].append(4, data)
@@ -44,7 +44,7 @@ def spoilt(data: bytes) -> FakeCluster:
 
 
 async def gather(consumer: Consumer, seconds: float) -> tuple[dict[Any, list[int]], list[Any]]:
-    """What comes and what is raised in so much time."""
+    """Return the offsets and the errors of this many seconds."""
     seen: dict[TopicPartition, list[int]] = {}
     errors: list[DataError] = []
     until = anyio.current_time() + seconds

@@ -1,4 +1,4 @@
-"""The buffer: what a drain hands out, in which order, and what it raises when."""
+"""The buffer: the records, the order and the errors of a drain."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class TestDraining:
         assert bench.buffer.bytes_by_partition()[T0] == 0
 
     def test_what_was_over_and_dropped_when_a_drain_broke_off_is_fetched_again(self) -> None:
-        """The core may append in the moment before what was taken is put back."""
+        """The fetcher may append just before the buffer puts the drained records back."""
         bench = Bench(T0)
         bench.put(T0, 0, batch(0, 2))
         put_back = bench.buffer._put_back
@@ -230,12 +230,12 @@ def undeserializable(bench: Bench, tp: TopicPartition) -> None:
     ids=["corrupt batch", "raising deserializer"],
 )
 class TestPoison:
-    """In place of F1 (spins for ever) and F4 (drops what was drained) of other clients."""
+    """Two defects of other clients: F1 spins forever, F4 drops drained records."""
 
     def test_records_drained_from_other_partitions_are_not_lost(
         self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
-        """Silent data loss elsewhere: partition 0's position was moved, its records dropped."""
+        """Other clients move the position of partition 0 and drop its records."""
         bench = Bench(T0, T1)
         bench.put(T0, 0, batch(0, 10))
         spoil(bench, T1)
@@ -247,7 +247,7 @@ class TestPoison:
     def test_the_error_stands_and_every_drain_ends(
         self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
-        """An endless loop elsewhere: every drain here ends, with the same error, moving nothing."""
+        """Other clients loop forever. Every drain here raises the same error and moves nothing."""
         bench = Bench(T0)
         spoil(bench, T0)
         assert bench.drain() == {T0: [0, 1]}

@@ -1,4 +1,4 @@
-"""The kept candidates and plans, beside a walk over all partitions, after any operations."""
+"""The kept candidates and plans, compared with a walk over all partitions after any operations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STEPS = 400
 
 
 class Walk(NamedTuple):
-    """The candidates that a look at every partition finds."""
+    """The candidates that a walk over every partition finds."""
 
     ready: dict[int, dict[TopicPartition, PartitionRequest]]
     has_waiting: dict[TopicPartition, int]
@@ -100,7 +100,7 @@ class Machine:
         self.assign(set(PARTITIONS))
 
     def step(self) -> None:
-        """Do something, and compare."""
+        """Run a random operation and compare."""
         operation = self.rng.choice(OPERATIONS)
         operation(self)
         self.compare()
@@ -248,7 +248,7 @@ class Machine:
         assert self.planner.in_flight().keys() <= {tp for tp, _ in self.asked}
 
     def free(self, walk: Walk) -> dict[int, dict[TopicPartition, PartitionRequest]]:
-        """Partitions that each broker may be asked for, and that are not in flight there."""
+        """Return the partitions to fetch by broker, without those in flight there."""
         found: dict[int, dict[TopicPartition, PartitionRequest]] = {}
         allowed = self.buffer.allowed
         for node, ready in walk.ready.items():
@@ -259,7 +259,7 @@ class Machine:
         return found
 
     def understood(self, fetch: PlannedFetch) -> Any:
-        """The request as the broker understands it: it must be all that the lane asks for."""
+        """Return the request as the broker reads it. Check it against the connection's requests."""
         version = min(18, fetch.plan.max_version)
         sent = encode(fetch_request(CONFIG, fetch.plan, 500, SIZE), version)
         broker = self.brokers[fetch.connection.node]
@@ -350,7 +350,7 @@ class Machine:
     # --- the comparison -------------------------------------------------------------------------
 
     def walk(self) -> Walk:
-        """Look at every partition."""
+        """Return the candidates of a walk over every partition."""
         walk = Walk({}, {}, set())
         targets = self.subscription.fetch_targets()
         allowed = self.buffer.allowed

@@ -1,4 +1,4 @@
-"""One completed fetch: what is taken out of it, and where the position is afterwards."""
+"""One completed fetch: the records taken from it, and the position after them."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_an_interrupt_in_a_deserializer_loses_nothing() -> None:
 
 @pytest.mark.parametrize("value", [None, bytes])
 def test_an_interrupt_anywhere_loses_nothing(value: Any) -> None:
-    """Python raises KeyboardInterrupt where a function begins or a built-in one has returned."""
+    """Python raises KeyboardInterrupt when a function begins or a built-in one has returned."""
     deserialize = value and record_deserializer(None, lambda topic, headers, data: value(data))
     for at in range(1, 10_000):
         fetch = of(0, batch(0, 2), batch(2, 2), deserialize=deserialize)

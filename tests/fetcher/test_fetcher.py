@@ -1,4 +1,4 @@
-"""The fetcher against a scripted cluster."""
+"""The fetcher with a scripted cluster."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from tests.fetcher.making import (
 pytestmark = pytest.mark.anyio
 
 virtual_time = pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
-"""For what depends on how long things take."""
+"""Mark of tests that depend on durations."""
 
 
 def asked(cluster: FakeCluster, number: int = -1) -> dict[TopicPartition, int]:
-    """The partitions and offsets of one of the fetches sent."""
+    """Return the partitions and offsets of one of the fetches sent."""
     request = cluster.fetches[number][2]
     return {
         TopicPartition(topic.topic, partition.partition): partition.fetch_offset
@@ -55,14 +55,14 @@ def asked(cluster: FakeCluster, number: int = -1) -> dict[TopicPartition, int]:
 
 
 def add_filled(cluster: FakeCluster, tp: TopicPartition, batches: int) -> None:
-    """A partition with batches of ten records."""
+    """Add a partition with batches of ten records."""
     log = cluster.add(tp)
     for first in range(0, 10 * batches, 10):
         log.append(first + 10, batch(first, 10))
 
 
 async def settled() -> None:
-    """Let every task run until it waits for something."""
+    """Let every task run until it waits."""
     for _ in range(20):
         await anyio.lowlevel.checkpoint()
 
@@ -232,7 +232,7 @@ class TestLongPolls:
 
     @virtual_time
     async def test_a_full_partition_finds_no_lane_parked_when_it_has_room_again(self) -> None:
-        """As partitions come to their ends one after the other, both lanes could be with these."""
+        """If partitions reach their ends one by one, both connections could wait for them."""
         cluster = FakeCluster()
         cluster.add(T0)
         add_filled(cluster, T1, 3)
@@ -242,7 +242,7 @@ class TestLongPolls:
             read: list[int] = []
             began = anyio.current_time()
             while len(read) < 430:
-                await anyio.sleep(0.05)  # until everything has room again, and is asked for
+                await anyio.sleep(0.05)  # until everything has room and is in flight
                 for offsets in (await consumer.poll(timeout=30)).values():
                     read += offsets
             assert anyio.current_time() - began < 20
@@ -259,7 +259,7 @@ class TestLongPolls:
         async with consuming(cluster, owning(T0, T1), **options):
             await anyio.sleep(5)
             before = len(cluster.fetches)
-            await anyio.sleep(10)  # the caller does something else
+            await anyio.sleep(10)  # the caller does not poll
             assert 9 <= len(cluster.fetches) - before <= 25
 
     @virtual_time
@@ -343,12 +343,12 @@ class TestErrors:
         async with consuming(cluster, owning(T0), fetch_max_wait_ms=20_000) as consumer:
             assert await consumer.poll() == {T0: [0, 1]}
             await anyio.sleep(1)
-            cluster.logs[T0].append(4, batch(2, 2))  # the fetch at broker 1 is not woken by it
+            cluster.logs[T0].append(4, batch(2, 2))  # does not wake the fetch at broker 1
             cluster.leaders[T0] = Leader(2, 6)
             consumer.fetcher.wake()
             with anyio.fail_after(1):
                 assert await consumer.poll() == {T0: [2, 3]}
-            await anyio.sleep(30)  # the late answer of broker 1 changes nothing
+            await anyio.sleep(30)  # the late response of broker 1 changes nothing
             cluster.produce(T0, 6, batch(4, 2))
             assert await consumer.poll() == {T0: [4, 5]}
             assert await consumer.poll(timeout=1) == {}
@@ -465,7 +465,7 @@ class TestErrors:
     @pytest.mark.parametrize("spoilt", ["corrupt", "deserializer"])
     @virtual_time
     async def test_poison_costs_neither_requests_nor_time(self, spoilt: str) -> None:
-        """Elsewhere one bad batch or one raising deserializer makes poll() spin for ever."""
+        """In other clients one bad batch or one raising deserializer makes poll() spin forever."""
         cluster = FakeCluster()
         bad = broken(batch(2, 2)) if spoilt == "corrupt" else batch(2, 2)
         cluster.add(T0).append(2, batch(0, 2))
@@ -490,7 +490,8 @@ class TestErrors:
             for _ in range(4):
                 with pytest.raises(expected):
                     await consumer.poll(timeout=0.1)
-            # The first is told at once, the other three after their time; T1 is long-polled.
+            # The first poll raises immediately, the other three after their timeout. T1 is
+            # long-polled.
             assert 0.29 < anyio.current_time() - start
             assert len(cluster.fetches) - before[0] <= 8
             assert calls - before[1] <= 20
@@ -574,7 +575,7 @@ class TestSizes:
 
 
 def cutting(cluster: FakeCluster) -> Callable[[int, Any], Any]:
-    """Answers with what fits into the size asked for, as brokers did before KIP-74."""
+    """Return a script that cuts responses to the requested size, as brokers did before KIP-74."""
 
     def cut(node: int, request: Any) -> Any:
         response, _ = cluster.answer(node, request)
@@ -688,7 +689,7 @@ class TestPositions:
     async def test_each_rule_says_where_to_go_on(
         self, strategy: OffsetReset, expected: list[int], positioned: bool
     ) -> None:
-        """By time: the record with offset n was written at n ms past 1 s."""
+        """For resets by time, the record with offset n has the timestamp 1 s plus n ms."""
         cluster = FakeCluster()
         log = cluster.add(T0)
         log.start, log.end = 4, 10
@@ -714,7 +715,7 @@ class TestPositions:
         cluster.add(T0).append(2, batch(0, 2))
         subscription = owning(T0, offset=70, default_reset=OffsetReset.NONE)
         async with consuming(cluster, subscription) as consumer:
-            for seconds in (10, 0.02, 0.02):  # the first one waits for the answer
+            for seconds in (10, 0.02, 0.02):  # the first poll waits for the response
                 with pytest.raises(OffsetOutOfRangeError, match="offset 70"):
                     await consumer.poll(timeout=seconds)
             assert len(cluster.fetches) == 1

@@ -19,7 +19,7 @@ REGRESSIONS = Path(__file__).parents[1] / "data" / "fetch_regressions.json"
 
 @pytest.fixture(autouse=True)
 def _both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skips without the compiled modules, and has the right ones in use afterwards."""
+    """Skip without the compiled modules, and use the right decoder after the test."""
     use_decoder("compiled", monkeypatch)
 
 
@@ -40,7 +40,7 @@ def test_what_once_went_wrong_is_right(line: dict[str, object]) -> None:
     case = Case(int(str(line["version"])), bytes.fromhex(str(line["frame"])), 0)
     case = case._replace(offset=int(str(line["offset"])))
     for number in (0, 1):
-        read(case, arrow=number == 0)  # so that what is imported does not count
+        read(case, arrow=number == 0)  # leaves imports out of the count
         fetch_fuzz.check(case, number, Heap(), tally := Tally())
         assert tally.cases == 1
 

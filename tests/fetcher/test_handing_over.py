@@ -1,4 +1,4 @@
-"""The order of the caller and the next fetch after an answer with records."""
+"""The order of the caller and the next fetch after a response with records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Observed:
-    """The number of fetches that were sent at each hand-over."""
+    """The number of fetches that were sent at each notification of the caller."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.fetches_sent: list[int] = []
@@ -26,7 +26,7 @@ class Observed:
 
 
 async def settled() -> None:
-    """Let every task run until it waits for something."""
+    """Let every task run until it waits."""
     for _ in range(20):
         await anyio.lowlevel.checkpoint()
 

@@ -1,4 +1,4 @@
-"""In any order of fetches, drains, seeks, pauses and rebalances: no record twice, none missing."""
+"""Random orders of fetches, drains, seeks, pauses and rebalances: each record arrives once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ PARTITIONS = [T0, T1, T2]
 
 
 def log() -> tuple[list[tuple[int, int, bytes]], list[int]]:
-    """A log with gaps and control batches: (first, behind, bytes) of each batch, all offsets."""
+    """Return a log with gaps and control batches, and all its offsets.
+
+    A batch is its first offset, the offset after it, and its bytes.
+    """
     made: list[tuple[int, int, bytes]] = []
     offsets: list[int] = []
     end = 0
@@ -61,13 +64,13 @@ def log() -> tuple[list[tuple[int, int, bytes]], list[int]]:
 LOG, OFFSETS = log()
 END = LOG[-1][1]
 POISON = frozenset(OFFSETS[4::9])
-"""These do not deserialize, where a machine says so."""
+"""Offsets whose records do not deserialize in ``Strained``."""
 SPOILT = [(first, behind, broken(data)) for first, behind, data in LOG[8::14]]
-"""These are corrupt there; each of them whole, without a gap."""
+"""Batches that are corrupt in ``Strained``, without a gap."""
 
 
 def spoilt_log() -> tuple[list[tuple[int, int, bytes]], list[int]]:
-    """The log with those in place of the sound ones, and the offsets that can be read."""
+    """Return the log with the corrupt batches, and the offsets that can be read."""
     by_first = {each[0]: each for each in SPOILT}
     gone = {offset for first, behind, _ in SPOILT for offset in range(first, behind)}
     readable = [offset for offset in OFFSETS if offset not in gone | POISON]
@@ -75,7 +78,7 @@ def spoilt_log() -> tuple[list[tuple[int, int, bytes]], list[int]]:
 
 
 class Interleaving(RuleBasedStateMachine):
-    """The core's and the caller's steps in any order; fetches may be answered late."""
+    """The steps of the fetcher and the caller in any order. Responses may be late."""
 
     log = LOG
     offsets = OFFSETS
@@ -184,7 +187,7 @@ TestInterleaving = Interleaving.TestCase
 
 
 class Strained(Interleaving):
-    """The same with little memory and with data that cannot be read, which is skipped."""
+    """The same with little memory and with unreadable data, which is skipped."""
 
     log, offsets = spoilt_log()
     options = {"deserialize": raising_at(*POISON)}

@@ -1,4 +1,4 @@
-"""Which connection a fetch goes over, and when what failed is tried again."""
+"""The choice of a connection for a fetch, and the delay of a retry."""
 
 from __future__ import annotations
 

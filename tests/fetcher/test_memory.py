@@ -1,4 +1,4 @@
-"""``buffer_memory``: what is held over all partitions is bounded, and nobody starves by it."""
+"""The limit ``buffer_memory`` over all partitions, without starving any of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bench_of(*partitions: TopicPartition, limit: int) -> Bench:
 
 
 def put(bench: Bench, tp: TopicPartition, offset: int, *data: bytes) -> CompletedFetch:
-    """An answer with one partition in it."""
+    """Add a response with one partition in it."""
     lease: Any = bench.buffer.memory.count(CountedLease(), sum(map(len, data)))
     return bench.put(tp, offset, *data, lease=lease)
 
@@ -99,7 +99,7 @@ class TestRoom:
         assert bench.with_room() == {T1}
 
     def test_what_is_handed_out_is_not_waited_for(self) -> None:
-        """Else the one that can be read would wait for a drain that has nothing to drain."""
+        """Without this rule the readable partition would wait for a drain without records."""
         bench = bench_of(T0, T1, limit=BATCH)
         put(bench, T0, 0, broken(batch(0, 10)))
         with pytest.raises(Exception, match="CRC"):
@@ -123,7 +123,7 @@ PARTITIONS = [TopicPartition("t", number) for number in range(60)]
 
 
 def sixty() -> FakeCluster:
-    """Sixty partitions on three brokers, ten batches of ten records each."""
+    """Return sixty partitions on three brokers, ten batches of ten records each."""
     cluster = FakeCluster()
     for tp in PARTITIONS:
         log = cluster.add(tp, node=1 + tp.partition % 3)
@@ -155,7 +155,7 @@ class TestFetching:
         cluster = sixty()
         async with consuming(cluster, owning(*PARTITIONS), **self.OPTIONS) as consumer:
             await settled()
-            # What is left is shared; each broker may be asked for one partition in any case.
+            # The rest is shared. Each broker may get a fetch for one partition in any case.
             check(consumer, (20 + 3 * 2) * BATCH)
             assert consumer.fetcher.buffer.memory.pooled_bytes >= 15 * BATCH
             sent = len(cluster.fetches)
@@ -172,7 +172,7 @@ class TestFetching:
         async with consuming(cluster, owning(*PARTITIONS), **options) as consumer:
             seen: dict[TopicPartition, list[int]] = {tp: [] for tp in PARTITIONS}
             await settled()
-            # Four responses, and one of each broker that was asked before these came.
+            # Four responses, and one of each broker that had a fetch before these arrived.
             check(consumer, (4 + 3) * 10 * BATCH)
             sent = len(cluster.fetches)
             await settled()
@@ -224,7 +224,7 @@ class TestFetching:
 
 class TestOrder:
     def test_a_busy_partition_does_not_keep_the_quiet_ones_waiting(self) -> None:
-        """One that always has more, nine that have a little: none waits for more than a round."""
+        """One partition always has more, nine have a little. None waits for more than a round."""
         partitions = [TopicPartition("t", number) for number in range(10)]
         hot, cold = partitions[0], partitions[1:]
         bench = Bench(*partitions)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 def cluster_of_two() -> FakeCluster:
-    """t-0 and t-2 on broker 1, t-1 on broker 2; offsets 3 to 50."""
+    """Return t-0 and t-2 on broker 1, t-1 on broker 2, with offsets 3 to 50."""
     cluster = FakeCluster()
     for tp, node in ((T0, 1), (T1, 2), (T2, 1)):
         log = cluster.add(tp, node)

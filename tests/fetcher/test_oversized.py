@@ -1,4 +1,4 @@
-"""Responses of which only the first bytes came, and what the fetcher makes of them."""
+"""Responses that are too large, so that only their first bytes arrived."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 5000
 
 
 def head_of(response: FetchResponse, version: int, size: int = 2000) -> bytes:
-    """The first bytes of a frame with the response."""
+    """Return the first bytes of a frame with the response."""
     tags = b"\0" if version >= 12 else b""
     return (bytes(4) + tags + encode(response, version))[:size]
 
@@ -35,7 +35,7 @@ def response(*partitions: Partition) -> FetchResponse:
 
 
 def large(tp: TopicPartition, first: int) -> Partition:
-    """A partition with a batch of three records over the limit."""
+    """Return a partition with a batch of three records over the limit."""
     data = batch(first, 3)
     size = (2 * LIMIT).to_bytes(4, "big")
     records = data[:8] + size + data[12:] + bytes(2 * LIMIT - len(data) + 12)
@@ -75,7 +75,7 @@ Oversized = Callable[[int, FetchRequest], Any]
 
 
 def too_large(*where: TopicPartition, head: bytes | None = None) -> Oversized:
-    """A response over the limit for requests with one of these partitions."""
+    """Return a script whose response is over the limit for one of these partitions."""
 
     def script(node: int, request: FetchRequest) -> Any:
         asked = {
@@ -94,7 +94,7 @@ def too_large(*where: TopicPartition, head: bytes | None = None) -> Oversized:
 async def gather(
     consumer: Consumer, count: int
 ) -> tuple[dict[TopicPartition, list[int]], RecordTooLargeError]:
-    """Poll until there is an error and so many records."""
+    """Poll until there is an error and this many records arrived."""
     seen: dict[TopicPartition, list[int]] = {}
     errors: list[RecordTooLargeError] = []
     with anyio.fail_after(5):

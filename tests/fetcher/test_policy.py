@@ -1,4 +1,4 @@
-"""``on_error``: what follows a batch or record that cannot be read, by each policy."""
+"""The option ``on_error``: the effect of each policy on a batch or record that cannot be read."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def bench_with(on_error: Any, *partitions: TopicPartition) -> Bench:
 
 
 def refetched(bench: Bench, tp: TopicPartition, *data: bytes, **options: Any) -> None:
-    """What the fetcher does when the partition is to be fetched anew."""
+    """Add the data as the fetcher does when it fetches the partition again."""
     [target] = [each for each in bench.subscription.fetch_targets() if each.topic_partition == tp]
     bench.put(tp, target.offset, *data, **options)
 
 
 def read_twice(bench: Bench, *data: bytes, **options: Any) -> None:
-    """A fetch of T0 that cannot be read, and the same a second time."""
+    """Add an unreadable fetch of T0 twice."""
     bench.put(T0, 0, *data, **options)
     assert bench.drain() == {}
     refetched(bench, T0, *data, **options)
@@ -114,7 +114,7 @@ class TestSkippingRecords:
         assert bench.position(T0) == 6
 
     def test_records_put_back_before_a_bad_one_come_before_it_is_asked_about(self) -> None:
-        """An error found in a drain that came to nothing must not be met before its time."""
+        """A drain that is undone must not keep the error that it found."""
         asked: list[int | None] = []
 
         def policy(error: DataError) -> str:
@@ -195,7 +195,7 @@ class TestSkippingBatches:
         assert bench.buffer.policy.counters.bytes_skipped == 0
 
     def test_an_end_behind_the_end_of_the_log_is_not_believed(self) -> None:
-        """The base offset is outside of the CRC. To follow it would end in a reset."""
+        """The CRC does not cover the base offset. Following it would end in a reset."""
         bench = bench_with("skip")
         bad = broken(batch(5_000, 2))
         read_twice(bench, bad)
@@ -251,7 +251,7 @@ Spoil = Callable[..., None]
 
 
 def spoilt_twice(bench: Bench, spoil: Spoil) -> None:
-    """T0, the position at its bad place, which came a second time if it is a batch."""
+    """Bring T0 to its bad place. Fetch a corrupt batch a second time."""
     spoil(bench)
     assert bench.drain() == {T0: [0, 1]}
     if spoil is corrupt:

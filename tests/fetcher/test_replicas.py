@@ -1,4 +1,4 @@
-"""Followers that a leader names: followed, left when they fail, and never a reason to spin."""
+"""Followers that a leader names: followed, left when they fail, and never a cause of a spin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fetcher.making import T0, batch, owning
 LEADER = Leader(1, 5)
 
 virtual_time = pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
-"""For what depends on how long things take."""
+"""Mark of tests that depend on durations."""
 
 
 class TestChoosing:
@@ -70,7 +70,7 @@ def replicated() -> FakeCluster:
 
 
 def naming(cluster: FakeCluster, follower: int, *, at: int | None = None) -> list[tuple[int, str]]:
-    """Whoever is asked (``at``: this broker) names the follower, whatever the rack."""
+    """Let every broker, or only ``at``, name the follower for any rack. Return the requests."""
     asked: list[tuple[int, str]] = []
 
     def answer(node: int, request: Any) -> FetchResponse | None:
@@ -112,6 +112,6 @@ async def test_while_a_follower_is_left_the_leader_does_not_hear_of_the_rack() -
     asked = naming(cluster, 2, at=1)
     async with consuming(cluster, owning(T0), rack="r") as consumer:
         await consumer.poll(timeout=0.1)
-        # The fake broker 2 does not lead, and so it fails.
+        # The fake broker 2 is not the leader, so it fails.
         assert asked[:2] == [(1, "r"), (2, "r")]
         assert set(asked[2:]) == {(1, "")}

@@ -1,4 +1,4 @@
-"""Fetch sessions: what the client says, and what the in-process broker understands."""
+"""Fetch sessions: the client's requests, and the in-process broker's reading of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(tp: TopicPartition, offset: int = 0, epoch: int = 1, **more: Any) -> Par
 
 
 class Broker:
-    """The broker's side, and one client's lane to it."""
+    """The broker's sessions, and one client's session on it."""
 
     def __init__(self, version: int = 18, *, enabled: bool = True) -> None:
         self.version = version
@@ -37,7 +37,7 @@ class Broker:
         self.high_watermarks: dict[TopicPartition, int] = {}
 
     def send(self, *asks: PartitionRequest) -> ServedFetch:
-        """A request as it arrives; its plan must be what is asked for, with the same offsets."""
+        """Send the partitions in a request. Check the broker's plan against them and return it."""
         self.requests = {ask.topic_partition: ask for ask in asks}
         plan = self.connection.plan(asks)
         version = min(self.version, plan.max_version)

@@ -1,4 +1,4 @@
-"""The number of bytes that fetches ask for."""
+"""The number of bytes that fetches request."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class TestFetchSizes:
 
 
 def large_log(cluster: FakeCluster, tp: TopicPartition, batches: int) -> None:
-    """A partition with batches of one record of 256 KiB."""
+    """Add a partition with batches of one record of 256 KiB."""
     log = cluster.add(tp)
     value = bytes(MIB // 4)
     for offset in range(batches):
@@ -140,7 +140,7 @@ def large_log(cluster: FakeCluster, tp: TopicPartition, batches: int) -> None:
 
 
 def asked_bytes(cluster: FakeCluster) -> list[int]:
-    """The most that each fetch asked for, of its first partition."""
+    """Return the maximum bytes that each fetch requested for its first partition."""
     return [
         request.topics[0].partitions[0].partition_max_bytes
         for _, _, request in cluster.fetches

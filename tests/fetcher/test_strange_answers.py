@@ -1,4 +1,4 @@
-"""Answers to fetches that decode and make no sense: nothing breaks, spins or is skipped by them."""
+"""Fetch responses that decode and make no sense: they break, spin or skip nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDS = (b"t" * 16, bytes(16), b"x" * 16)
 
 
 class Stranger:
-    """Makes up answers; some partitions of them are as they should be."""
+    """A script of invented responses, in which some partitions are valid."""
 
     def __init__(self, cluster: FakeCluster, seed: int) -> None:
         self.cluster = cluster
@@ -113,7 +113,7 @@ async def test_the_consumer_survives_them_and_reads_on(
             consumer.seek(tp, 0)
         assert stranger.answers < 20 * 5 * 0.2 / 0.002, "it spins"
         cluster.scripts.clear()
-        # Whoever was made the leader by such an answer does not lead.
+        # A broker that such a response named as the leader does not lead.
         for tp in (T0, T1):
             leader = cluster.leaders[tp]
             cluster.leaders[tp] = leader._replace(node=1, epoch=leader.epoch + 1)

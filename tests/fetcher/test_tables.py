@@ -1,4 +1,4 @@
-"""Draining into tables: what comes together, and that what does not is neither lost nor twice."""
+"""Draining into tables: no row is lost or repeated, even if a table fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def drain(
     max_bytes: int = 1 << 20,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Runs:
-    """The offsets that one drain gave; ``meanwhile`` is between measuring and delivering."""
+    """Return the offsets of one drain. ``meanwhile`` runs between measuring and delivering."""
 
     def build(plan: TablePlan) -> list[RecordColumns]:
         columns = to_columns(plan)
@@ -57,7 +57,7 @@ def test_a_cut_in_the_middle_of_a_batch_goes_on_there(mix: bool) -> None:
     assert drain(bench, 4) == [(T1, [0, 1, 2]), (T0, [3])]
     if mix:
         assert bench.drain(2) == {T0: [4, 5]}
-        assert drain(bench) == []  # records were decoded ahead: the bytes are fetched anew
+        assert drain(bench) == []  # records were decoded ahead, so the bytes are fetched again
         [target] = [each for each in bench.subscription.fetch_targets() if each[0] == T0]
         assert target.offset == 6
         bench.put(T0, 6, batch(5, 5))

@@ -1,4 +1,4 @@
-"""What a drain takes: objects or a table; both are gone when nobody has them any more."""
+"""Targets of a drain, records or a table. Both are freed with the last reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.undisturbed import undisturbed
 
 
 class Built:
-    """A table that a weak reference can be made to."""
+    """A table with support for weak references."""
 
     def __init__(self, plan: TablePlan) -> None:
         self.table: Table = plan.build()

@@ -1,4 +1,4 @@
-"""Positions that are validated when the leader has changed, against a scripted cluster."""
+"""Positions that are validated when the leader has changed, with a scripted cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fetcher.making import T0, T1, batch, owning
 pytestmark = pytest.mark.anyio
 
 virtual_time = pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
-"""For what depends on how long things take."""
+"""Mark of tests that depend on durations."""
 
 
 def cluster_of(*batches: bytes, behind: int = 4, epoch: int = 3) -> FakeCluster:
@@ -30,7 +30,7 @@ def lead(cluster: FakeCluster, node: int, epoch: int) -> None:
 
 
 async def go_on(cluster: FakeCluster, consumer: Consumer, behind: int = 6) -> None:
-    """Something more is there, and comes."""
+    """Produce more records and check that they arrive."""
     start = cluster.logs[T0].end
     cluster.produce(T0, behind, batch(start, behind - start))
     consumer.fetcher.wake()
@@ -203,11 +203,11 @@ async def test_a_diverging_epoch_in_an_answer_to_a_fetch_is_told_as_well() -> No
 
 @virtual_time
 async def test_what_the_old_leader_still_gave_is_validated_too() -> None:
-    """Its answer comes when the position was found good, and the new leader may lack it."""
+    """Its response arrives when the position was found valid, and the new leader may lack it."""
     cluster = cluster_of(batch(0, 4))
     async with consuming(cluster, owning(T0), fetch_max_wait_ms=1000) as consumer:
         await consumer.read(4)
-        await consumer.poll(timeout=0.1)  # a fetch is parked at broker 1
+        await consumer.poll(timeout=0.1)  # a long poll waits at broker 1
         consumer.subscription.pause([T0])
         lead(cluster, 2, 7)
         consumer.fetcher._parts.validation.mark_validated(

@@ -1,4 +1,4 @@
-"""A broker that gives nothing of a log that goes on, as one does where the log is damaged."""
+"""A broker that returns no records although the log has more, as with a damaged log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [
 
 
 async def gather(consumer: Consumer, seconds: float) -> list[int]:
-    """The offsets of T0 that come in so much time."""
+    """Return the offsets of T0 that arrive in this many seconds."""
     seen: list[int] = []
     until = anyio.current_time() + seconds
     while anyio.current_time() < until:
@@ -46,7 +46,7 @@ async def test_what_an_answer_has_no_room_for_is_not_withheld() -> None:
     cluster.add(T1)
     for first in range(200):
         cluster.logs[T1].append(first + 1, batch(first, 1))
-    options = {"fetch_max_bytes": len(batch(0, 2)), "max_partition_fetch_bytes": 1}  # a batch each
+    options = {"fetch_max_bytes": len(batch(0, 2)), "max_partition_fetch_bytes": 1}  # one batch
     async with consuming(cluster, owning(T0, T1), **options) as consumer:
         for _ in range(20):
             await consumer.poll(timeout=0.1)

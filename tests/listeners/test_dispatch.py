@@ -1,4 +1,4 @@
-"""How listeners are called: ours and those written for other clients."""
+"""Calls of listeners: kohort's, and those written for other clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Raising(ConsumerRebalanceListener):
 
 
 class DuckWithoutLost:
-    """As listeners for aiokafka are: it has no callback for lost partitions."""
+    """A listener like those for aiokafka, without a callback for lost partitions."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -186,7 +186,7 @@ def test_a_class_or_an_object_without_the_methods_is_no_listener() -> None:
 
 
 def ported(base: type[Any], calls: list[Any]) -> Any:
-    """A listener of an application that has only changed its consumer's import."""
+    """Return a listener of an application that has only changed its consumer's import."""
     callbacks = {
         "on_partitions_revoked": lambda self, revoked: calls.append(revoked),
         "on_partitions_assigned": lambda self, assigned: calls.append(assigned),

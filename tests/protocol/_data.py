@@ -16,7 +16,7 @@ SHARE_GROUP_RECORDS = frozenset(range(10, 16))
 
 
 class Golden(NamedTuple):
-    """One frame that went between a client and Apache Kafka, without its length prefix."""
+    """One frame between a client and Apache Kafka, without its length prefix."""
 
     name: str
     api_key: int
@@ -29,7 +29,7 @@ class Golden(NamedTuple):
 
 @cache
 def load(name: str) -> Any:
-    """A JSON file of ``tests/data``."""
+    """Return a JSON file of ``tests/data``."""
     return json.loads((DATA / name).read_text())
 
 

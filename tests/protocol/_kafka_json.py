@@ -1,4 +1,4 @@
-"""A message as the JSON that Kafka's own converters write: what golden frames are compared with."""
+"""Messages as the JSON that Kafka's converters write, for comparisons with golden frames."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kohort.protocol._layout import FieldLayout, struct_layout
 
 
 def camel_case(name: str) -> str:
-    """``topic_id`` as ``topicId``."""
+    """Return ``topic_id`` as ``topicId``."""
     return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
 
 
 def json_of(message: Message, version: int) -> dict[str, Any]:
-    """All fields of the version; tagged ones only when they are not at their default."""
+    """Return all fields of the version, and tagged ones only if they differ from the default."""
     return _struct(type(message), message, version)
 
 

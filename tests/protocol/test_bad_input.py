@@ -1,4 +1,4 @@
-"""Lengths that lie and frames that were mutated: a typed error, and nothing allocated for them."""
+"""Wrong lengths and mutated frames: a typed error, and no memory allocated for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.mutation import LIES, mutate
 from tests.support.undisturbed import least, peak
 
 ALLOWED = 64
-"""Bytes of objects that one byte of a frame may become; an empty structure is the worst case."""
+"""Bytes of objects for one byte of a frame. An empty structure is the worst case."""
 
 
 def _decode(golden: Golden, frame: bytes) -> None:
@@ -32,11 +32,11 @@ def _decode(golden: Golden, frame: bytes) -> None:
 
 
 def _some_frames() -> list[Golden]:
-    """One request and one response of each API that a consumer lives on."""
+    """Return one request and one response of each API that a consumer needs."""
     chosen = {}
     for golden in golden_frames():
         if golden.api_key in (0, 1, 3, 8, 9, 11, 14, 18, 68) and len(golden.frame) < 2000:
-            # ApiVersions' answers are long, and one is like the other.
+            # ApiVersions responses are long and similar to each other.
             chosen[golden.api_key, golden.is_request, golden.api_key != 18 and golden.version] = (
                 golden
             )

@@ -1,4 +1,4 @@
-"""What can be written in which version, and what comes back."""
+"""The fields that each version can encode and decode."""
 
 from __future__ import annotations
 

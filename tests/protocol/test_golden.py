@@ -93,7 +93,7 @@ def test_blobs_of_the_consumer_protocol(blob: dict[str, Any]) -> None:
     if blob["kind"] == "subscription":
         message = decode(ConsumerProtocolSubscription, version, raw[2:])
         assert message.topics == blob["topics"]
-        # The file tells what was to be written; older versions have no place for all of it.
+        # The file has all values. Older versions have no field for some of them.
         assert message.generation_id == (blob["generation"] if version >= 2 else -1)
         assert (message.rack_id or None) == (blob["rack"] if version >= 3 else None)
         held = [(group.topic, group.partitions) for group in message.owned_partitions]
@@ -110,7 +110,7 @@ def test_blobs_of_the_consumer_protocol(blob: dict[str, Any]) -> None:
 
 
 def _records() -> dict[int, tuple[type[Message], type[Message]]]:
-    """Record type to the classes of key and value."""
+    """Return the classes of key and value by record type."""
     classes = [getattr(messages, name) for name in messages.__all__]
     plain = [c for c in classes if c.api_key >= 0 and not issubclass(c, (Request, Response))]
     keys = {c.__name__: c for c in plain}

@@ -1,4 +1,4 @@
-"""Every declared message against the facts of Kafka's own definitions, one line a field."""
+"""Every declared message compared with the facts of Kafka's definitions, one line per field."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ZEROS: dict[str, Any] = {"string": "", "bytes": b"", "records": None, "uuid": ZE
 
 
 class Fact(NamedTuple):
-    """A message or field of Kafka's: ``words`` are what stands behind its name and type."""
+    """A message or field of Kafka's. ``words`` follow its name and type."""
 
     name: str
     kind: str
@@ -45,7 +45,10 @@ class Fact(NamedTuple):
 
 @cache
 def facts() -> dict[str, Fact]:
-    """All messages by name; a message's words are its API key, versions, first flexible one."""
+    """Return all messages by name.
+
+    The words of a message are its API key, its versions and its first flexible version.
+    """
     found: dict[str, Fact] = {}
     for file in ("schema_all.txt", "schema_coordinator.txt"):
         open_at: list[Fact] = []
@@ -91,7 +94,7 @@ def _default(fact: Fact) -> Any:
 def _compare(
     message: type[Message], struct: type[Struct], fact: Fact, live: VersionRange
 ) -> Iterator[str]:
-    """What differs between a declared structure and the facts, a line each."""
+    """Yield one line for each difference between a declared structure and the facts."""
     where = f"{message.__name__}: {struct.__name__}"
     declared = {spec.name: spec for spec in struct._fields}
     hints = inspect.get_annotations(struct, eval_str=True)
@@ -110,7 +113,7 @@ def _compare(
             elif word[0] == "#":
                 number, _, text = word[1:].partition("@")
                 tag, tagged = int(number), _range(text) if text else versions
-        # Where the field is not at all, what it would be there does not matter.
+        # The default of a field matters only in the versions that have the field.
         on = VersionRange(max(versions.first, live.first), min(versions.last, live.last))
         pairs: list[tuple[str, Any, Any]] = [
             ("kind", kind, field.kind),

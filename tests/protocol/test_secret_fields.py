@@ -1,4 +1,4 @@
-"""Secret fields of messages are shown by no text about the message."""
+"""Secret fields of messages: no text about a message shows them."""
 
 from __future__ import annotations
 

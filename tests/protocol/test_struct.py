@@ -117,7 +117,7 @@ def test_version_ranges() -> None:
 
 
 def test_importing_the_messages_compiles_nothing() -> None:
-    """A process that uses five APIs should not pay for fifty."""
+    """A process that uses five APIs must not pay for fifty."""
     program = (
         "import kohort.protocol._compile as c, kohort.protocol.messages as m;"
         "assert c.encoder.cache_info().currsize == c.decoder.cache_info().currsize == 0;"

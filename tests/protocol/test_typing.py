@@ -1,4 +1,4 @@
-"""Constructors and codecs are typed: what mypy says of right and wrong uses."""
+"""Types of constructors and codecs: the errors of mypy for right and wrong uses."""
 
 from __future__ import annotations
 

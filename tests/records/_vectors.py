@@ -1,4 +1,4 @@
-"""Batches from logs of Apache Kafka 4.3.1, written by four clients; decoded by Kafka's own."""
+"""Batches from logs of Apache Kafka 4.3.1: written by four clients, decoded by Kafka."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FILE = Path(__file__).parent.parent / "data" / "record_batches.json"
 
 @dataclass(frozen=True)
 class Vector:
-    """One batch: its bytes and what Kafka says is in it."""
+    """One batch: its bytes, and the contents that Kafka decodes."""
 
     name: str
     raw: bytes
     expected: dict[str, Any]
 
     def records(self) -> list[tuple[int, int, bytes | None, bytes | None, Headers]]:
-        """(offset, timestamp, key, value, headers) of each."""
+        """Return offset, timestamp, key, value and headers of each record."""
         return [
             (
                 record["offset"],
@@ -46,5 +46,5 @@ VECTORS = tuple(
 
 
 def vector(name: str) -> Vector:
-    """The vector of this name (``topic-base_offset``)."""
+    """Return the vector of this name (``topic-base_offset``)."""
     return next(vector for vector in VECTORS if vector.name == name)

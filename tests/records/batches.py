@@ -1,4 +1,4 @@
-"""Batches of whatever records, for hypothesis."""
+"""Batches of random records, for hypothesis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCHES = st.lists(
 
 
 def encoded(batches: Any) -> bytes:
-    """These one after another, with a gap of one offset behind each."""
+    """Return these batches in order, with a gap of one offset after each."""
     data = b""
     offset = 0
     for records, codec, transactional in batches:

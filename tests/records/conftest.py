@@ -1,4 +1,4 @@
-"""Every test of the records runs on both decoders."""
+"""A fixture that runs every test of the records on both decoders."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ __all__ = ["decoder"]
 
 @pytest.fixture(autouse=True)
 def _on_both(decoder: ModuleType) -> None:
-    """Have the decoder chosen for each test."""
+    """The decoder of each test."""

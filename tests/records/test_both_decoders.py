@@ -1,4 +1,4 @@
-"""The compiled decoder and the plain one give the same records, or the same error."""
+"""The compiled decoder and the plain one: the same records, or the same error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.decoders import NAMES, use_decoder
 
 
 def _read(name: str, data: bytes, offset: int = 0, *, check_crcs: bool = True) -> list[Any]:
-    """All that comes out: records, and at the end what went wrong."""
+    """Return the records, and after them the error."""
     with pytest.MonkeyPatch.context() as patch:
         use_decoder(name, patch)
         found = RecordSet(data, offset, topic="t", partition=3, check_crcs=check_crcs)
@@ -68,7 +68,7 @@ def test_random_bytes_in_place_of_records_fail_alike() -> None:
 
 @pytest.mark.parametrize("size", [*range(2980, 3100, 7), 6_100, 9_170, 12_250, 100_003])
 def test_checksums_of_batches_of_any_length_are_computed_alike(size: int) -> None:
-    """Compiled it goes by blocks of 3 KiB, by words, and by single bytes."""
+    """The compiled code computes it in blocks of 3 KiB, in words, and in single bytes."""
     data = encode_batch([NewRecord(1, None, bytes(n % 251 for n in range(size)))])
     assert _same(data)[1][0].serialized_value_size == size
     spoilt = bytearray(data)

@@ -1,4 +1,4 @@
-"""Columns taken as Arrow by others, and given back by them: whenever, and wherever from."""
+"""Columns that other libraries take as Arrow and release at any time, in any thread."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ pd = pytest.importorskip("pandas")
 
 @pytest.fixture
 def decoder() -> None:
-    """Only the one in use: there is nothing here that either does otherwise."""
+    """Only the decoder in use, because both do the same here."""
 
 
 @pytest.fixture(params=["own", "pyarrow"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who makes the capsules."""
+    """The maker of the capsules."""
     if request.param == "pyarrow":
         monkeypatch.setattr(_capsule, "capsules", None)
     elif capsules is None and not REQUIRED:
@@ -49,7 +49,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def plan(size: int = 10, name: str = "ü") -> TablePlan:
-    """Rows of three partitions, from the offsets 0, 3 and 6 on; "??" is no UTF-8."""
+    """Return rows of three partitions, from offsets 0, 3 and 6. "??" becomes invalid UTF-8."""
     records = [
         NewRecord(
             n - 1,
@@ -123,7 +123,7 @@ def test_what_was_taken_outlives_the_columns() -> None:
     stream = one.__arrow_c_stream__()
     del one
     gc.collect()
-    fill = [bytearray(10_000) for _ in range(100)]  # of what was let go of too early
+    fill = [bytearray(10_000) for _ in range(100)]  # overwrites memory that was freed too early
     assert column.to_pylist() == expected
     del column
     taken = pa.RecordBatchReader._import_from_c_capsule(stream)
@@ -132,14 +132,14 @@ def test_what_was_taken_outlives_the_columns() -> None:
 
 
 def _kept(use: Callable[[Any], object], size: int) -> int:
-    """Return how often ``size`` bytes are still held after this use of columns."""
+    """Return how many times ``size`` bytes are still held after this use of columns."""
     before, _ = tracemalloc.get_traced_memory()
     for _ in range(2):
         made = to_columns(plan(size))
         for each in made:
             use(each)
         del made, each
-    gc.collect()  # slow under tracemalloc: the use before this one has done it, too
+    gc.collect()  # slow under tracemalloc, so the use before this one collects, too
     return (tracemalloc.get_traced_memory()[0] - before) // size
 
 
@@ -153,7 +153,7 @@ def test_all_that_is_given_back_is_let_go_of(way: str) -> None:
         with pytest.raises(TypeError, match="no number"):
             raise TypeError("no number", pa.record_batch(taken).column("value"))
         with pytest.raises(AttributeError):
-            getattr(taken.__arrow_c_stream__(), name)  # let go of while the error is on its way
+            getattr(taken.__arrow_c_stream__(), name)  # released while the error propagates
         with pytest.raises(AttributeError):
             getattr(pa.record_batch(taken), name)
 

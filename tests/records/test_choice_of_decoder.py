@@ -1,4 +1,4 @@
-"""Which of the two modules decodes."""
+"""The choice between the two decoder modules."""
 
 from __future__ import annotations
 

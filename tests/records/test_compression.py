@@ -1,4 +1,4 @@
-"""Codecs: what each producer writes can be read, under a budget that holds for bombs too."""
+"""Codecs: kohort reads what each producer writes, under a budget that also stops bombs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_lz4_frames_of_every_kind(
 
 
 def test_a_wrong_lz4_header_checksum_is_read_where_kafka_wrote_it_wrong() -> None:
-    """Clients before Kafka 0.10 took the checksum over the frame's magic, too (KIP-57)."""
+    """Clients before Kafka 0.10 included the frame's magic in the checksum (KIP-57)."""
     for options in ({"store_size": True}, {"store_size": False, "block_linked": False}):
         packed = bytearray(lz4.frame.compress(TEXT, **options))
         at = 14 if options["store_size"] else 6
@@ -254,7 +254,7 @@ def test_what_is_rarely_packed_so_well_is_read_all_the_same() -> None:
             assert decompress(Compression.LZ4, packed) == plain
     assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(plain))) == plain
     assert decompress(Compression.ZSTD, bytes(cramjam.zstd.compress(plain))) == plain
-    parts = [NOISE, plain, NOISE, NOISE]  # matches that are far away
+    parts = [NOISE, plain, NOISE, NOISE]  # matches over long distances
     assert decompress(Compression.ZSTD, _zstd_stream(parts)) == b"".join(parts)
     framed = bytes(cramjam.zstd.compress(plain)) + _zstd_stream(parts)
     assert decompress(Compression.ZSTD, framed * 2) == (plain + b"".join(parts)) * 2

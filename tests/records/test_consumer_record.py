@@ -13,7 +13,7 @@ import pytest
 
 from kohort.records import ConsumerRecord, NewRecord, RecordBatch, deserialized, encode_batch
 
-with warnings.catch_warnings():  # importing kafka-python uses what Python calls deprecated
+with warnings.catch_warnings():  # importing kafka-python raises a DeprecationWarning
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.consumer.fetcher
 

@@ -1,4 +1,4 @@
-"""What is wrong with a batch comes out as CorruptBatchError, with its place and its bytes."""
+"""Corrupt batches: a CorruptBatchError with the place and the bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _changed(at: int, new: bytes, batch: bytes = PLAIN, *, mend_crc: bool = True
 
 
 def _payload(payload: bytes, *, count: int = 1, attributes: int = 0) -> bytes:
-    """A batch with a right CRC around any payload."""
+    """Return a batch with a correct CRC around any payload."""
     data = bytearray(PLAIN[:HEADER_SIZE]) + payload
     struct.pack_into(">i", data, 8, len(data) - 12)
     struct.pack_into(">hi", data, 21, attributes, max(count - 1, 0))
@@ -277,7 +277,7 @@ def test_mutated_batches_raise_nothing_else_and_take_no_time(seed: int) -> None:
                 case 4:
                     data[at : at + 4] = rng.choice((b"\xff" * 4, b"\x7f\xff\xff\xff", bytes(4)))
             data = data or bytearray(1)
-        if rng.random() < 0.7 and len(data) > 16:  # so that most get past the framing
+        if rng.random() < 0.7 and len(data) > 16:  # lets most pass the framing
             struct.pack_into(">i", data, 8, len(data) - 12)
             data[16] = 2
         started = time.thread_time()

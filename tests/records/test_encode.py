@@ -1,4 +1,4 @@
-"""What is written reads the same: by kohort, by kafka-python, by aiokafka."""
+"""Encoded batches: kohort, kafka-python and aiokafka read the same records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kohort.records import (
     rewrite_header,
 )
 
-with warnings.catch_warnings():  # importing kafka-python uses what Python calls deprecated
+with warnings.catch_warnings():  # importing kafka-python raises a DeprecationWarning
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.record import MemoryRecords as KafkaPythonRecords
 
@@ -78,7 +78,7 @@ MIXED = [
 ] * 40
 
 
-# kafka-python has snappy and zstd only with packages that nothing else here needs.
+# kafka-python needs more packages for snappy and zstd, and only these tests would use them.
 READERS = [(AiokafkaRecords, codec) for codec in Compression] + [
     (KafkaPythonRecords, codec) for codec in (Compression.NONE, Compression.GZIP, Compression.LZ4)
 ]

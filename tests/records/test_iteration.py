@@ -1,4 +1,4 @@
-"""Steps of iteration: what a step takes, when it calls _step(), and when it takes it."""
+"""Steps of iteration: the record of a step, and the calls of _step()."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ async def test_two_tasks_cannot_await_one_async_step(module: ModuleType) -> None
     clock = Time()
     run = run_of(module, clock)
     step = anext(async_iterator(module, run, clock))
-    clock.now = 1.0  # so it waits
+    clock.now = 1.0  # so the step waits
     outcomes: list[object] = []
 
     async def wait() -> None:
@@ -238,7 +238,7 @@ async def test_a_cancelled_async_step_takes_nothing(module: ModuleType) -> None:
     run = run_of(module, clock)
     steps = async_iterator(module, run, clock)
     step = anext(steps)
-    clock.now = 1.0  # so it waits
+    clock.now = 1.0  # so the step waits
     with anyio.CancelScope() as scope:
         scope.cancel()
         await step
@@ -291,7 +291,7 @@ def test_an_abandoned_async_step_frees_its_iterator(module: ModuleType) -> None:
     steps = async_iterator(module, run)
     steps.step = step = anext(steps)
     if isinstance(step, CoroutineType):
-        step.close()  # Python warns of one that is not awaited
+        step.close()  # Python warns of a coroutine that is not awaited
     gone = weakref.ref(steps)
     del steps, step
     gc.collect()

@@ -1,4 +1,4 @@
-"""Messages of the formats 0 and 1, as other people's producers built them."""
+"""Messages of the formats 0 and 1, as the producers of other libraries build them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ CASES = [
     for builder in BUILDERS
     for magic in (0, 1)
     for codec in CODECS
-    # Neither writes lz4 in format 0 here, nor kafka-python snappy: that takes other packages.
+    # Neither builder writes lz4 in format 0, and kafka-python writes no snappy. Both need more
+    # packages.
     if (magic, codec) != (0, Compression.LZ4)
     and (builder, codec) != ("kafka-python", Compression.SNAPPY)
 ]
@@ -67,7 +68,7 @@ def message(
     key: bytes | None = None,
     crc: int | None = None,
 ) -> bytes:
-    """One message, by the letter of the protocol guide."""
+    """Return one message as the protocol guide defines it."""
     body = struct.pack(">bb", magic, attributes)
     body += struct.pack(">q", timestamp) if magic else b""
     for data in (key, value):
@@ -79,14 +80,14 @@ def message(
 def wrapper(
     offset: int, inner: bytes, codec: int = Compression.GZIP, *, flags: int = 0, **of: Any
 ) -> bytes:
-    """A compressed message around others."""
+    """Return a compressed message around others."""
     return message(offset, compress(codec, inner), attributes=codec | flags, **of)
 
 
 def built(
     builder: str, magic: int, codec: int, pairs: Sequence[tuple[bytes | None, bytes | None]]
 ) -> bytes:
-    """What another client builds, with the offsets from 100 on that a broker would give it."""
+    """Return the messages of another client, with the offsets from 100 on that a broker assigns."""
     made = BUILDERS[builder](magic, codec, 1 << 20)
     for number, (key, value) in enumerate(pairs):
         offset = number if codec and magic else 100 + number
@@ -145,7 +146,7 @@ def test_what_apache_kafka_2_8_2_stored_is_read(log: dict[str, Any]) -> None:
     assert RecordSet(raw).next_offset == 6
     if log["magic"] == 0 and log["codec"] == "lz4":
         packed = raw[raw.index(b"\x04\x22\x4d\x18") :]
-        assert packed[6] != 0x82  # which the checksum of these flags is: see KIP-57
+        assert packed[6] != 0x82  # the correct checksum of these flags (KIP-57)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -299,7 +300,7 @@ def test_offsets_that_are_far_apart_or_go_back_are_no_trouble_for_tables() -> No
     data = b"".join(message(offset, b"v") for offset in (1, 2, 1 << 40, 7, 8))
     found = RecordSet(data)
     plan = TablePlan()
-    assert found.add_rows_to(plan) == 3  # what is behind goes on from 1 << 40
+    assert found.add_rows_to(plan) == 3  # the rest continues after 1 << 40
     table = plan.build()
     assert list(table.buffers["offset"][:24].cast("q")) == [1, 2, 1 << 40]
 

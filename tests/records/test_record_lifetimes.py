@@ -1,4 +1,4 @@
-"""Records come and go by the million: their memory is used again, and nothing of it shows."""
+"""Lifetimes of millions of records: their memory is reused, and old contents never show."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_what_is_kept_never_changes_while_others_come_and_go() -> None:
 
 
 def test_their_class_is_held_as_often_as_there_are_records() -> None:
-    _decoded(6000)  # more than are kept for later
+    _decoded(6000)  # more than the pool keeps
     before = sys.getrefcount(ConsumerRecord)
     for _ in range(5):
         records = _decoded(6000)
         held = sys.getrefcount(ConsumerRecord) - before
-        assert held == len(records) or held == 0, held  # 0: where types are not counted at all
+        assert held == len(records) or held == 0, held  # 0 if types have no reference count
         del records
         assert sys.getrefcount(ConsumerRecord) == before
 
@@ -66,7 +66,7 @@ def test_values_may_be_nested_as_deeply_as_memory_allows() -> None:
     nested: Any = None
     for _ in range(200_000):
         nested = deserialized(record, b"k", nested)
-    del nested  # one is taken apart within the other
+    del nested  # each is freed inside another
 
 
 def test_a_subclass_may_have_fields_of_its_own() -> None:

@@ -1,10 +1,11 @@
-"""All that one fetch brought of one partition: what is read of it, and how far."""
+"""The records that one fetch returned for one partition, and the progress of reading them."""
 
 from __future__ import annotations
 
 import gc
 import pickle
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,9 @@ from kohort.errors import CorruptBatchError
 from kohort.records import Compression, NewRecord, RecordSet, encode_batch
 
 
-def batch(first: int, count: int, **options: object) -> bytes:
+def batch(first: int, count: int, **options: Any) -> bytes:
     records = [NewRecord(1000 + n, b"k%d" % n, b"v") for n in range(first, first + count)]
-    return encode_batch(records, base_offset=first, leader_epoch=2, **options)  # type: ignore[arg-type]
+    return encode_batch(records, base_offset=first, leader_epoch=2, **options)
 
 
 def read(found: RecordSet, enough: int) -> list[int]:
@@ -66,7 +67,7 @@ def test_records_do_not_look_at_the_bytes_that_they_were_read_from(decoder: Modu
     found.release()
     before = pickle.dumps(found.records)
     data[:] = bytes(len(data))
-    data += b"more"  # nobody holds on to it
+    data += b"more"  # raises BufferError if something still refers to it
     assert pickle.dumps(found.records) == before
 
 

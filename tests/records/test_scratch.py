@@ -1,4 +1,4 @@
-"""The memory that batches are decompressed into: used again, and not kept when it is large."""
+"""The memory for decompressed batches: reused, and freed if it is large."""
 
 from __future__ import annotations
 

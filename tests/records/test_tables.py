@@ -1,4 +1,4 @@
-"""Rows of tables are the records of the same bytes, whatever these are, from both decoders."""
+"""Rows of tables: both decoders return the records of the same bytes, valid or not."""
 
 from __future__ import annotations
 

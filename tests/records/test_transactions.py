@@ -1,4 +1,4 @@
-"""read_committed: records of aborted transactions and control records are held back."""
+"""Records under read_committed: without aborted transactions and control records."""
 
 from __future__ import annotations
 

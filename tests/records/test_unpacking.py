@@ -1,4 +1,4 @@
-"""LZ4 and zstd, decompressed in C: the same rows as by way of Python, and no more memory."""
+"""LZ4 and zstd, decompressed in C: the same rows as in Python, and no more memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CODECS = [Compression.LZ4, pytest.param(Compression.ZSTD, marks=needs_libzstd)]
 
 
 def _batch(codec: Compression, packed: bytes) -> bytes:
-    """A batch with such a body, the CRC of which is wrong."""
+    """Return a batch with this body and a wrong CRC."""
     whole = bytearray(encode_batch(RECORDS)[:61])
     whole[8:12] = struct.pack(">i", 49 + len(packed))
     whole[21:23] = struct.pack(">h", codec)
@@ -173,7 +173,7 @@ def test_zstd_block_larger_than_its_window_is_refused_in_c(
     stream.compress(encode_batch(RECORDS)[61:])
     packed = bytearray(stream.finish())
     assert packed[4] & 0x20 == 0, "the frame has a window"
-    packed[5] = 0  # of 1 KiB
+    packed[5] = 0  # a window of 1 KiB
     data = _batch(Compression.ZSTD, bytes(packed))
     in_c = table_of(data, check_crcs=False)
     _without_c(compiled)
@@ -245,5 +245,5 @@ def test_records_and_tables_take_the_same_zstd_frames(
 
 
 def _with_crc(batch: bytes) -> bytes:
-    """The batch with the CRC of its bytes."""
+    """Return the batch with the CRC of its bytes."""
     return batch[:17] + struct.pack(">I", crc32c(batch[21:])) + batch[21:]

@@ -1,4 +1,4 @@
-"""Batches as Apache Kafka keeps them: from Java, librdkafka, aiokafka and kafka-python."""
+"""Batches as Apache Kafka stores them, from Java, librdkafka, aiokafka and kafka-python."""
 
 from __future__ import annotations
 

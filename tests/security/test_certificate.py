@@ -1,4 +1,4 @@
-"""The names and dates of certificates, and bytes that are none."""
+"""The names and dates of certificates, and bytes that are no certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SSL contexts from the options: what loads, what is said of what does not, and reloading."""
+"""SSL contexts from the options: valid files, errors of invalid files, and reloading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def contexts(**options: Any) -> TlsContexts:
-    """Contexts of options by their names."""
+    """Return the contexts of these options."""
     tls = {name: value for name, value in options.items() if "store" not in name}
     stores = {name: value for name, value in options.items() if "store" in name}
     return TlsContexts(
@@ -38,7 +38,7 @@ def contexts(**options: Any) -> TlsContexts:
 
 
 def subject_of(context: ssl.SSLContext, certificates: Certificates) -> str | None:
-    """Return the CN that a server with client authentication sees; None without a certificate."""
+    """Return the CN that a server with client authentication sees. None without a certificate."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificates.path("server.both"))
     server.verify_mode = ssl.CERT_OPTIONAL
@@ -198,7 +198,7 @@ def test_certificate_itself_may_be_trusted(certificates: Certificates) -> None:
 def test_files_that_do_not_load_are_told_apart(
     certificates: Certificates, options: dict[str, Any], says: str
 ) -> None:
-    """The refusal also comes when a consumer is made, and shows no value of an option."""
+    """The constructor of a consumer raises it, and it shows no value of an option."""
     certificates.path("store.jks").write_bytes(bytes.fromhex("feedfeed00000002"))
     certificates.path("damaged.pem").write_text(
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -281,7 +281,7 @@ def test_changed_files_are_ignored_without_ssl_reload(
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Replace the file by another one, as tools that rotate certificates do."""
+    """Replace the file by a new one, as tools that rotate certificates do."""
     new = path.with_suffix(".new")
     new.write_bytes(data)
     os.replace(new, path)

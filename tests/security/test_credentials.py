@@ -1,4 +1,4 @@
-"""Credentials: PLAIN's message, and callables that give user and password at each login."""
+"""Credentials: PLAIN's message, and callables that return user and password for each login."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Flag(enum.IntFlag):
 
 
 class Context:
-    """A security context that is complete after one answer."""
+    """A security context that is complete after one token of the broker."""
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -64,7 +64,7 @@ class Context:
 
 
 def library(context: Any = Context) -> Any:
-    """A stub of the package gssapi."""
+    """Return a stub of the package gssapi."""
     return SimpleNamespace(
         Name=lambda name, kind: (name, kind),
         Credentials=lambda **options: SimpleNamespace(**{**options, "name": "alice@TEST"}),

@@ -1,4 +1,4 @@
-"""Logins at a broker that answers with mutated messages: typed errors, and never a success."""
+"""Logins with mutated messages of the broker: typed errors, and never a success."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIECES = (b",", b"=", b"r=", b"s=", b"i=", b"v=", b"e=", b"m=", b"9", b"\0", b"\
 
 
 def mutated(rng: random.Random, message: bytes) -> bytes:
-    """The message with one to three changes."""
+    """Return the message with one to three changes."""
     data = bytearray(message)
     for _ in range(rng.randint(1, 3)):
         start = rng.randint(0, len(data))
@@ -53,7 +53,7 @@ async def test_scram_accepts_no_mutated_login() -> None:
                 assert final is not None
                 signature = server.final(final)
                 if sent != first:
-                    assert signature is None  # the broker sees that its message was changed
+                    assert signature is None  # the broker detects the changed message
                     refused += 1
                     continue
                 assert signature is not None

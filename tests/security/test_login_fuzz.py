@@ -1,4 +1,4 @@
-"""Logins with anything wrong in the answers: 20,000 of what ``make fuzz`` makes 500,000 of."""
+"""Logins with mutated responses: 20,000 here, 500,000 in ``make fuzz``."""
 
 from __future__ import annotations
 

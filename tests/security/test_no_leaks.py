@@ -1,4 +1,4 @@
-"""A secret is shown by no error with its local variables, log, text or pickle of the client.
+"""A secret of the client: no error with local variables, no log, text or pickle shows it.
 
 tests/config/test_security.py does the same for errors of single options.
 """

@@ -1,4 +1,4 @@
-"""Every secret option is planted in logins and looked for in everything that they leave."""
+"""Every secret option, planted in logins and searched for in all their output."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ Planted = tuple[dict[str, Any], Secrets]
 
 
 def key_secrets(pem: bytes, password: str | None = None) -> Secrets:
-    """Return the lines of the text, the key in clear, and its number."""
+    """Return the lines of the PEM text, the unencrypted key, and its number."""
     key = load_pem_private_key(pem, None if password is None else password.encode())
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     clear = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
@@ -366,7 +366,7 @@ def _port(listener: socket.socket) -> int:
 
 
 def endpoint_of(given: dict[str, Any]) -> Callable[[], Awaitable[Token]]:
-    """Return one request to the token endpoint of the options, without retries."""
+    """Return a function that sends one request to the token endpoint, without retries."""
     source = token_source(ConsumerConfig.from_kwargs(**given).security)
     return source._fetch
 
@@ -378,7 +378,7 @@ def test_debug_mode_of_asyncio_shows_no_secret(
     given, secrets = GOOD[way](world)
 
     async def main() -> str:
-        asyncio.get_running_loop().slow_callback_duration = 0.0  # so every callback is logged
+        asyncio.get_running_loop().slow_callback_duration = 0.0  # logs every callback
         async with AsyncKafkaConsumer("orders", auto_offset_reset="earliest", **given) as reader:
             await aread(reader, COUNT)
             return reports(reader)

@@ -1,4 +1,4 @@
-"""A login shows its secrets nowhere: passwords, tokens, and the keys that SCRAM derives."""
+"""Secrets of logins, shown nowhere: passwords, tokens, and the keys that SCRAM derives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECRET = "hunter2-correct-horse"
 USER = "alice"
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOKEN = unsecured(USER, life=86_400, marker="planted-in-the-token")
-"""Tokens are looked for by their payload, because others have the same header."""
+"""Tokens are searched for by their payload, because others have the same header."""
 BOTH_LISTENERS = pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 
 
@@ -56,7 +56,7 @@ def every_log(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def planted(security: Security, mechanism: str, password: str = SECRET) -> list[bytes]:
-    """Return the secrets of a login by password, with the keys that SCRAM derives of it."""
+    """Return the secrets of a login by password, with the keys that SCRAM derives from it."""
     found = [password.encode()]
     if mechanism != "PLAIN":
         stored = security.credentials.scram[USER, mechanism]
@@ -175,7 +175,7 @@ def test_a_token_is_not_shown(
 
 
 class IdentityProvider(BaseHTTPRequestHandler):
-    """A token endpoint that repeats what it was sent in its errors."""
+    """A token endpoint whose errors repeat the request."""
 
     status = 200
 
@@ -193,7 +193,7 @@ class IdentityProvider(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the test looks through the logs."""
+        """Log nothing, because the test searches the logs."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Token endpoints: grants, limits, and each way in which one misbehaves."""
+"""Token endpoints: grants, limits, and faulty responses."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def idp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Idp]:
-    """An endpoint without TLS, which is asked once per login."""
+    """An endpoint without TLS that gets one request per login."""
     monkeypatch.setattr(_token_sources, "RETRY_SECONDS", 0.0)
     with serving() as running:
         yield running
 
 
 def config(url: str = "http://127.0.0.1:1/token", **more: Any) -> Any:
-    """The security options of a client of the endpoint."""
+    """Return the security options of a client of the endpoint."""
     given: dict[str, Any] = {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER",
@@ -444,7 +444,7 @@ async def test_unsecured_tokens_have_the_claims() -> None:
 
 
 def test_msk_signer_is_a_provider() -> None:
-    """A stub with the interface of aws-msk-iam-sasl-signer-python."""
+    """The test uses a stub with the interface of aws-msk-iam-sasl-signer-python."""
     signed_url = base64.urlsafe_b64encode(b"https://kafka.eu-west-1.amazonaws.com/?x=y" * 20)
 
     class MSKAuthTokenProvider:

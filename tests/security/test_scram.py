@@ -1,4 +1,4 @@
-"""SCRAM: exchanges recorded with Apache Kafka, and every answer that a client must not accept."""
+"""SCRAM: exchanges recorded with Apache Kafka, and messages that a client must not accept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def exchange(
     mechanism: str = "SCRAM-SHA-256",
     **options: Any,
 ) -> ScramExchange:
-    """A login with a nonce that the test knows."""
+    """Return a login with a fixed nonce."""
     credentials = Credentials(username, Secret(password))
     return ScramExchange(ScramKeys(HASHES[mechanism], credentials), nonce, **options)
 

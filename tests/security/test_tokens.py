@@ -34,12 +34,12 @@ def token(life: float = 300.0, now: float = NOW, **more: Any) -> Token:
 
 @pytest.fixture(params=["asyncio", "trio"])
 def virtual(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[Any]]], Any]:
-    """Run a coroutine function on a clock that jumps, on both event loops."""
+    """A function that runs a coroutine function on a clock that jumps, on both event loops."""
     return lambda main: run_virtual_on(request.param, main)
 
 
 class Provider:
-    """Returns what the test says."""
+    """A token provider with these results."""
 
     def __init__(self, *results: Any) -> None:
         self.results = list(results)
@@ -54,7 +54,7 @@ class Provider:
 
 
 class Given:
-    """An object as some libraries return."""
+    """A token object as some libraries return."""
 
     def __init__(self, token: str, expires_at: Any = None) -> None:
         self.token = token
@@ -185,7 +185,7 @@ def test_extension_is_refused_when_it_cannot_be_sent(extensions: Any) -> None:
 
 
 def counting(life: float, made: list[float]) -> Callable[[], Awaitable[Token]]:
-    """Makes tokens of the loop's clock."""
+    """Return a function that creates tokens with the times of the loop's clock."""
 
     async def fetch() -> Token:
         await anyio.sleep(0.5)
@@ -210,7 +210,7 @@ def test_token_is_kept_until_80_percent_of_its_life(virtual: Any) -> None:
 
 
 def test_token_is_replaced_with_two_seconds_left(virtual: Any) -> None:
-    """A broker ends the session with the token, and refuses nothing: the login is in vain."""
+    """A broker ends the session with the token and refuses nothing, so a login would not help."""
 
     async def main() -> None:
         made: list[float] = []
@@ -408,7 +408,7 @@ async def test_refused_token_of_an_earlier_login_is_replaced() -> None:
 
     mechanism = OAuthBearerMechanism(TokenSource(fetch, clock=lambda: times[0]))
     first = await mechanism.login("h")
-    assert await mechanism.login_again(first, "h") is None  # it was new
+    assert await mechanism.login_again(first, "h") is None  # the token was new
     times[0] += 10
     second = await mechanism.login("h")
     assert second.token is first.token
@@ -419,7 +419,7 @@ async def test_refused_token_of_an_earlier_login_is_replaced() -> None:
 
 @pytest.mark.parametrize(("now", "is_over"), [(NOW, False), (NOW + 299.4, True)])
 def test_short_session_is_retried_when_the_token_ends(now: float, is_over: bool) -> None:
-    """With much of its life left the clocks differ, and the next login would meet the same."""
+    """If most of its life is left, the clocks differ, and the next login would fail, too."""
     with pytest.raises(OAuthTokenError, match="accepted the OAuth token for 600 ms only") as caught:
         exchange(token(), now).session_seconds(600)
     assert caught.value.retriable is is_over

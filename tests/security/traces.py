@@ -1,4 +1,4 @@
-"""Everything that a consumer leaves behind: logs, errors with local variables, and reports."""
+"""All output of a consumer: logs, errors with local variables, and reports."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ COUNT = 10
 
 
 def read(consumer: KafkaConsumer) -> None:
-    """Poll until COUNT records came."""
+    """Poll until COUNT records arrived."""
     found = 0
     deadline = time.monotonic() + 20
     while found < COUNT and time.monotonic() < deadline:
@@ -36,7 +37,7 @@ def traces(
     use: Callable[[KafkaConsumer], None] = read,
     raises: type[KafkaError] | None = None,
 ) -> str:
-    """Use a consumer, which may have to raise, and return all texts of it, of logs and clusters."""
+    """Use a consumer and return all its texts, the logs, and the texts of the clusters."""
     texts = []
     with make() as consumer:
         if raises is None:
@@ -49,10 +50,10 @@ def traces(
     return "\n".join([*texts, caplog.text, environment()])
 
 
-def reports(consumer: object) -> str:
-    """Return all texts that a consumer gives about itself, and that copies of its parts have."""
-    found = [repr(consumer), str(consumer), repr(vars(consumer)), repr(consumer.metrics())]  # type: ignore[attr-defined]
-    explained = consumer.explain()  # type: ignore[attr-defined]
+def reports(consumer: Any) -> str:
+    """Return all texts of a consumer about itself, and those of copies of its parts."""
+    found = [repr(consumer), str(consumer), repr(vars(consumer)), repr(consumer.metrics())]
+    explained = consumer.explain()
     found += [repr(explained), str(explained), repr(explained.as_dict()), copied(explained)]
     config = vars(consumer)["_config"]
     found += [repr(config), copied(consumer), copied(config), copied(config.security)]
@@ -60,7 +61,7 @@ def reports(consumer: object) -> str:
 
 
 def copied(thing: object) -> str:
-    """Return what pickling and copying give, or the text of the error."""
+    """Return the results of pickling and copying, or the text of the error."""
     found = []
     for way in (pickle.dumps, copy.copy, copy.deepcopy):
         try:
@@ -73,12 +74,12 @@ def copied(thing: object) -> str:
 
 
 def told_by(error: BaseException) -> str:
-    """Return all that an error tells, pickled and copied too."""
+    """Return all texts of an error, also after pickling and copying."""
     return f"{error_text(error)}\n{copied(error)}"
 
 
 def shown_by(cluster: Cluster) -> list[str]:
-    """Return what the cluster says of itself and of the requests that it got."""
+    """Return the texts of the cluster about itself and about the requests that it got."""
     return [repr(cluster), str(cluster), repr(cluster.requests)]
 
 

@@ -1,4 +1,4 @@
-"""A Spark session for the tests that need one, and what the others share."""
+"""A Spark session for the tests that need one, and fixtures for all others."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def kerberos_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(
     tmp_path_factory: pytest.TempPathFactory, event_log: Path, kerberos_config: Path
 ) -> Iterator[SparkSession]:
-    """A session with two task slots; its workers run this Python and find this source."""
+    """A session with two task slots, whose workers run this Python and find this source."""
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch:
-        # Without these the workers would take any python3 on the PATH, and know no kohort.
+        # Without these the workers take any python3 on the PATH, which has no kohort.
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -60,7 +60,7 @@ def spark(
             builder = builder.config(name, value)
         with pytest.MonkeyPatch.context() as starting:
             starting.setenv("KRB5_CONFIG", str(kerberos_config))
-            session = builder.getOrCreate()  # the JVM hands its environment on to the workers
+            session = builder.getOrCreate()  # the JVM passes its environment to the workers
         try:
             yield session
         finally:
@@ -69,7 +69,7 @@ def spark(
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """A cluster with the empty topic ``orders`` of three partitions; idle readers are closed."""
+    """A cluster with the empty topic ``orders`` of three partitions. Idle consumers are closed."""
     with Cluster(topics={"orders": 3}) as running:
         yield running
         close_idle()

@@ -14,7 +14,7 @@ DEADLINE = 30.0
 
 
 def member_options(cluster: Cluster, **given: object) -> dict[str, str]:
-    """Options of a query in the group, which hears of rebalances soon."""
+    """Return the options of a query in the group, with a short heartbeat interval."""
     chosen = {
         "kafka_group_id": GROUP,
         "startingOffsets": "earliest",
@@ -24,12 +24,12 @@ def member_options(cluster: Cluster, **given: object) -> dict[str, str]:
 
 
 def member(cluster: Cluster, **given: object) -> Query:
-    """A query in the group, not begun."""
+    """Return a query in the group that has not started."""
     return Query(member_options(cluster, **given))
 
 
 def plain(cluster: Cluster, **given: Any) -> KafkaConsumer:
-    """A consumer of the same group that is no query."""
+    """Return a consumer of the same group that is no query."""
     chosen: dict[str, Any] = {
         "bootstrap_servers": cluster.bootstrap_servers,
         "group_id": GROUP,
@@ -40,26 +40,26 @@ def plain(cluster: Cluster, **given: Any) -> KafkaConsumer:
 
 
 def committed(cluster: Cluster, group: str = GROUP) -> dict[int, int]:
-    """Partition -> offset, of a group that reads one topic."""
+    """Return the committed offsets by partition, of a group that reads one topic."""
     return {tp.partition: at.offset for tp, at in cluster.committed(group).items()}
 
 
 def owned(query: Query) -> set[int]:
-    """The partitions that the query may read now."""
+    """Return the partitions that the query may read now."""
     holdings = query.reader._driver._partitions
     with holdings.changed:
         return {tp.partition for tp in holdings.readable()}
 
 
 def held_back(query: Query) -> set[int]:
-    """The partitions of a revocation that waits for the end of a micro-batch."""
+    """Return the partitions of a revocation that waits for the end of a micro-batch."""
     holdings = query.reader._driver._partitions
     with holdings.changed:
         return {tp.partition for tp in holdings.revoking}
 
 
 class Polling:
-    """A plain consumer that is polled in a thread, and keeps what it was given."""
+    """A plain consumer that a thread polls, and the values that it returned."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self.values: list[Any] = []

@@ -1,4 +1,4 @@
-"""The source used as Spark uses it, without Spark: the same calls in the same order, pickled."""
+"""The source without Spark: the same calls in the same order as Spark's, and pickled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ ALL = "key binary, value binary, topic string, partition int, offset bigint, tim
 
 
 def options(cluster: Cluster, **given: object) -> dict[str, str]:
-    """Options with the cluster's address; ``kafka_group_id`` stands for ``kafka.group.id``."""
+    """Return options for the cluster. ``kafka_group_id`` stands for ``kafka.group.id``.
+    """
     chosen = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
     if not {"subscribePattern", "assign"} & given.keys():
         chosen["subscribe"] = "orders"
@@ -34,14 +35,14 @@ def options(cluster: Cluster, **given: object) -> dict[str, str]:
 
 
 def source(given: dict[str, str]) -> KohortDataSource:
-    """The source as Spark makes it, and has it travel."""
+    """Return the source as Spark creates it, pickled and unpickled."""
     made = KohortDataSource(CaseInsensitiveDict(given))
     copy: KohortDataSource = pickle.loads(pickle.dumps(made))
     return copy
 
 
 def schema(text: str) -> StructType:
-    """A schema from ``name type, name type``, as Spark's parser would make it."""
+    """Return a schema from ``name type, name type``, as Spark's parser does."""
     types = {"int": "integer", "bigint": "long"}
     fields = [column.split() for column in text.split(", ")]
     return StructType.fromJson(
@@ -56,17 +57,17 @@ def schema(text: str) -> StructType:
 
 
 def batch_reader(given: dict[str, str], columns: str = ALL) -> Any:
-    """The reader of a batch query."""
+    """Return the reader of a batch query."""
     return source(given).reader(schema=schema(columns))
 
 
 def stream_reader(given: dict[str, str], columns: str = ALL) -> Any:
-    """The reader of a streaming query."""
+    """Return the reader of a streaming query."""
     return source(given).streamReader(schema=schema(columns))
 
 
 def rows(reader: Any, partitions: list[Any]) -> Iterator[Row]:
-    """What the tasks read, each with a reader and a partition that have travelled."""
+    """Yield the rows of the tasks. Each task pickles its reader and its partition."""
     for partition in partitions:
         worker, task = pickle.loads(pickle.dumps((reader, partition)))
         for batch in worker.read(task):
@@ -74,7 +75,7 @@ def rows(reader: Any, partitions: list[Any]) -> Iterator[Row]:
 
 
 def read_batch(given: dict[str, str], columns: str = ALL) -> list[Row]:
-    """A batch query."""
+    """Return the rows of a batch query."""
     reader = batch_reader(given, columns)
     found = list(rows(reader, reader.partitions()))
     return sorted(found, key=lambda row: (row.get("partition", 0), row.get("offset", 0)))
@@ -92,12 +93,12 @@ class Query:
         self.reader: Any = None
 
     def change(self, *removed: str, **given: str) -> None:
-        """Give other options from the next run on."""
+        """Change the options from the next run on."""
         kept = {name: value for name, value in self._given.items() if name not in removed}
         self._given = kept | given
 
     def start(self, available_now: bool = False) -> None:
-        """Begin a run: what Spark does before the first batch, a replay included."""
+        """Start a run with Spark's calls before the first batch, a replay included."""
         self.reader = stream_reader(self._given, self._columns)
         self.reader.initialOffset()
         self._limit = self.reader.getDefaultReadLimit()
@@ -112,7 +113,10 @@ class Query:
         self.reader = None
 
     def trigger(self, *, finish: bool = True) -> bool:
-        """Ask for a batch and read it; False if there is none. Unfinished, it will be replayed."""
+        """Plan a batch and read it. Return False if there is none.
+
+        ``finish=False`` leaves it unread for a replay.
+        """
         start = json.loads(self._last())
         found = json.dumps(self.reader.latestOffset(start, self._limit))
         if found == self._last() and self.offset_log:
@@ -127,7 +131,7 @@ class Query:
         self._read(self.offset_log[-1])
 
     def run_available_now(self, most: int = 50) -> None:
-        """A whole run of ``trigger(availableNow=True)``."""
+        """Run a whole run of ``trigger(availableNow=True)``."""
         self.start(available_now=True)
         while self.trigger():
             most -= 1
@@ -136,15 +140,15 @@ class Query:
 
     @property
     def is_member(self) -> bool:
-        """Whether it is in a group."""
+        """True if it is in a group."""
         return "kafka.group.id" in self._given
 
     def values(self) -> list[bytes]:
-        """All values of all batches."""
+        """Return all values of all batches."""
         return [row["value"] for batch in self.batches for row in batch]
 
     def end(self) -> dict[str, dict[str, int]]:
-        """Where the latest batch ends."""
+        """Return the end offsets of the latest batch."""
         found: dict[str, dict[str, int]] = json.loads(self.offset_log[-1])["to"]
         return found
 

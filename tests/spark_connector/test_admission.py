@@ -1,4 +1,4 @@
-"""How much goes into a micro-batch, and when there is one."""
+"""The size of a micro-batch, and the conditions for one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def patience(least: int | None, now: list[float]) -> BatchDelay:
 def test_it_waits_for_enough_but_not_for_ever() -> None:
     now = [100.0]
     patient = patience(10, now)
-    assert not patient.should_wait({A: 0, B: 0}, {A: 1, B: 0})  # the first batch is made at once
+    assert not patient.should_wait({A: 0, B: 0}, {A: 1, B: 0})  # the first batch never waits
     assert patient.should_wait({A: 1, B: 0}, {A: 5, B: 5})
     assert not patient.should_wait({A: 1, B: 0}, {A: 6, B: 5})
     now[0] += 59
@@ -40,7 +40,7 @@ def test_the_time_is_counted_from_the_last_batch_and_not_from_the_last_look() ->
     patient = patience(10, now)
     assert not patient.should_wait({A: 0}, {A: 10})
     now[0] += 60
-    assert not patient.should_wait({A: 10}, {A: 10})  # nothing is no batch
+    assert not patient.should_wait({A: 10}, {A: 10})  # no records, so no batch
     assert not patient.should_wait({A: 10}, {A: 11})
 
 

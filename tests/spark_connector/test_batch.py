@@ -1,4 +1,4 @@
-"""Batch queries on the in-process cluster, without Spark: what is read, and what cannot be."""
+"""Batch queries on the in-process cluster, without Spark: the rows, and the errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_all_that_is_there_is_read(cluster: Cluster) -> None:
 
 def test_an_empty_topic_is_an_empty_batch(cluster: Cluster) -> None:
     assert read_batch(options(cluster)) == []
-    # Spark makes one partition of an empty list of them.
+    # Spark passes one partition, None, for an empty list.
     reader = batch_reader(options(cluster), "value binary")
     assert list(reader.read(None)) == []
 
@@ -89,7 +89,7 @@ def test_where_it_starts_and_ends(cluster: Cluster, given: dict[str, str], expec
 
 
 def timed(cluster: Cluster) -> list[bytes]:
-    """Records of times 1000, 2000 ... 10000 in partition 0, of 5000 alone in partition 1."""
+    """Produce times 1000, 2000 ... 10000 to partition 0, and only 5000 to partition 1."""
     times = range(1000, 11_000, 1000)
     made = {b"%d" % time: time for time in times}
     cluster.produce(
@@ -119,7 +119,7 @@ LATE = {"startingOffsetsByTimestampStrategy": "latest"}
         ({"endingTimestamp": "99999"}, range(10), True),
         ({"endingOffsetsByTimestamp": '{"orders": {"0": 2000, "1": 9, "2": 7}}'}, [0], False),
         ({"startingTimestamp": "2000", "endingTimestamp": "4000"} | LATE, [1, 2], False),
-        # A time for all goes before times for each, and these before offsets.
+        # A time for all topics precedes times for each, and these precede offsets.
         (
             {
                 "startingTimestamp": "9000",
@@ -148,7 +148,7 @@ LATE = {"startingOffsetsByTimestampStrategy": "latest"}
             [0],
             False,
         ),
-        # What ends by time and starts behind that is nothing, wherever the start comes from.
+        # A range that starts after its end in time is empty, whatever option sets the start.
         ({"startingOffsets": "latest", "endingTimestamp": "3000"}, [], False),
         (
             {
@@ -190,7 +190,7 @@ def test_a_start_by_time_that_nothing_matches_is_an_error(
 
 def test_offsets_are_looked_up_again_as_often_as_wanted(cluster: Cluster) -> None:
     class Flaky:
-        """A consumer that is told what to say: errors, then offsets."""
+        """A consumer that raises errors, then returns offsets."""
 
         def __init__(self, *errors: KafkaError) -> None:
             self.errors = list(errors)
@@ -365,7 +365,7 @@ def test_connections_are_kept_for_the_next_task(cluster: Cluster) -> None:
     assert first.paused() == first.assignment()  # so it fetches nothing
     assert len(list(rows(reader, planned))) == 10
     assert kept == [first]
-    # A task that is cut short gives its consumer back; one that fails does not.
+    # A task that ends early returns its consumer. A task that fails does not.
     batches = reader.read(planned[0])
     next(batches)
     batches.close()

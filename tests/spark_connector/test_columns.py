@@ -1,4 +1,4 @@
-"""Columns: the schema of Spark's own Kafka source or a part of it, as Arrow batches."""
+"""Columns: the schema of Spark's Kafka source or a part of it, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Row = dict[str, Any]
 
 
 def record(**values: Any) -> Row:
-    """A row as poll_arrow() gives it."""
+    """Return a row as poll_arrow() returns it."""
     when = datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=datetime.UTC)
     return {
         "key": b"k",
@@ -77,14 +77,14 @@ def headers(**values: bytes | None) -> list[Row]:
 
 
 def built(schema: StructType, *rows: Row) -> list[Row]:
-    """What becomes of the rows, also of a slice of a batch."""
+    """Return the shaped rows. Check that a slice of a batch has the same ones."""
     check_schema(schema)
     shaper = BatchShaper(schema)
     batch = shaper.shape(polled(*rows))
     sliced = shaper.shape(polled(record(headers=[{"key": "x", "value": b"y"}]), *rows).slice(1))
     for each in (batch, sliced):
         each.validate(full=True)
-        # This is the comparison that Spark makes.
+        # Spark makes the same comparison.
         assert to_arrow_schema(schema, timezone="UTC").equals(each.schema)
     assert sliced.equals(batch)
     found: list[Row] = batch.to_pylist()
@@ -127,7 +127,7 @@ def test_key_and_value_as_text() -> None:
 
 
 def test_text_that_is_not_utf8_keeps_its_bytes() -> None:
-    """As CAST(value AS STRING) does."""
+    """CAST(value AS STRING) does the same."""
     schema = columns("value", value=StringType())
     array = BatchShaper(schema).shape(polled(record(value=b"\xff\xfe"))).column(0)
     assert array.type == pa.string()

@@ -1,4 +1,4 @@
-"""The consumers of readers: without the group, with fetches that suit what is to be read."""
+"""The consumers of readers: without the group, with fetch sizes that suit their ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping a query from outside of the process in which its source runs."""
+"""Stopping a query from another process than that of its source."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.spark_connector.reading import Query, options, produce
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where requests are laid in this test."""
+    """The folder of stop requests in this test."""
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     return _stop_requests.directory()
 
 
 class Running:
-    """A query as Spark gives it to its user, running in a thread, while more and more comes."""
+    """A query as Spark's API shows it, run by a thread that also produces records."""
 
     def __init__(self, cluster: Cluster, query: Query) -> None:
         self.isActive = True
@@ -41,7 +41,7 @@ class Running:
         while not self._over.is_set():
             produce(self._cluster, 2)
             self._query.trigger(finish=False)
-            time.sleep(0.01)  # a batch takes its time
+            time.sleep(0.01)  # a batch takes some time
             if self._query.commit_log < len(self._query.offset_log):
                 self._query.finish()
             end = json.loads(self._query.offset_log[-1])
@@ -105,7 +105,7 @@ def test_a_source_that_does_not_answer_is_stopped_in_the_end(
     query.start()
     running = Running(cluster, query)
     running.recentProgress = [{"sources": [{"endOffset": {"v": 1, "from": {}, "to": {}}}]}]
-    running._over.set()  # it is stuck
+    running._over.set()  # the query is stuck
     running._thread.start()
     assert not stop(running, timeout_s=0.5)
     assert "may be uncommitted" in caplog.text
@@ -114,7 +114,7 @@ def test_a_source_that_does_not_answer_is_stopped_in_the_end(
 
 
 class Seen:
-    """A query that shows progress, and in which nothing else happens."""
+    """A query with progress that never runs a batch."""
 
     def __init__(self, offset: object = None, *, active: bool = True) -> None:
         end = {"v": 1, "from": {}, "to": {}} if offset is None else offset
@@ -162,12 +162,12 @@ def test_an_idle_query_with_the_same_offsets_does_not_answer_for_another(
     asking.start()
     try:
         cluster.wait_until(lambda: list(place.glob("*.stop")), 30)
-        # The other one has seen the request by the time that this is committed.
+        # The other query has seen the request by the time that this is committed.
         produce(cluster, 5)
         cluster.wait_until(lambda: committed(cluster, "other").get(0) == 15, 30)
         assert not answers
         mine.finish()
-        assert not mine.trigger()  # it is meant, so there is no third batch
+        assert not mine.trigger()  # the request is for it, so there is no third batch
         asking.join(30)
     finally:
         over.set()
@@ -255,7 +255,7 @@ def test_a_request_is_over_when_it_is_taken_back(place: Path) -> None:
     assert not requests.applies_to({"v": 1})
     request = place / "some.stop"
     request.write_text(json.dumps({"offsets": ['{"v": 1}'], "until": time.time() + 1000}))
-    assert not requests.applies_to({"v": 2})  # it does not look so often
+    assert not requests.applies_to({"v": 2})  # too soon for another check
     now[0] += 1
     assert requests.applies_to({"v": 2})
     requests.acknowledge()

@@ -1,4 +1,4 @@
-"""The blocks of docs/spark.md, run one by one on a topic with something in it."""
+"""The code blocks of docs/spark.md, run one by one on a topic with records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCKS = FENCED.findall(PAGE.read_text())
 
 
 def checkpoint_of_format_kafka(place: Path) -> Path:
-    """Its batch 10 was finished, and 11 interrupted."""
+    """Write a checkpoint whose batch 10 was finished and whose batch 11 was interrupted."""
     checkpoint = place / "old" / "checkpoint"
     for folder, batches in (("offsets", (2, 9, 10, 11)), ("commits", (2, 9, 10))):
         (checkpoint / folder).mkdir(parents=True)
@@ -43,7 +43,7 @@ def test_a_block_of_the_page_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster.produce("orders", [(f"k{each}", f"order-{each % 3}") for each in range(60)])
-    # Relative paths are resolved by the JVM, whose folder cannot be changed.
+    # The JVM resolves relative paths, and its folder cannot be changed.
     code = BLOCKS[number].replace('"billing/', f'"{tmp_path}/')
     code = code.replace('"old/', f'"{checkpoint_of_format_kafka(tmp_path).parent}/')
     names = {"spark": spark, "bootstrap_servers": cluster.bootstrap_servers}

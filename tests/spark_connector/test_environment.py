@@ -1,4 +1,4 @@
-"""What the connector says where pyspark or pyarrow is too old or missing, and does to others."""
+"""The connector with an old or missing pyspark or pyarrow: its errors, and other sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = "value binary"
 
 
 def run(code: str, folder: Path | None = None) -> str:
-    """Run code with ``folder`` in front of all installed packages."""
+    """Run code with ``folder`` before all installed packages."""
     path = os.pathsep.join([*([str(folder)] if folder else []), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -37,7 +37,7 @@ def run(code: str, folder: Path | None = None) -> str:
 
 
 def test_spark_finds_the_source_by_itself() -> None:
-    # As pyspark.sql.worker.lookup_data_sources looks for it.
+    # pyspark.sql.worker.lookup_data_sources searches for it in the same way.
     assert issubclass(pyspark_kohort.DefaultSource, DataSource)
     assert pyspark_kohort.DefaultSource.name() == "kohort"
     assert pyspark_kohort.DefaultSource is KohortDataSource
@@ -65,7 +65,7 @@ def test_newer_ones_are_accepted(version: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_importing_the_source_harms_no_session_of_an_older_pyspark(tmp_path: Path) -> None:
-    """Spark imports every source it finds; one that cannot be imported breaks all sessions."""
+    """Spark imports every source that it finds. One failing import breaks all sessions."""
     package = tmp_path / "pyspark" / "sql"
     package.mkdir(parents=True)
     (tmp_path / "pyspark" / "__init__.py").write_text('__version__ = "4.0.0"')

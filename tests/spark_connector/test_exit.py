@@ -1,4 +1,4 @@
-"""Spark ends the process of a query with SIGTERM, twice, and says nothing before."""
+"""The end of a query's process: Spark sends SIGTERM twice, without a warning."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ sys.stdin.buffer.read()  # as in Spark, which has nothing to say
 
 
 def start(given: dict[str, str]) -> subprocess.Popen[str]:
-    """A process with a query that has finished a batch."""
+    """Start a process with a query that has finished a batch."""
     return run(PROCESS, json.dumps(given))
 
 
@@ -62,7 +62,7 @@ def run(program: str, *words: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str]) -> int:
-    """SIGTERM as Spark sends it."""
+    """Send SIGTERM as Spark does, and return the exit status."""
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)
     with process:
@@ -111,10 +111,10 @@ def test_process_ends_when_a_member_blocks_its_end() -> None:
 
 
 class GroupLeaver:
-    """Nothing that would have to leave."""
+    """A member that has left already."""
 
     def request_end(self) -> None:
-        """It has."""
+        """Do nothing."""
 
     def wait_ended(self, seconds: float) -> bool:
         return True
@@ -149,7 +149,7 @@ def test_in_another_thread_there_is_no_handler() -> None:
 def test_a_query_leaves_while_a_revocation_cannot_commit(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The brokers ask for the commit to be made again, and a callback is not woken."""
+    """The brokers respond with a retriable error, and nothing wakes a callback."""
     monkeypatch.setattr(_member, "COMMIT_MS", 600_000)
     monkeypatch.setattr(_group_driver, "LEAVE_GROUP_S", DEADLINE)
     produce(cluster, 5)
@@ -160,7 +160,7 @@ def test_a_query_leaves_while_a_revocation_cannot_commit(
     with plain(cluster) as other:
         cluster.wait_until(lambda: other.poll(50) or holdings.revoking)
         with cluster.fail("OffsetCommit", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None):
-            query.trigger()  # ends the batch for which the revocation has waited
+            query.trigger()  # ends the batch that the revocation waits for
             cluster.wait_until(lambda: len(holdings.owned) < 3)
             query.stop()
         assert len(cluster.group(GROUP).members) == 1

@@ -1,4 +1,4 @@
-"""What a stream makes of topics that lost something, and of those that only have gaps."""
+"""Streams of topics that lost records, and of topics that only have gaps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Make = Callable[..., Query]
 def make(
     request: pytest.FixtureRequest, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Make]:
-    """Makes queries, of no group and of one, that look at the cluster all the time."""
+    """A function that creates queries with frequent checks of the cluster.
+
+    One parameter is without a group, the other with one.
+    """
     for module in (_stream_driver, _member):
         monkeypatch.setattr(module, "ENDS_REFRESH_S", 0.0)
         monkeypatch.setattr(module, "PARTITIONS_REFRESH_S", 0.1)
@@ -45,7 +48,7 @@ def make(
 
 
 def read_on(cluster: Cluster, query: Query, count: int) -> None:
-    """Have batches made until so many records were read in all."""
+    """Run batches until the query has read this many records in total."""
 
     def enough() -> bool:
         query.trigger()
@@ -55,7 +58,7 @@ def read_on(cluster: Cluster, query: Query, count: int) -> None:
 
 
 def was_recreated(cluster: Cluster, count: int, partitions: int = 3) -> list[bytes]:
-    """The topic deleted and created, with so many records in its first partition."""
+    """Replace the topic by a new one with this many records in its first partition."""
     cluster.delete_topic("orders")
     cluster.create_topic("orders", partitions)
     made = [b"new-%d" % number for number in range(count)]
@@ -86,7 +89,7 @@ def test_a_topic_made_anew_between_two_runs(
         query.run_available_now()
     assert query.values()[20:] == expected
     assert caplog.text.count("topic orders was deleted and recreated") == 1
-    # And from there on as ever.
+    # Later records are read as usual.
     more = produce(cluster, 5)
     query.run_available_now()
     assert query.values()[20 + count :] == more
@@ -249,7 +252,7 @@ def test_aborted_transactions_and_their_markers_are_no_loss(
 
 @pytest.fixture
 def rarely(make: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Queries that look for partitions once, unless they have a reason."""
+    """Queries that check for partitions only once, unless they have a reason."""
     for module in (_stream_driver, _member):
         monkeypatch.setattr(module, "PARTITIONS_REFRESH_S", 3600.0)
     return make

@@ -1,4 +1,4 @@
-"""What a stream makes of losses on Apache Kafka, in Spark's order of calls, without Spark."""
+"""Streams with data loss on Apache Kafka, in Spark's order of calls, without Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEADLINE = 60.0
 
 
 class Topic:
-    """A topic of Kafka's with what befalls it."""
+    """A topic in Apache Kafka, and operations that lose its records."""
 
     def __init__(self, kafka: KafkaServer, name: str) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class Topic:
         self.create()
 
     def create(self) -> None:
-        """With one partition; it compacts when there is anything to do."""
+        """Create the topic with one partition and with compaction as soon as possible."""
         config = {"cleanup.policy": "compact,delete", "segment.ms": "1000"}
         config["min.cleanable.dirty.ratio"] = "0.01"
         (made,) = self.admin.create_topics([NewTopic(self.name, 1, 1, config=config)]).values()
@@ -76,7 +76,7 @@ def topic(kafka: KafkaServer, unique: Callable[[str], str]) -> Iterator[Topic]:
 def make(
     request: pytest.FixtureRequest, kafka: KafkaServer, topic: Topic
 ) -> Iterator[Callable[[bool], Query]]:
-    """Makes queries, of no group and of one, that fail at a loss or do not."""
+    """A function that creates queries. ``fails`` sets failOnDataLoss."""
     made: list[Query] = []
 
     def query(fails: bool) -> Query:
@@ -184,7 +184,7 @@ def test_partitions_that_were_added_are_read_from_their_beginning(
 
 @pytest.mark.long
 def test_gaps_of_compaction_are_no_loss(topic: Topic, make: Callable[[bool], Query]) -> None:
-    # Segments are closed by what comes later, and the cleaner looks every 15 s.
+    # A later record closes a segment, and the cleaner runs every 15 s.
     for _ in range(3):
         made = topic.produce("a", 30, keys=10)
         time.sleep(1.1)

@@ -25,7 +25,7 @@ def test_a_query_joins_reads_commits_and_leaves(cluster: Cluster) -> None:
     assert query.trigger()
     assert sorted(query.values()) == sorted(expected)
     assert len(cluster.group("billing").members) == 1
-    assert committed(cluster) == {0: 0, 1: 0, 2: 0}  # where it starts
+    assert committed(cluster) == {0: 0, 1: 0, 2: 0}  # the offsets at which it starts
     assert not query.trigger()
     cluster.wait_until(lambda: committed(cluster) == {0: 5, 1: 5, 2: 5}, DEADLINE)
     query.stop()
@@ -50,7 +50,7 @@ def test_a_batch_that_was_not_finished_is_read_again_just_so(cluster: Cluster) -
     query.trigger(finish=False)
     query.stop()
     more = produce(cluster, 5)
-    query.start()  # reads it before the driver is asked anything
+    query.start()  # reads it before any call of the driver
     assert query.values() == expected
     assert not cluster.group("billing").members
     cluster.wait_until(query.trigger, DEADLINE)
@@ -68,7 +68,7 @@ def test_a_new_checkpoint_goes_on_where_the_group_is(cluster: Cluster) -> None:
 
 
 def test_where_a_stream_started_is_committed_at_once(cluster: Cluster) -> None:
-    """A restart before the first batch must not lose what came in between."""
+    """A restart before the first batch must not lose the records between both starts."""
     produce(cluster, 5)
     given = member_options(cluster, startingOffsets="latest")
     first = Query(given)

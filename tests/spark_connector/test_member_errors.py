@@ -1,4 +1,4 @@
-"""What goes wrong in the member's thread, and how Spark hears of it: soon, and as what it is."""
+"""Errors in the thread of the member, and their way to Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LISTENERS = "tests.spark_connector.user_listeners"
 
 
 def error_of(cluster: Cluster, query: Query) -> KafkaError:
-    """What Spark is told, at the latest when it has asked a few times."""
+    """Run batches until the query raises. Stop it and return the error."""
     found: list[KafkaError] = []
 
     def told() -> bool:
@@ -105,7 +105,7 @@ def test_a_static_member_is_put_out_by_another(cluster: Cluster) -> None:
     second.trigger()
     assert isinstance(error_of(cluster, first), FencedInstanceIdError)
     second.stop()
-    assert len(cluster.group(GROUP).members) == 1  # it keeps its place for a restart
+    assert len(cluster.group(GROUP).members) == 1  # static: it stays for a restart
 
 
 def test_commits_that_are_refused_fail_no_query_and_are_made_later(

@@ -30,7 +30,7 @@ LOGGER = "kohort.spark_connector"
 
 
 def run_until(cluster: Cluster, done: Callable[[], bool], *queries: Query) -> None:
-    """Spark goes on with these until something is so."""
+    """Run batches of these queries until the condition holds."""
 
     def step() -> bool:
         for query in queries:
@@ -41,7 +41,7 @@ def run_until(cluster: Cluster, done: Callable[[], bool], *queries: Query) -> No
 
 
 def produce_all(cluster: Cluster, count: int) -> list[bytes]:
-    """Some records for each partition, none like another."""
+    """Produce ``count`` different records to each partition."""
     base = len(cluster.records("orders", 0))
     values = []
     for partition in range(3):
@@ -68,7 +68,7 @@ def test_partitions_are_handed_over_without_loss_or_double_reading(
         run_until(cluster, lambda: bool(other.values), first, second)
     run_until(cluster, lambda: len(owned(first) | owned(second)) == 3, first, second)
     expected += produce_all(cluster, 5)
-    # A stop leaves the latest batch uncommitted: nobody has said that it was finished.
+    # A stop leaves the latest batch uncommitted, because Spark has not reported its end.
     run_until(cluster, lambda: committed(cluster) == {0: 20, 1: 20, 2: 20}, first, second)
     first.stop()
     run_until(cluster, lambda: len(owned(second)) == 3, second)
@@ -77,7 +77,7 @@ def test_partitions_are_handed_over_without_loss_or_double_reading(
     run_until(cluster, lambda: committed(cluster) == {0: 25, 1: 25, 2: 25}, second)
     second.stop()
     assert sorted(first.values() + second.values() + other.values) == sorted(expected)
-    # What others have stays in the offsets, as empty ranges: nothing is read twice when it is back.
+    # Partitions of others stay in the offsets as empty ranges. No record is read again later.
     first.start()
     run_until(cluster, lambda: len(owned(first)) == 3, first)
     assert len(first.values() + second.values() + other.values) == everything
@@ -118,7 +118,7 @@ def test_a_batch_that_takes_too_long_is_not_waited_for(
     assert "during a micro-batch that took longer than rebalanceWait" in caplog.text
     run_until(cluster, lambda: len(owned(query)) == 3, query)
     query.stop()
-    # Once in each, twice in all: Spark keeps what it has read.
+    # Each reads a record once, so both read it together twice. Spark keeps what it has read.
     assert sorted(query.values()) == sorted(expected)
     assert sorted(other.values) == sorted(v for v in expected if int(v[:1]) in lost)
     assert committed(cluster) == {0: 5, 1: 5, 2: 5}
@@ -138,7 +138,7 @@ def test_the_end_of_a_query_ends_the_waiting(cluster: Cluster) -> None:
 
 
 def test_what_is_lost_is_given_up_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    # The group waits for the member that was lost until its session is over.
+    # The group waits for the lost member until its session ends.
     with Cluster(topics={"orders": 3}, group_settings={"min_session_timeout_ms": 1000}) as cluster:
         expected = produce_all(cluster, 5)
         query = member(cluster, rebalanceWait="200s", kafka_session_timeout_ms=2000)
@@ -215,7 +215,7 @@ def test_available_now_leaves_to_later_runs_what_it_gains_on_the_way(cluster: Cl
 
 
 def owned_by_group(query: Query) -> set[int]:
-    """What the query has been assigned, known or not."""
+    """Return the partitions that the group has assigned to the query, known to it or not."""
     holdings = query.reader._driver._partitions
     with holdings.changed:
         return {tp.partition for tp in holdings.owned}
@@ -240,7 +240,7 @@ def test_a_member_without_partitions_waits_once_and_then_runs_empty(
 
 
 def set_offset(cluster: Cluster, partition: int, offset: int) -> None:
-    """What Kafka's tool does to a group without members."""
+    """Set an offset, as Kafka's tool does for a group without members."""
     with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP) as admin:
         admin.commit({TopicPartition("orders", partition): offset})
 

@@ -1,4 +1,4 @@
-"""Offsets as JSON: what is written is read back, and nothing else is."""
+"""Offsets as JSON: kohort reads back what it writes, and rejects everything else."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _mutate(text: str, rng: random.Random) -> str:
 
 
 def _values(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place in a value where something else may be put: its container and its key."""
+    """Yield every place in a value that can be replaced: its container and its key."""
     for key in list(value) if isinstance(value, dict) else range(len(value)):
         yield value, key
         if isinstance(value[key], (dict, list)):
@@ -145,7 +145,7 @@ def _values(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _replace(value: Any, rng: random.Random) -> Any:
-    """The value with something else somewhere in it."""
+    """Return the value with one random change."""
     changed = copy.deepcopy(value)
     container, key = rng.choice(list(_values(changed)))
     match rng.randrange(3):
@@ -250,7 +250,7 @@ def test_mutated_json_of_an_option_is_read_as_it_is_or_refused(kind: str) -> Non
 
 
 def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
-    """A topic without partitions says nothing, nor do ids that are none."""
+    """Return the value without topics without partitions and without empty lists of ids."""
     return {name: each for name, each in value.items() if each != {} and each != []}
 
 

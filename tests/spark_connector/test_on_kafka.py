@@ -1,4 +1,4 @@
-"""The source on Apache Kafka: ranges with gaps, and offsets that Kafka's own tools see."""
+"""The source on Apache Kafka: ranges with gaps, and offsets that Kafka's tools show."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_batch_and_stream_read_committed_records_and_commit(
 
 
 def lag(kafka: KafkaServer, group: str, topic: str) -> list[int]:
-    """What Kafka says of the group, per partition."""
+    """Return the lag of the group by partition, from Kafka."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     committed = {tp.partition: tp.offset for tp in asked.result(30).topic_partitions}

@@ -1,4 +1,4 @@
-"""The source on a secured Apache Kafka, with the options of Spark's own Kafka source."""
+"""The source on a secured Apache Kafka, with the options of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HANDLER = f"{LOGINS}.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
 
 @pytest.fixture
 def idp(secure_kafka: SecureKafka) -> Iterator[Idp]:
-    """A token endpoint by TLS, whose tokens the listener OAUTH takes."""
+    """A token endpoint by TLS, whose tokens the listener OAUTH accepts."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(secure_kafka.certificates.path("server.both"))
     with serving(context) as running:
@@ -41,7 +41,7 @@ def idp(secure_kafka: SecureKafka) -> Iterator[Idp]:
 
 
 def java_options(server: SecureKafka, listener: str, idp: Idp) -> dict[str, str]:
-    """Return the options that Spark's own source has for a listener, in Java's names."""
+    """Return the options that Spark's source has for a listener, in Java's names."""
     protocols = {"MTLS": "SSL", "OAUTH": "SASL_SSL"}
     options = {
         "kafka.bootstrap.servers": server.bootstrap_servers_of(listener),
@@ -79,7 +79,7 @@ def login(module: str) -> str:
 
 @pytest.fixture
 def topic(secure_kafka: SecureKafka, unique: Callable[[str], str]) -> str:
-    """A topic of two partitions with 40 records; the user of client.pem may read it."""
+    """A topic of two partitions with 40 records, which the user of client.pem may read."""
     name = secure_kafka.create_topic(unique("spark"), 2)
     producer = Producer({"bootstrap.servers": secure_kafka.bootstrap_servers})
     for number in range(40):
@@ -135,7 +135,7 @@ def test_stream_member_logs_in_and_no_secret_is_written(
     make = idp.make
 
     def make_and_note(life: float) -> str:
-        secrets.append(make(life).rpartition(".")[2])  # headers and claims are alike
+        secrets.append(make(life).rpartition(".")[2])  # headers and claims are similar
         return make(life)
 
     idp.make = make_and_note

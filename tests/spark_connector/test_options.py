@@ -1,4 +1,4 @@
-"""Options of the source: names in any case, values checked, nothing ignored."""
+"""Options of the source: names in any case, checked values, errors for unknown names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges shared out to tasks: every offset once, small ranges together."""
+"""Ranges split between tasks: every offset once, small ranges together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that wait for what does not come: whether it was lost, or only has to be waited for."""
+"""Tasks that wait for missing records: lost ones, and late ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _looks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(given: dict[str, str], *ranges: tuple[str, int, int, int]) -> Iterator[dict[str, Any]]:
-    """The rows of one task."""
+    """Return the rows of one task."""
     task = KohortPartition([OffsetRange(*each) for each in ranges])
     return rows(batch_reader(given, "value binary"), [task])
 
@@ -68,7 +68,7 @@ class Reading:
 
 
 def asked(cluster: Cluster, api: str) -> Callable[[int], Callable[[], bool]]:
-    """For so many requests more than until now."""
+    """Return a factory of predicates that wait for a number of further requests."""
     before = sum(request.api == api for request in cluster.requests)
     return lambda count: (
         lambda: sum(request.api == api for request in cluster.requests) >= before + count
@@ -133,7 +133,7 @@ def test_topics_and_partitions_that_are_gone_are_lost_and_others_are_read(
             list(read(given, *ranges))
     else:
         assert values(list(read(given, *ranges))) == expected
-        # Nor is the next task with the same consumer held up.
+        # The next task with the same consumer reads without delay.
         assert values(list(read(given, ("other", 0, 0, 4)))) == expected
     assert set(cluster.topics) == {"other"}, "a deleted one does not come back by being read"
 

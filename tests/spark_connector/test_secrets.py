@@ -1,4 +1,4 @@
-"""What a secret is given as, in a right option or a wrong one, is seen nowhere afterwards."""
+"""Secrets in correct and in wrong options, and the places that must not show them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_secret_that_is_used_is_in_no_plan_checkpoint_log_or_progress(
     cluster.produce("orders", [b"v"] * 30)
     options = {
         "kafka.bootstrap.servers": cluster.bootstrap_servers,
-        # Any text is a client id, so it stands for a password here.
+        # Any text is a valid client id, so it stands for a password here.
         "kafka.client.id": SECRET,
         "kafka.group.id": "billing",
         "subscribe": "orders",

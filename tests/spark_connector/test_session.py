@@ -1,4 +1,4 @@
-"""A streaming query after ``spark.stop()``: Spark removes its folders and tells no source."""
+"""A streaming query after ``spark.stop()``: Spark removes its folders and notifies no source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 class Clock:
-    """A clock that stands until a test moves it."""
+    """A clock that a test moves."""
 
     now = 0.0
 
@@ -77,7 +77,7 @@ def test_session_lasts_while_any_folder_is_there(folders: list[Path]) -> None:
     clock.now += CHECK_S
     session.check()
     folders[1].rmdir()
-    session.check()  # looked at a moment ago
+    session.check()  # too soon for another check
     clock.now += CHECK_S
     with pytest.raises(SessionStoppedError):
         session.check()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
-    # pyspark says so of every pandas from 3 on, when it hands out Arrow data.
+    # pyspark warns of every pandas from 3 on when it returns Arrow data.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
@@ -32,7 +32,7 @@ def load(spark: SparkSession, cluster: Cluster, columns: str = "", **options: An
 
 
 def run(spark: SparkSession, cluster: Cluster, folder: Path, **options: Any) -> list[Any]:
-    """One run of an AvailableNow query that writes to ``folder``; its progress."""
+    """Run an AvailableNow query that writes to ``folder``. Return its progress."""
     query = (
         spark.readStream.format("kohort")
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)

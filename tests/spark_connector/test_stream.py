@@ -84,7 +84,7 @@ def test_the_offsets_hold_both_ends_of_every_range(cluster: Cluster) -> None:
 def test_what_comes_up_after_a_run_without_partitions_is_read_from_its_beginning(
     cluster: Cluster, group: dict[str, str]
 ) -> None:
-    """``latest`` is for what is there when the query begins."""
+    """``latest`` applies to partitions that exist when the query begins."""
     query = Query(options(cluster, subscribePattern="(?i)NEW.*", startingOffsets="latest", **group))
     query.run_available_now()
     assert query.values() == []
@@ -109,7 +109,7 @@ def test_a_stream_starts_at_the_end_and_keeps_to_it_after_a_restart(cluster: Clu
     produce(cluster, 5)
     query = Query(options(cluster))
     query.start()
-    assert query.trigger()  # an empty one, that says where the stream starts
+    assert query.trigger()  # an empty batch with the start of the stream
     query.stop()
     expected = produce(cluster, 3)
     query.start()
@@ -135,7 +135,7 @@ def test_a_batch_that_was_not_finished_is_read_again_just_so(cluster: Cluster) -
     query.trigger(finish=False)
     query.stop()
     produce(cluster, 5)
-    query.start()  # reads it before the driver is asked anything
+    query.start()  # reads it before any call of the driver
     assert query.values() == expected
     assert query.trigger()
     assert len(query.values()) == 10
@@ -341,7 +341,7 @@ def test_records_deleted_before_they_were_read(cluster: Cluster, fails: bool) ->
 
 
 class OutOfOrder:
-    """A consumer on which everything fails that is told to."""
+    """A consumer whose calls fail while ``failing`` is set."""
 
     def __init__(self) -> None:
         self.failing = False
@@ -410,7 +410,7 @@ def test_an_idle_query_asks_the_brokers_seldom(driven: Driven) -> None:
 
 
 def test_what_is_there_when_a_query_is_asked_is_part_of_the_answer(driven: Driven) -> None:
-    """By an answer without news processAllAvailable() takes everything for read."""
+    """After an unchanged offset, processAllAvailable() takes everything as read."""
     consumer, driver, pass_time = driven
     at = driver.next_offset(StreamOffset(), None)
     assert driver.next_offset(at, None) is at

@@ -1,4 +1,4 @@
-"""Streams over partitions without a leader, and over transactions that are open."""
+"""Streams over partitions without a leader, and over open transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def one_without_a_leader() -> Iterator[tuple[Cluster, int]]:
-    """Two brokers with a partition each; one of these partitions is of the broker that died."""
+    """Run two brokers with a partition each.
+
+    Yield the cluster and the number of the partition for a test to kill.
+    """
     with Cluster(brokers=2, topics={"orders": 2}, replication_factor=1) as cluster:
         for partition in range(2):
             produce(cluster, 5, partition=partition)
@@ -78,7 +81,7 @@ def test_a_group_ahead_of_an_open_transaction_is_no_loss(cluster: Cluster) -> No
 def test_a_restarted_query_waits_for_its_partitions_before_it_says_there_is_nothing(
     cluster: Cluster,
 ) -> None:
-    """Of a query with ``trigger(once=True)`` that one answer is the whole run."""
+    """For a query with ``trigger(once=True)`` this one response is the whole run."""
     produce(cluster, 5)
     query = member(cluster)
     query.run_available_now()
@@ -90,7 +93,7 @@ def test_a_restarted_query_waits_for_its_partitions_before_it_says_there_is_noth
 
 
 def test_what_was_written_before_a_query_is_asked_is_part_of_the_answer(cluster: Cluster) -> None:
-    """By an answer without news processAllAvailable() takes everything for read."""
+    """After an unchanged offset, processAllAvailable() takes everything as read."""
     query = member(cluster)
     query.start()
     query.trigger()

@@ -1,4 +1,4 @@
-"""What a query's progress says of its place in the group."""
+"""The lag and the rebalances in the progress of a query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kohort.spark_connector import RebalanceLogger, lag
 
 
 def progress(to: dict[str, int], latest: dict[str, int] | None) -> dict[str, Any]:
-    """As Spark has it, with a source of another kind beside."""
+    """Return progress as Spark does, with a second source of another kind."""
     end = {"v": 1, "from": {"orders": to}, "to": {"orders": to}}
     return {
         "sources": [
@@ -42,7 +42,7 @@ def test_there_may_be_nothing_to_tell_the_lag_from() -> None:
 
 
 class Told:
-    """Spark's own object for progress."""
+    """A stub of Spark's progress object."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.json = json.dumps(given)

@@ -44,7 +44,7 @@ def topic(kerberos_kafka: SecureKafka) -> str:
 def given(
     kerberos_kafka: SecureKafka, kdc: Kdc, kerberos_config: Path, topic: str
 ) -> dict[str, str]:
-    """The options of Spark's own source, without the login."""
+    """The options of Spark's source, without the login."""
     kerberos_config.write_text(kdc.config.read_text())
     return {
         "kafka.bootstrap.servers": kerberos_kafka.bootstrap_servers_of("SASL_PLAINTEXT"),
@@ -56,7 +56,7 @@ def given(
 
 
 def keytab(kdc: Kdc) -> str:
-    """Return the text of ``sasl.jaas.config`` for a keytab, as Spark's pages have it."""
+    """Return the text of ``sasl.jaas.config`` for a keytab, as in Spark's docs."""
     return (
         f"{MODULE} useKeyTab=true storeKey=true useTicketCache=false "
         f'serviceName="kafka" keyTab="{kdc.user_keytab}" principal="{USER}";'

@@ -41,7 +41,7 @@ print(rows, before < 10_000 < again <= frozen)
 
 
 def run(cluster: Cluster, program: str, runtime: str | None) -> str:
-    """Run a program in a process with what Spark's worker has in its environment, or without."""
+    """Run a program in a process, with or without the environment of a Spark worker."""
     variables = {name: value for name, value in os.environ.items() if name != RUNTIME}
     if runtime is not None:
         variables[RUNTIME] = runtime

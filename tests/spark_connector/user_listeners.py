@@ -1,4 +1,4 @@
-"""Rebalance listeners of a user's, to be named by an option."""
+"""Rebalance listeners as users write them, named by an option."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Partitions = frozenset[TopicPartition]
 
 
 class Recording(ConsumerRebalanceListener):
-    """Keeps what it is told, and by which thread."""
+    """A listener that records its calls and their threads."""
 
     told: ClassVar[list[tuple[str, set[int], str]]] = []
 
@@ -27,14 +27,14 @@ class Recording(ConsumerRebalanceListener):
 
 
 class Raising(ConsumerRebalanceListener):
-    """Does not work."""
+    """A listener that raises."""
 
     def on_partitions_assigned(self, assigned: Partitions) -> None:
         raise LookupError("no such table")
 
 
 class Choosy(ConsumerRebalanceListener):
-    """Cannot be made without an argument."""
+    """A listener that needs an argument."""
 
     def __init__(self, wanted: str) -> None:
         self.wanted = wanted

@@ -1,4 +1,4 @@
-"""Subscription: modes, ownership, positions."""
+"""The subscription: modes, ownership, positions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TestModes:
         subscription.subscribe(["b"])
         subscription.mark_pending_revocation([B0])
         subscription.subscribe(["a", "b"])
-        # B0 is on its way out.
+        # B0 waits for its revocation.
         assert [t.topic_partition for t in subscription.fetch_targets()] == [A0]
 
 
@@ -241,7 +241,7 @@ class TestPositions:
 
 
 def test_assignment_seen_from_another_thread_is_always_whole() -> None:
-    """assigned() is read without the lock: it must never show half of a change."""
+    """assigned() is read without the lock. It must never show half of a change."""
     subscription = SubscriptionState()
     subscription.subscribe(["a", "b"])
     both, one = frozenset([A0, B0]), frozenset([A1])

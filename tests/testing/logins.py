@@ -1,4 +1,4 @@
-"""Logins over a raw connection: each step of a mechanism, with nothing hidden."""
+"""Logins over a raw connection: each step of a mechanism is a call of its method."""
 
 from __future__ import annotations
 
@@ -49,35 +49,35 @@ class RawLogin(Raw):
         return answer
 
     def login(self, user: str, password: str, version: int = 2) -> SaslAuthenticateResponse:
-        """Log in by PLAIN."""
+        """Login with PLAIN."""
         assert self.handshake("PLAIN").error_code == 0
         return self.authenticate(plain(user, password), version)
 
     def raw_token(self, token: bytes) -> bytes:
-        """Send a token without a header; the answer."""
+        """Send a token without a header and return the response."""
         self.send_bytes(struct.pack(">i", len(token)) + token)
         return self.receive_frame()
 
     def is_open(self) -> bool:
-        """True if the broker answers a request."""
+        """True if the broker responds to a request."""
         try:
             return self.ask(MetadataRequest(topics=[]), 12).error_code == 0
         except (EOFError, OSError):
             return False
 
     def versions(self, version: int = 3, name: str = "raw") -> int:
-        """Ask for the versions; the error code."""
+        """Request the versions and return the error code."""
         request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
         return self.ask(request, version).error_code
 
 
 def plain(user: str, password: str, authorization_id: str = "") -> bytes:
-    """The one message of PLAIN."""
+    """Return the one message of PLAIN."""
     return f"{authorization_id}\0{user}\0{password}".encode()
 
 
 def bearer(token: str, authorization_id: str = "", more: str = "") -> bytes:
-    """The first message of OAUTHBEARER."""
+    """Return the first message of OAUTHBEARER."""
     name = f"a={authorization_id}" if authorization_id else ""
     return f"n,{name},\x01auth=Bearer {token}{more}\x01\x01".encode()
 
@@ -110,5 +110,5 @@ class Scram:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def is_proved_by(self, server_final: Buffer) -> bool:
-        """True if the broker has shown that it knows the password."""
+        """True if the broker has proved that it knows the password."""
         return server_final == b"v=" + base64.b64encode(self._signature)

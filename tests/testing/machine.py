@@ -1,4 +1,4 @@
-"""Drives one group without a coordinator: requests in, answers out, time by hand."""
+"""One group without a coordinator: requests and responses as calls, and a clock moved by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROTOCOLS = (("range", b"M"),)
 
 
 class Machine:
-    """``answers``: reply -> response, for the requests that are answered."""
+    """A group, its clock and its responses. ``answers`` has the response to each reply id."""
 
     def __init__(self, **settings: int) -> None:
         self.env = GroupEnvironment(GroupLimits(**settings), random.Random(1), epoch_ms=1_000_000)
@@ -67,7 +67,7 @@ class Machine:
                 self.appended.append(effect)
 
     def pass_time(self, seconds: float) -> None:
-        """Let the timers of this time run, each at its own moment."""
+        """Let time pass and run each timer at its time."""
         end = self.now + seconds
         while (deadline := self.env.timers.next_deadline()) is not None and deadline <= end:
             self.now = max(self.now, deadline)
@@ -115,7 +115,7 @@ class Machine:
     def new_member_id(
         self, protocols: tuple[tuple[str, bytes], ...] = PROTOCOLS, *, session_ms: int = 10_000
     ) -> str:
-        """The first round of a join: an id, and nothing else happens."""
+        """Run the first round of a join, which only returns a member id."""
         response = self.joined(self.send_join(protocols=protocols, session_ms=session_ms))
         assert response.error_code == 79
         return response.member_id
@@ -193,13 +193,14 @@ class Machine:
         return response.error_code
 
     def form(self, *protocols: tuple[tuple[str, bytes], ...]) -> list[str]:
-        """A group of new members that all have joined the same generation; the leader first."""
+        """Return the ids of new members in the same generation, with the leader first.
+        """
         ids = [self.new_member_id(protocols=known) for known in protocols]
         replies = {}
         for member_id, known in zip(ids, protocols, strict=True):
             replies[member_id] = self.send_join(member_id, known)
         if len(ids) > 1:
-            # The first one formed a generation of its own; it is told to come again.
+            # The first member formed a generation without the others, so it has to rejoin.
             first = ids[0]
             replies[first] = self.send_join(first, protocols[0])
         assert {self.joined(reply).generation_id for reply in replies.values()} == {
@@ -208,7 +209,7 @@ class Machine:
         return ids
 
     def form_stable(self, size: int) -> list[str]:
-        """As ``form``, and with assignments: each member's is its own id."""
+        """Return the ids of ``form``. The assignment of each member is its id."""
         ids = self.form(*[PROTOCOLS] * size)
         for member_id in reversed(ids):
             self.send_sync(member_id, assignments={name: name.encode() for name in ids})

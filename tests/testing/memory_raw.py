@@ -1,4 +1,4 @@
-"""As ``raw``, for a cluster in the test's own event loop."""
+"""The client of ``raw`` for a cluster in the test's event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ R = TypeVar("R", bound=Response)
 
 
 class MemoryRaw:
-    """Asks each request on a connection of its own."""
+    """A client that opens a new connection for each request."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster

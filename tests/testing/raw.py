@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants it to, over a blocking socket."""
+"""A client that sends any request over a blocking socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Raw:
         self._versions: list[tuple[type[Response], int]] = []
 
     def send(self, request: Request[R], version: int, client_id: str | None = "raw") -> int:
-        """Send and do not wait; the correlation id."""
+        """Send a request without a wait and return its correlation id."""
         self._correlation_id += 1
         frame = encode_request(request, version, self._correlation_id, client_id)
         self.send_bytes(b"".join(frame))
@@ -33,12 +33,12 @@ class Raw:
         return self._correlation_id
 
     def receive(self) -> tuple[int, Response]:
-        """The answer to the oldest request that has none yet: (correlation id, response)."""
+        """Return correlation id and response of the oldest request without a response."""
         cls, version = self._versions.pop(0)
         return decode_response(cls, version, self.receive_frame())
 
     def ask(self, request: Request[R], version: int, client_id: str | None = "raw") -> R:
-        """Send one request and wait for its answer."""
+        """Send one request and return its response."""
         sent = self.send(request, version, client_id)
         correlation_id, response = self.receive()
         assert correlation_id == sent
@@ -65,14 +65,14 @@ class Raw:
         return bytes(data)
 
     def is_closed(self) -> bool:
-        """Wait for what comes next: True if that is the end."""
+        """True if the broker closes the connection. The call waits for the next byte or the end."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
             return True
 
     def has_answer(self, seconds: float = 0.0) -> bool:
-        """Whether an answer is there, waiting for it for so long."""
+        """True if a response arrives within this time."""
         self.socket.settimeout(seconds or 0.001)
         try:
             return self.socket.recv(1, socket.MSG_PEEK) != b""
@@ -120,7 +120,7 @@ def join_request(
 
 
 def find_coordinator(raw: Raw, group: str = "g") -> int:
-    """The node to send a group's requests to; before this is asked, there is none."""
+    """Return the coordinator of a group. A group has none before the first such request."""
     response = raw.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
     return response.coordinators[0].node_id
 

@@ -1,6 +1,8 @@
-"""ACLs of a cluster: as tests change them, and as requests do."""
+"""ACLs of a cluster, changed by tests and by requests."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -18,8 +20,8 @@ ANYBODY = "User:ANONYMOUS"
 TOPIC_AUTHORIZATION_FAILED = 29
 
 
-def secured(**options: object) -> Cluster:
-    security = Security(listeners=["PLAINTEXT"], authorization=Authorization(**options))  # type: ignore[arg-type]
+def secured(**options: Any) -> Cluster:
+    security = Security(listeners=["PLAINTEXT"], authorization=Authorization(**options))
     return Cluster(topics={"t": 1}, security=security)
 
 

@@ -1,4 +1,4 @@
-"""Settings that are changed, offsets that are deleted, and what administrators look at."""
+"""Admin APIs: changed configs, deleted offsets, and descriptions."""
 
 from __future__ import annotations
 

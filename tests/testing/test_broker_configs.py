@@ -23,7 +23,7 @@ Described = dict[str, DescribeConfigsResponse.DescribeConfigsResourceResult]
 
 
 def described(raw: Raw, kind: int, name: str) -> Described:
-    """All configs of a topic or a broker."""
+    """Return all configs of a topic or a broker."""
     asked = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None
     )
@@ -32,7 +32,7 @@ def described(raw: Raw, kind: int, name: str) -> Described:
 
 
 def set_config(raw: Raw, broker: str, name: str, value: str) -> int:
-    """Change one config of a broker, "" for all; the error code."""
+    """Change one config of a broker, "" for all. Return the error code."""
     cls = IncrementalAlterConfigsRequest
     entry = cls.AlterableConfig(name=name, config_operation=0, value=value)
     asked = cls.AlterConfigsResource(resource_type=BROKER, resource_name=broker, configs=[entry])

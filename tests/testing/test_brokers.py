@@ -1,4 +1,4 @@
-"""Brokers die and come back, leaders and coordinators move: what a client is told, and finds."""
+"""Brokers that stop and restart, and leaders and coordinators that move."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_epochs_in_which_nothing_was_written_have_an_end() -> None:
 
 
 def stable_member(cluster: Cluster) -> str:
-    """A group of one member with an assignment and a committed offset; the member's id."""
+    """Create a group of one member with an assignment and a committed offset. Return its id."""
     with Raw(cluster) as raw:
         find_coordinator(raw)
     with Raw(cluster, cluster.coordinator("g")) as raw:

@@ -1,4 +1,4 @@
-"""Groups of kohort's consumers while everything happens at once, on virtual time, by seed."""
+"""Groups of kohort's consumers with random faults, on virtual time, by random seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PASSING = {
 
 
 class Chaos:
-    """One thing after the other that may happen to a cluster."""
+    """Random events of a cluster, one after the other."""
 
     def __init__(self, cluster: MemoryCluster, rng: random.Random) -> None:
         self.cluster = cluster
@@ -77,7 +77,7 @@ class Chaos:
 
 
 async def life(seed: int) -> None:
-    """Three members, of which one comes and goes; all that is written is read."""
+    """Run three members, of which one joins and leaves. Check that they read every record."""
     rng = random.Random(seed)
     read: set[tuple[int, int]] = set()
     options: dict[str, Any] = {"heartbeat_interval_ms": 1000, "session_timeout_ms": 10_000}

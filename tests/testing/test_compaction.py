@@ -1,6 +1,8 @@
-"""Compaction: what of a log is left, and how its batches look then."""
+"""Compaction: the records that stay, and the batches that hold them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import anyio
 import pytest
@@ -30,12 +32,12 @@ def record(key: str | None, value: str | None = "v", timestamp: int = 1) -> NewR
     return NewRecord(timestamp, None if key is None else key.encode(), encoded)
 
 
-def append(log: PartitionLog, *records: NewRecord, **header: object) -> None:
-    log.append(RecordBatch.of(encode_batch(records, **header)), 0, None)  # type: ignore[arg-type]  # one argument at a time
+def append(log: PartitionLog, *records: NewRecord, **header: Any) -> None:
+    log.append(RecordBatch.of(encode_batch(records, **header)), 0, None)
 
 
 def shown(log: PartitionLog) -> list[tuple[int, int, list[tuple[int, bytes | None]]]]:
-    """(base offset, last offset, [(offset, key)]) of each batch."""
+    """Return base offset, last offset and the pairs of offset and key of each batch."""
     for batch in log.batches():
         batch.check_crc()
     return [
@@ -169,7 +171,7 @@ def transactional(log: PartitionLog, producer_id: int, *keys: str, sequence: int
 
 
 def markers(log: PartitionLog) -> list[tuple[int, int]]:
-    """(offset, type) of those that are left."""
+    """Return offset and type of the markers that are left."""
     return [
         (record.offset, control_type(record.key))
         for batch in log.batches()

@@ -1,4 +1,5 @@
-"""Clients, ours and librdkafka, read on while brokers die and leaders and coordinators move."""
+"""Consumers that read while brokers stop, and while leaders and coordinators move.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def fill(cluster: Cluster) -> None:
 
 
 def everything(members: Members, cluster: Cluster) -> None:
-    """Wait until all that is there was read, and see that nothing is missing."""
+    """Wait until the members have read all records, and check that none is missing."""
     total = len(cluster.records("t"))
     members.wait_until(lambda: members.count() >= total)
     read = {(r.partition, r.offset) for member in members.all for r in member.reads}
@@ -89,7 +90,7 @@ def test_members_keep_their_assignment_when_the_coordinator_moves(
 
 @pytest.mark.parametrize("face", MAKERS)
 def test_members_survive_each_broker_in_turn(three: Cluster, members: Members, face: str) -> None:
-    # librdkafka gives up its last commit when its coordinator is not connected yet.
+    # librdkafka drops its last commit if its coordinator is not connected yet.
     peer = face not in FACES
     join(members, three, face, more={"auto.commit.interval.ms": 200} if peer else None)
     for node in (1, 2, 3):
@@ -106,5 +107,5 @@ def test_members_survive_each_broker_in_turn(three: Cluster, members: Members, f
 
 
 def committed(cluster: Cluster) -> set[tuple[int, int]]:
-    """Partitions and the offsets that the group has committed."""
+    """Return the partitions and the offsets that the group has committed."""
     return {(tp.partition, at.offset) for tp, at in cluster.committed("g").items()}

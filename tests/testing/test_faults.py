@@ -1,4 +1,4 @@
-"""Faults that a test asks for: every request passes one place, and what is done to it there."""
+"""Faults that a test injects into requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def consumer(cluster: Cluster, **options: object) -> KafkaConsumer:
 
 
 def read(reader: KafkaConsumer, count: int) -> list[bytes]:
-    """Poll until so many records came; their values."""
+    """Poll until this many records arrived. Return their values."""
     values: list[bytes] = []
     deadline = time.monotonic() + 20
     while len(values) < count:
@@ -382,7 +382,7 @@ def test_a_member_that_is_cut_off_loses_its_place_and_comes_back() -> None:
             with cluster.network_partition(client_id="cut"):
                 cluster.wait_until(lambda: cluster.group("g").state == "Empty")
             cluster.produce("t", ["c", "d"])
-            # What it fetches before it hears that it is out, it reads again as a member.
+            # The member reads records again that it fetched before it knew of its eviction.
             seen, deadline = set(read(reader, 2)), time.monotonic() + 20
             while seen != {b"c", b"d"} or cluster.group("g").state != "Stable":
                 assert time.monotonic() < deadline, f"not in time; read {seen}"

@@ -1,4 +1,4 @@
-"""Fetch: limits, waiting, errors, sessions."""
+"""Fetch: limits, waits, errors, sessions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def request(
     isolation: int = 0,
     forgotten: tuple[int, ...] = (),
 ) -> FetchRequest:
-    """``partitions``: (partition, offset); ``session``: (id, epoch)."""
+    """Return a request. ``partitions`` has number and offset, ``session`` id and epoch."""
     asked = [
         FetchRequest.FetchPartition(
             partition=partition,
@@ -167,7 +167,7 @@ def test_min_bytes_that_are_there_are_not_waited_for(cluster: Cluster, raw: Raw)
 
 
 def test_a_wait_ends_when_the_topic_is_deleted(cluster: Cluster, raw: Raw) -> None:
-    # Longer than the socket's timeout: the answer cannot be that of a wait that ended in time.
+    # Longer than the socket's timeout, so the response cannot come from the end of the wait.
     raw.send(request((0, 0), max_wait_ms=60_000), 12)
     assert not raw.has_answer(0.05)
     cluster.delete_topic("t")

@@ -1,4 +1,4 @@
-"""Requests with anything wrong in them: 20,000 of what ``make fuzz`` sends a million of."""
+"""Mutated requests: 20,000 here, one million in ``make fuzz``."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_commits_that_are_refused(raw: Raw) -> None:
 
 
 def fetched(response: OffsetFetchResponse, version: int) -> list[tuple[int, int, int, str | None]]:
-    """(partition, offset, error, metadata) of the one topic."""
+    """Return partition, offset, error and metadata of the only topic."""
     if version >= 8:
         (group,) = response.groups
         return [

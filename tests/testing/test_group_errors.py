@@ -1,4 +1,4 @@
-"""What each request is answered in each state of the group, as probed on Kafka 4.3.1."""
+"""Error codes of each request in each state of the group, as probed on Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.testing.machine import PROTOCOLS, Machine
 
 
 def in_state(state: str) -> tuple[Machine, str, str]:
-    """A group of two in the state, with the ids of its leader and its follower."""
+    """Return a group of two in the state, with the ids of its leader and its follower."""
     machine = Machine()
     if state == "CompletingRebalance":
         first, second = machine.form(PROTOCOLS, PROTOCOLS)

@@ -34,7 +34,7 @@ def test_a_member_id_that_is_not_used_expires_with_the_session() -> None:
     (first,) = machine.form(PROTOCOLS)
     machine.send_sync(first, assignments={first: b"A"})
     machine.new_member_id(session_ms=6_000)
-    parked = machine.send_join(first)  # the leader asks for a rebalance
+    parked = machine.send_join(first)  # the leader requests a rebalance
     assert parked not in machine.answers, "the barrier waits for the pending member"
     machine.pass_time(5.9)
     assert parked not in machine.answers

@@ -1,4 +1,4 @@
-"""Whatever members do, in whatever order, the group stays consistent and answers everybody."""
+"""Random requests of members: the group stays consistent and responds to every request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTANCES = (None, None, None, "i", "j")
 
 
 class Life:
-    """Random requests of members that may be there, may be gone, or never were."""
+    """Random requests of current members, former members and unknown ones."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""``__consumer_offsets``: written as Kafka 4.3.1 writes it, and read back."""
+"""The topic ``__consumer_offsets``: written as Kafka 4.3.1 writes it, and read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static members (KIP-345) and their return without a rebalance (KIP-814)."""
+"""Static members (KIP-345), and their return without a rebalance as in KIP-814."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.testing.machine import PROTOCOLS, Machine
 
 
 def stable_static(*instances: str, rebalance_ms: int = 30_000) -> tuple[Machine, dict[str, str]]:
-    """A stable group of static members: instance id -> member id, the leader first."""
+    """Return a stable group of static members, and their ids by instance with the leader first."""
     machine = Machine()
     ids: dict[str, str] = {}
     for instance in instances:

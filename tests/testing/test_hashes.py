@@ -1,4 +1,4 @@
-"""Java's hashes give Java's numbers."""
+"""Java's hashes: the same numbers as in Java."""
 
 from __future__ import annotations
 

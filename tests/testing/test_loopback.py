@@ -1,4 +1,4 @@
-"""The cluster's brokers on loopback ports, inside of the test's own loop."""
+"""The cluster's brokers on loopback ports, in the test's event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TURNS = 20
 
 @pytest.mark.anyio
 async def test_all_who_wait_at_the_door_are_let_in_within_few_turns_of_the_loop() -> None:
-    """One a turn, and a large group would rebalance again for each two or three of its members."""
+    """With one connection per iteration a large group would rebalance for every few members."""
     config = ClusterConfig()
     server = ClusterServer(config, LoopbackNetwork(config))
     server.listen()

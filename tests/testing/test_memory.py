@@ -1,4 +1,4 @@
-"""A stopped cluster holds no memory of what it stored."""
+"""The memory of a stopped cluster: it keeps nothing that it stored."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Buffers = list["weakref.ref[bytearray]"]
 
 
 class TrackedBuffer(bytearray):
-    """A buffer that can be referred to weakly."""
+    """A buffer with support for weak references."""
 
 
 @pytest.fixture
 def buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Buffers]:
-    """References to all buffers of logs; the garbage collector does not run meanwhile."""
+    """References to all buffers of logs. The garbage collector does not run during the test."""
     found: Buffers = []
 
     def make(capacity: int) -> bytearray:
@@ -39,7 +39,7 @@ def buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Buffers]:
 
 
 def in_use(buffers: Buffers) -> int:
-    """The number of buffers in memory."""
+    """Return the number of buffers in memory."""
     return sum(buffer() is not None for buffer in buffers)
 
 

@@ -1,4 +1,4 @@
-"""The cluster in a test's own event loop: no network, and on trio's virtual clock no waiting."""
+"""The cluster in a test's event loop: no network, and no real waits on trio's virtual clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.testing.memory_consumer import MemoryConsumer
 
 
 async def read(consumer: AsyncKafkaConsumer, count: int, timeout: float = 30.0) -> list[bytes]:
-    """Poll until so many records came; their values."""
+    """Poll until this many records arrived. Return their values."""
     values: list[bytes] = []
     with anyio.fail_after(timeout):
         while len(values) < count:
@@ -134,7 +134,7 @@ async def test_a_connection_brings_all_bytes_and_holds_back_its_writer() -> None
 
 
 async def hours_of_a_group() -> list[object]:
-    """Members come, fall silent, and are replaced, over hours; what was to be seen."""
+    """Run members that join, stop responding and are replaced, over hours. Return all events."""
     seen: list[object] = []
     settings = {"max_session_timeout_ms": 3_600_000}
     slow: dict[str, Any] = {
@@ -199,7 +199,7 @@ def test_nothing_is_delivered_while_the_session_may_be_over_and_all_of_it_afterw
                 assert await read(one, 1) == [b"a"]
 
                 async def conceal(call: Call) -> Response:
-                    await call.proceed()  # the session goes on, only nobody is told
+                    await call.proceed()  # the session continues, and the response is an error
                     return call.error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
                 with cluster.on("Heartbeat", conceal):

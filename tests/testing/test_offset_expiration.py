@@ -1,4 +1,4 @@
-"""Committed offsets expire by the rules of their group, and groups without anything are deleted."""
+"""Expiration of committed offsets by the rules of their group, and deletion of empty groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster_of(**configs: Any) -> MemoryCluster:
 
 
 async def commit(cluster: MemoryCluster, topic: str = "t", member_id: str = "") -> None:
-    """Commit offset 5 of the partition, as a member or as nobody."""
+    """Commit offset 5 of the partition, as a member or without a member id."""
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(committed_offset=5)
     request = OffsetCommitRequest(
         group_id="g",
@@ -56,7 +56,7 @@ async def coordinator(cluster: MemoryCluster) -> int:
 
 
 async def join(cluster: MemoryCluster, topic: str) -> str:
-    """A stable group of one member with a subscription; the member's id."""
+    """Create a stable group of one member with a subscription. Return the member's id."""
     raw, node = MemoryRaw(cluster), await coordinator(cluster)
     name = topic.encode()
     metadata = struct.pack(">hih", 0, 1, len(name)) + name + bytes(4)
@@ -76,7 +76,7 @@ async def join(cluster: MemoryCluster, topic: str) -> str:
 
 
 async def live(cluster: MemoryCluster, member_id: str, minutes: int) -> None:
-    """Let time pass in which the member's heart beats."""
+    """Let time pass while the member sends heartbeats."""
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
     for _ in range(minutes // 10):
         await anyio.sleep(10 * MINUTES)

@@ -1,4 +1,4 @@
-"""Produce: what is taken, what is refused and with which error."""
+"""Produce: accepted and rejected batches, and the error codes."""
 
 from __future__ import annotations
 

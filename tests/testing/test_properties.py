@@ -1,4 +1,4 @@
-"""Files of Java properties are read as Java reads them."""
+"""Files of Java properties: the same result as in Java."""
 
 from __future__ import annotations
 

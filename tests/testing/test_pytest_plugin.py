@@ -1,4 +1,5 @@
-"""The pytest plugin, in runs of its own: alone, and beside the plugins that tests with it have."""
+"""The pytest plugin in separate runs: alone, and together with other plugins.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ PATH = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]
 
 
 def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """pytest on one file, with the plugins named and no others, and no settings."""
+    """Run pytest on one file, with only the named plugins and without settings."""
     (folder / "test_it.py").write_text(textwrap.dedent(code))
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
     return subprocess.run(
@@ -35,7 +36,7 @@ def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[s
 
 
 def passed(done: subprocess.CompletedProcess[str], count: int) -> None:
-    """So many passed, and nothing else was to be told."""
+    """Check that this many tests passed without any other report."""
     shown = done.stdout + done.stderr
     assert done.returncode == 0, shown
     assert re.search(rf"^{count} passed in", done.stdout, re.MULTILINE), shown

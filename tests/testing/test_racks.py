@@ -1,4 +1,4 @@
-"""Brokers in racks: where replicas are, and where clients are told to read (KIP-392)."""
+"""Brokers in racks: the places of replicas, and the replicas that clients read by KIP-392."""
 
 from __future__ import annotations
 

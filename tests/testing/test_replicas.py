@@ -1,4 +1,4 @@
-"""Followers that lag: what an unclean leader loses, and what a follower lets its readers see."""
+"""Followers that lag: records lost by an unclean leader, and records that a follower serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def values(data: FetchResponse.PartitionData) -> list[bytes | None]:
 
 
 def isr(cluster: Cluster) -> tuple[list[int], list[int]]:
-    """(in sync, offline)."""
+    """Return the replicas in sync and the offline ones."""
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
     with Raw(cluster, cluster.live_brokers[0]) as raw:
         partition = raw.ask(asked, 9).topics[0].partitions[0]
@@ -33,7 +33,7 @@ def isr(cluster: Cluster) -> tuple[list[int], list[int]]:
 
 
 def produce(cluster: Cluster, node: int, sequence: int, count: int = 1, epoch: int = 0) -> int:
-    """Append a batch of an idempotent producer; the error code."""
+    """Append a batch of an idempotent producer and return the error code."""
     batch = encode_batch(
         [NewRecord(1_000, None, b"p")] * count,
         producer_id=7,

@@ -1,4 +1,4 @@
-"""Retention: records that are too old or too many are deleted, where a topic wants it."""
+"""Retention: topics delete records that are too old or too many."""
 
 from __future__ import annotations
 

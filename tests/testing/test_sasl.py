@@ -1,4 +1,4 @@
-"""Logins on a broker: what is allowed when, what each mechanism checks, and when sessions end."""
+"""Logins at a broker: allowed requests, the checks of each mechanism, and the end of sessions."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_scram_refuses_a_wrong_password_at_step_2(raw: RawLogin) -> None:
 
 
 def test_scram_refuses_another_nonce_in_step_2(raw: RawLogin) -> None:
-    """The proof is right for that nonce: only the comparison can refuse it."""
+    """The proof matches that nonce, so only the comparison can reject it."""
     scram = Scram("SCRAM-SHA-256", "alice", "alice-secret")
     raw.handshake("SCRAM-SHA-256")
     first = raw.authenticate(scram.first()).auth_bytes
@@ -321,7 +321,7 @@ def test_scram_ignores_unknown_extensions(raw: RawLogin) -> None:
 
 
 def scram_server(vector: dict[str, Any], password: str, nonce: str) -> ScramServer:
-    """A broker that knows what the broker of the vector knew."""
+    """Return a broker with the credentials of the broker of the vector."""
     name = SCRAM_HASHES[vector["mechanism"]]
     parts = dict(each.split("=", 1) for each in vector["server_first"].split(","))
     salt, iterations = base64.b64decode(parts["s"]), int(parts["i"])
@@ -583,7 +583,7 @@ def test_password_changes_for_new_logins_only() -> None:
                 assert raw.login(user, password).error_code == code
 
 
-# What the cluster keeps and shows
+# The data that the cluster keeps and shows
 
 
 def test_security_keeps_no_password(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Mutated messages of each mechanism, by seed: refused by one of three errors, never let in."""
+"""Mutated messages of each mechanism, by seed: refused with one of three errors, never accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LETTERS = b"\0\x01\n ,=.\"'{}\\azAZ09+/*\x7f\x80\xc3\xff"
 
 
 def mutated(message: bytes, rng: random.Random) -> bytes:
-    """The message with one to three bytes changed, inserted, removed or repeated."""
+    """Return the message with one to three bytes changed, inserted, removed or repeated."""
     data = bytearray(message)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(data) + 1)
@@ -44,7 +44,7 @@ def mutated(message: bytes, rng: random.Random) -> bytes:
 
 
 def evaluate(server: ServerMechanism, message: bytes) -> bytes | None:
-    """The answer, None for a refusal."""
+    """Return the response. None for a refusal."""
     try:
         return server.evaluate(message)
     except REFUSALS:

@@ -1,4 +1,4 @@
-"""Logins on the virtual clock: sessions, delays and tokens go by the clock of the cluster."""
+"""Logins on the virtual clock: sessions, delays and tokens use the clock of the cluster."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Client:
         return cls(await cluster.connect(host, int(port)))
 
     async def ask(self, request: Request[Response], version: int) -> Response:
-        """The answer; EOFError if the broker ends the connection."""
+        """Return the response. Raise EOFError if the broker ends the connection."""
         await self._connection.send(encode_request(request, version, 1, "c"))
         size = int.from_bytes(await self._exactly(4), "big")
         _, response = decode_response(request.response, version, await self._exactly(size))
         return response
 
     async def login(self, mechanism: str, token: bytes) -> tuple[int, int]:
-        """Error code and lifetime."""
+        """Return error code and lifetime."""
         await self.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
         answer = await self.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
         return answer.error_code, answer.session_lifetime_ms  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Secured brokers' ``server.properties``, read as Apache Kafka writes them."""
+"""Files ``server.properties`` of secured brokers, in the form of Apache Kafka."""
 
 from __future__ import annotations
 

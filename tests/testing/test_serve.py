@@ -1,4 +1,4 @@
-"""A cluster in a process of its own, until it is interrupted."""
+"""A cluster in a separate process, until it is interrupted."""
 
 from __future__ import annotations
 

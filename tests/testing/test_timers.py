@@ -1,4 +1,4 @@
-"""One deadline a key, earliest first."""
+"""Timers with one deadline per key, earliest first."""
 
 from __future__ import annotations
 

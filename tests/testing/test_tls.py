@@ -100,7 +100,7 @@ def test_client_certificate_is_the_principal(
 
 
 def test_missing_client_certificate_is_refused_with_an_alert(secured: Cluster) -> None:
-    """The handshake of TLS 1.3 succeeds for the client: the alert comes with the first read."""
+    """The handshake of TLS 1.3 succeeds for the client. The alert comes with the first read."""
     context = trusting(secured)
     with RawLogin(secured, "MTLS", context=context) as raw:
         with pytest.raises(ssl.SSLError, match="ALERT_CERTIFICATE_REQUIRED"):

@@ -122,7 +122,7 @@ def test_partitions_are_described_a_page_at_a_time(cluster: Cluster, raw: Raw) -
 
 
 def list_offsets(raw: Raw, timestamp: int, version: int = 11, epoch: int = -1) -> tuple[int, ...]:
-    """(error, timestamp, offset, epoch) of partition 0."""
+    """Return error, timestamp, offset and epoch of partition 0."""
     request = ListOffsetsRequest(
         replica_id=-1,
         topics=[
@@ -141,7 +141,7 @@ def list_offsets(raw: Raw, timestamp: int, version: int = 11, epoch: int = -1) -
 
 
 def with_times(cluster: Cluster, raw: Raw) -> None:
-    """Offsets 0-4 at the times 10, 30, 20, 50, 40; the log starts at 2."""
+    """Produce offsets 0-4 with the times 10, 30, 20, 50, 40. The log starts at 2 afterwards."""
     for timestamp in (10, 30, 20, 50, 40):
         cluster.produce("t", [ProducerRecord("x", timestamp=timestamp, partition=0)])
     delete_records(raw, 2)

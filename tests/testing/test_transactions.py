@@ -1,4 +1,4 @@
-"""Transactions by the raw protocol: epochs, markers, what is stable, and who may go on."""
+"""Transactions by the raw protocol: epochs, markers, the stable offset, and fenced producers."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ NAME = "payments"
 
 
 class Transactor(transactor.Transactor):
-    """With answers cut down to what is asked of here: partition 0 of "t" and group "g"."""
+    """A transactional producer of partition 0 of "t" and group "g" that returns single fields."""
 
     def __init__(self, raw: Raw, *, old: bool = False, name: str = NAME) -> None:
         raw.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[name]), 6)
         super().__init__(raw, name, old=old)
 
     def added(self, partition: int = 0, version: int = 3) -> int:
-        """The error code."""
+        """Add the partition and return the error code."""
         topics = self.add(("t", partition), version=version).results_by_topic_v3_and_below
         return topics[0].results_by_partition[0].partition_error_code
 
     def wrote(self, value: bytes, version: int | None = None) -> int:
-        """The error code."""
+        """Write the value and return the error code."""
         answer = self.write("t", value, version=version)
         return answer.responses[0].partition_responses[0].error_code
 
     def committed(self, offset: int, version: int | None = None, **other: object) -> int:
-        """The error code."""
+        """Commit the offset and return the error code."""
         request = self.commit_offset("g", "t", offset, version=version, **other)
         return request.topics[0].partitions[0].error_code
 
@@ -103,7 +103,7 @@ def end_offset(raw: Raw, isolation: int) -> int:
 
 
 def committed(raw: Raw, *, stable: bool, everything: bool = False) -> list[tuple[int, int]]:
-    """(error, offset) of each partition that is answered."""
+    """Return error and offset of each partition in the response."""
     group = OffsetFetchRequest.OffsetFetchRequestGroup(
         group_id="g",
         topics=None
@@ -171,12 +171,12 @@ def test_transaction_version_2_has_a_new_epoch_with_each_end(raw: Raw) -> None:
     producer.begin("t", b"x")
     before = producer.epoch
     assert producer.end(committed=True).producer_epoch == before + 1
-    assert producer.end(committed=False).producer_epoch == before + 2  # nothing was open
+    assert producer.end(committed=False).producer_epoch == before + 2  # no transaction was open
     assert producer.end(committed=True).error_code == 48
     producer.begin("t", b"y")
     producer.end(committed=True)
     producer.epoch -= 1
-    assert producer.end(committed=True).producer_epoch == before + 3  # asked again
+    assert producer.end(committed=True).producer_epoch == before + 3  # a retry
     producer.epoch -= 1
     assert producer.end(committed=False).error_code == 48
 
@@ -266,7 +266,7 @@ def test_a_producer_brings_its_epoch_to_get_the_next(raw: Raw) -> None:
     producer.init()
     assert producer.init(keep=True).producer_epoch == 1
     producer.epoch = 0
-    assert producer.init(keep=True).producer_epoch == 1  # asked again
+    assert producer.init(keep=True).producer_epoch == 1  # a retry
     producer.init()
     producer.epoch = 0
     assert producer.init(keep=True).error_code == 90
@@ -413,7 +413,7 @@ def test_a_coordinator_that_moves_goes_on_with_what_is_open() -> None:
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_offsets_that_were_written_last_count(moves: bool) -> None:
-    """Not those of the transaction that ends last, also when another coordinator reads the log."""
+    """The transaction that ends last does not decide, also after the coordinator has moved."""
     with Cluster(brokers=2, topics={"t": 1}) as cluster, Raw(cluster) as raw:
         find_coordinator(raw)
         first, second = (Transactor(raw, name=name) for name in ("first", "second"))

@@ -1,4 +1,4 @@
-"""SCRAM users and delegation tokens that requests make, and logins by them."""
+"""SCRAM users and delegation tokens that requests create, and logins with them."""
 
 from __future__ import annotations
 

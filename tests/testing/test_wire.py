@@ -1,4 +1,4 @@
-"""Frames, versions, order of answers, and what ends a connection."""
+"""Frames, versions, the order of responses, and the ends of connections."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_api_versions_tells_what_is_served(raw: Raw, version: int) -> None:
 
 
 def test_ranges_are_those_of_a_broker() -> None:
-    """Every API in the versions that Apache Kafka 4.3.1 has of it."""
+    """Every API has the versions that Apache Kafka 4.3.1 has."""
     kafka = next(f for f in FRAMES if f["api"] == "ApiVersions" and f["ver"] == 4)
     theirs = {
         entry["apiKey"]: (entry["minVersion"], entry["maxVersion"])
@@ -238,7 +238,8 @@ def test_mutated_requests_over_real_sockets_crash_nothing(
         for _ in range(250):
             try:
                 raw.send_frame(mutated_request(rng))
-                # A mutated wait is not waited for: the next request takes a new connection.
+                # A mutated wait has no response for long, so the next request uses a new
+                # connection.
                 alone = not raw.has_answer(0.02)
                 if not alone:
                     raw.receive_frame()

@@ -1,4 +1,4 @@
-"""Reads frames in the callbacks of an event loop, and what sends them."""
+"""Reading of frames in the callbacks of an event loop, and a thread that sends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def framed(*bodies: bytes) -> bytes:
 
 
 class Reading:
-    """Reads the frames of a connection in the callbacks of an event loop."""
+    """Frames of a connection, read in the callbacks of an event loop."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, connection: TcpConnection | TlsConnection
@@ -32,7 +32,7 @@ class Reading:
         self.pool = BufferPool()
         self.bodies: list[bytes] = []
         self.turns: list[int] = []
-        """Calls of the callback until each frame was there."""
+        """Calls of the callback up to each frame."""
         self.buffer_sizes: list[int] = []
         """Bytes of the buffer of each large frame."""
         self._calls = 0
@@ -63,7 +63,7 @@ class Reading:
         assert self.connection.read_with(self.loop, self._on_readable)
 
     def run(self) -> list[bytes]:
-        """Return the frames when the peer has ended."""
+        """Return the frames after the peer has closed."""
         self.start()
         self.loop.run_until_complete(asyncio.wait_for(self.ended, 10))
         return self.bodies

@@ -1,4 +1,4 @@
-"""A network in memory, and brokers on it that do what a test tells them."""
+"""A network in memory, with brokers whose responses a test defines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kohort.transport._repeatable_event import RepeatableEvent
 
 Exchange: TypeAlias = tuple[RequestHeader, Request[Response]]
 Answer: TypeAlias = Callable[[RequestHeader, Request[Response]], Response | None]
-"""The answer to a request; None: never answer it."""
+"""Function that returns the response to a request. None means no response."""
 
 
 class Pipe:
@@ -102,7 +102,7 @@ class MemoryConnection:
 def connected_pair(
     window: int = 1 << 30, largest: int = 1 << 30
 ) -> tuple[MemoryConnection, MemoryConnection]:
-    """Two ends; the first receives ``largest`` bytes at a time at most."""
+    """Return two ends. The first one receives at most ``largest`` bytes at a time."""
     there, back = Pipe(window), Pipe(window)
     return MemoryConnection(back, there, largest), MemoryConnection(there, back)
 
@@ -116,7 +116,7 @@ class Peer:
         self._ready: list[bytes] = []
 
     async def receive_frame(self) -> bytes | None:
-        """The next request as it came; None when the client has closed."""
+        """Return the bytes of the next request. None if the client has closed."""
         buffer = bytearray(1 << 16)
         while not self._ready:
             size = await self.connection.recv_into(memoryview(buffer))
@@ -130,7 +130,7 @@ class Peer:
         return None if frame is None else decode_request(frame)
 
     async def expect(self, kind: type[Request[Any]]) -> Exchange:
-        """The next request, which has to be of that kind."""
+        """Return the next request, which has to be of this type."""
         exchange = await self.receive()
         assert exchange is not None
         assert isinstance(exchange[1], kind)
@@ -143,7 +143,7 @@ class Peer:
         await self.connection.send([data])
 
     async def shake_hands(self, response: ApiVersionsResponse | None = None) -> None:
-        """Answer the ApiVersions request that opens every connection."""
+        """Respond to the ApiVersions request that opens every connection."""
         header, _ = await self.expect(ApiVersionsRequest)
         await self.reply(header, response or api_versions())
 
@@ -151,18 +151,18 @@ class Peer:
         await self.connection.aclose()
 
     def reset(self) -> None:
-        """Break off both ways, as a killed process does."""
+        """Reset both directions, as a killed process does."""
         self.connection.incoming.break_off()
         self.connection.outgoing.break_off()
 
 
 def answer_bytes(header: RequestHeader, response: Response) -> bytes:
-    """A whole frame."""
+    """Return the whole frame of a response."""
     return b"".join(encode_response(response, header.request_api_version, header.correlation_id))
 
 
 def api_versions(ranges: dict[int, tuple[int, int]] | None = None) -> ApiVersionsResponse:
-    """All that kohort knows, but for what ``ranges`` says of single APIs."""
+    """Return the versions that kohort knows, except for the APIs in ``ranges``."""
     table = {int(key): (api.versions.first, api.versions.last) for key, api in APIS.items()}
     table.update(ranges or {})
     return ApiVersionsResponse(
@@ -177,7 +177,7 @@ Serve: TypeAlias = Callable[[Peer], Awaitable[None]]
 
 
 class Network:
-    """Addresses, and who answers there. ``connect`` is the hook for the client."""
+    """Addresses and their listeners. ``connect`` is the hook for the client."""
 
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
@@ -210,12 +210,12 @@ class Network:
 
     @property
     def open_ends(self) -> int:
-        """Connections that the client has not closed."""
+        """Number of connections that the client has not closed."""
         return sum(not end.closed for end in self.ends)
 
 
 class Broker:
-    """A broker on the network: answers metadata itself and leaves the rest to ``answer``."""
+    """A broker on the network. ``answer`` overrides its default responses."""
 
     def __init__(self, cluster: FakeCluster, node_id: int, host: str, port: int) -> None:
         self.cluster = cluster
@@ -231,7 +231,7 @@ class Broker:
         self.cluster.network.listen(self.host, self.port, self._serve)
 
     def down(self) -> None:
-        """Refuse connections and break off those that are there."""
+        """Refuse new connections and reset the open ones."""
         self.cluster.network.listeners.pop((self.host, self.port), None)
         for peer in self.peers:
             peer.reset()
@@ -254,7 +254,7 @@ class Broker:
                 await peer.reply(header, response)
 
     def count(self, kind: type[Request[Any]]) -> int:
-        """How many requests of a kind it got."""
+        """Return the number of received requests of a type."""
         return sum(isinstance(request, kind) for request in self.requests)
 
 
@@ -294,7 +294,7 @@ class FakeCluster:
 def topic_answer(
     name: str, leaders: Iterable[int], *, epoch: int = 0, topic_id: bytes = b"", error: int = 0
 ) -> MetadataResponse.MetadataResponseTopic:
-    """A topic whose partition 0, 1, ... is led by these brokers."""
+    """Return a topic whose partitions 0, 1, ... have these leaders."""
     return MetadataResponse.MetadataResponseTopic(
         name=name,
         error_code=error,

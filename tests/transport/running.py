@@ -1,4 +1,4 @@
-"""A cluster client that runs against brokers in memory."""
+"""A cluster client that runs with brokers in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.transport.peer import FakeCluster, Network
 async def running(
     *, brokers: int = 1, bootstrap: tuple[tuple[str, int], ...] = (("b1", 9092),), **options: Any
 ) -> AsyncIterator[tuple[ClusterClient, FakeCluster]]:
-    """The client and its cluster; afterwards it is closed, and has left nothing open."""
+    """Run a client and its cluster. Check that no connection is open after its close."""
     async with anyio.create_task_group() as tasks:
         cluster = FakeCluster(Network(tasks), brokers)
         config = ClientConfig(bootstrap_servers=bootstrap, **options)

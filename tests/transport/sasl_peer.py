@@ -1,4 +1,4 @@
-"""A broker's side of SASL logins, written apart from the client's, and steps that tests choose."""
+"""The broker's side of SASL logins, independent of the client's, with steps that tests replace."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ PASSWORD = "alice-secret"
 
 
 def credentials(username: str = "alice", password: str = PASSWORD) -> CredentialsSource:
-    """The credentials of alice."""
+    """Return the credentials of alice."""
     return CredentialsSource(Credentials(username, Secret(password)), None)
 
 
 def plain(provider: Callable[[], Any] | None = None) -> PlainMechanism:
-    """PLAIN for alice, or for the user that a provider returns."""
+    """Return PLAIN for alice, or for the user that a provider returns."""
     return PlainMechanism(credentials() if provider is None else CredentialsSource(None, provider))
 
 
 def scram(name: str = "SCRAM-SHA-256") -> ScramMechanism:
-    """SCRAM for alice."""
+    """Return SCRAM for alice."""
     return ScramMechanism(name, credentials())
 
 
 def done(lifetime_ms: int = 0, data: bytes = b"") -> SaslAuthenticateResponse:
-    """A step that the broker accepts."""
+    """Return a step that the broker accepts."""
     return SaslAuthenticateResponse(auth_bytes=data, session_lifetime_ms=lifetime_ms)
 
 
 def refused(message: str, code: int = 58) -> SaslAuthenticateResponse:
-    """A login that the broker refuses."""
+    """Return a login that the broker refuses."""
     return SaslAuthenticateResponse(error_code=code, error_message=message)
 
 
@@ -72,7 +72,7 @@ class ScramServer:
         self.client_first = self.server_first = b""
 
     def first(self, message: bytes) -> bytes:
-        """The challenge."""
+        """Return the challenge."""
         self.client_first = message.removeprefix(b"n,,")
         nonce = self.client_first.split(b"r=")[1].split(b",")[0]
         salt = base64.b64encode(self.salt)
@@ -80,7 +80,7 @@ class ScramServer:
         return self.server_first
 
     def final(self, message: bytes) -> bytes | None:
-        """The signature; None for a wrong proof."""
+        """Return the signature. None for a wrong proof."""
         without, _, proof = message.rpartition(b",p=")
         text = b",".join((self.client_first, self.server_first, without))
         stored = hashlib.sha256(self.client_key).digest()
@@ -92,7 +92,7 @@ class ScramServer:
 
 
 class SaslPeer:
-    """A broker that lets alice log in, and counts. Tests replace its answers."""
+    """A broker with the user alice that counts logins. Tests replace its responses."""
 
     def __init__(self, lifetime_ms: int = 0) -> None:
         self.lifetime_ms = lifetime_ms
@@ -104,7 +104,8 @@ class SaslPeer:
         self.cut_off = 0
         """Connections that ended because a request came after the end of their session."""
         self.handshake: Callable[[int], SaslHandshakeResponse | None] = self._offer
-        """Answers the handshake with this number on a connection; None is silence."""
+        """Function from the number of a handshake on a connection to the response, or to None.
+        """
         self.authenticate: Callable[[bytes], SaslAuthenticateResponse | None] = self._check
         self.delay = 0.0
         """Seconds that every other request takes."""
@@ -118,7 +119,7 @@ class SaslPeer:
         return refused("Authentication failed: Invalid username or password")
 
     async def serve(self, peer: Peer) -> None:
-        """Serve one connection as a broker does: requests in turn."""
+        """Serve one connection as a broker does, one request after the other."""
         self.connections += 1
         await peer.shake_hands()
         ends_at, is_logging_in, handshakes = 0.0, True, 0
@@ -162,7 +163,7 @@ class SaslPeer:
 
 
 def scram_steps(password: str = PASSWORD, lifetime_ms: int = 0) -> Callable[[bytes], Any]:
-    """The answers of a broker that has SCRAM credentials of alice."""
+    """Return the responses of a broker that has SCRAM credentials of alice."""
     servers: list[ScramServer] = []
 
     def answer(data: bytes) -> SaslAuthenticateResponse:
@@ -182,7 +183,7 @@ async def logged_in(
     network_class: type[Network] = Network,
     **options: Any,
 ) -> AsyncIterator[BrokerConnection]:
-    """A connection that runs, after its login. Afterwards nothing is left open."""
+    """Run a connection after its login. Check afterwards that no connection is open."""
     failure: KafkaError | None = None
     options = {"rng": random.Random(1), **options}
     async with anyio.create_task_group() as tasks:
@@ -205,6 +206,6 @@ async def logged_in(
 
 
 async def heartbeat(connection: BrokerConnection, number: int = 0) -> int:
-    """A request, and the number that the answer carries."""
+    """Send a request and return the number in its response."""
     response = await connection.request(HeartbeatRequest(group_id=str(number)), timeout=5)
     return response.throttle_time_ms

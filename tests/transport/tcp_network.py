@@ -24,14 +24,14 @@ class TcpPeer(Peer):
         self._socket = sock
 
     def reset(self) -> None:
-        """Break off, as a killed process does."""
+        """Reset the connection, as a killed process does."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
         anyio.notify_closing(self._socket)
         self._socket.close()
 
 
 class TcpNetwork(Network):
-    """Connects sockets; the client reads them as it reads a real broker's."""
+    """A network of sockets, which the client reads as it reads a real broker's."""
 
     def __init__(self, tasks: TaskGroup) -> None:
         super().__init__(tasks)
@@ -55,5 +55,5 @@ class TcpNetwork(Network):
 
     @property
     def open_ends(self) -> int:
-        """Connections that the client has not closed."""
+        """Number of connections that the client has not closed."""
         return sum(sock.fileno() >= 0 for sock in self.sockets)

@@ -10,7 +10,7 @@ BACKOFF = Backoff(0.05, 1.0)
 
 
 class Middle(random.Random):
-    """Draws the middle of every range."""
+    """A generator that returns the middle of every range."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2

@@ -1,4 +1,4 @@
-"""Faults in any order: every request ends in time with an answer or a typed error."""
+"""Random faults: every request ends in time with a response or a typed error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_MS = 3000
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
-    """trio on a clock that jumps to the next deadline when nobody has anything to do."""
+    """A trio event loop with a clock that jumps to the next deadline when all tasks wait."""
     return "trio", {"clock": MockClock(autojump_threshold=0)}
 
 
@@ -33,7 +33,7 @@ def proper(broker: Broker, request: Request[Response]) -> Response:
 
 
 async def disturb(cluster: FakeCluster, rng: random.Random) -> None:
-    """Break something every now and then, for ever."""
+    """Inject random faults at random times, forever."""
     while True:
         await anyio.sleep(rng.expovariate(8))
         broker = rng.choice(cluster.brokers)

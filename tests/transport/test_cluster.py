@@ -1,4 +1,4 @@
-"""The client of a cluster: first contact, metadata, connections, whom to ask."""
+"""The client of a cluster: first contact, metadata, connections, choice of a broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 
 def never(kind: type[Request[Any]], broker: Broker) -> Callable[..., Response | None]:
-    """Answer all but one kind of request."""
+    """Return a script that responds to all requests except one type."""
 
     def answer(header: RequestHeader, request: Request[Response]) -> Response | None:
         if isinstance(request, kind):
@@ -50,7 +50,7 @@ def never(kind: type[Request[Any]], broker: Broker) -> Callable[..., Response | 
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the other tasks run until something is so; five seconds at most."""
+    """Let the other tasks run until the condition holds, for at most five seconds."""
     with anyio.fail_after(5):
         while not condition():
             await anyio.wait_all_tasks_blocked()
@@ -142,7 +142,7 @@ async def test_who_asks_while_a_refresh_is_under_way_waits_for_the_next() -> Non
         def answer(header: RequestHeader, request: Request[Response]) -> Response | None:
             assert isinstance(request, MetadataRequest)
             if len(cluster.asked) == 1:
-                # The client has this one under way; the topic comes up only now.
+                # The client's request is in flight, and the topic is created only now.
                 client.want_topics({"t"})
                 waited.append(True)
             response = cluster.describe(request)

@@ -1,4 +1,4 @@
-"""Deadlines, back-off and idleness, on trio's virtual clock."""
+"""Deadlines, back-off and idle connections, on trio's virtual clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOBODY = (("down", 1),)
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
-    """trio on a clock that jumps to the next deadline when nobody has anything to do."""
+    """A trio event loop with a clock that jumps to the next deadline when all tasks wait."""
     return "trio", {"clock": MockClock(autojump_threshold=0)}
 
 

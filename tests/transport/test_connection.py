@@ -1,4 +1,4 @@
-"""One connection: pipelined requests, their order, cancellation, and how it fails."""
+"""One connection: pipelined requests, their order, cancellation, and failures."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True, params=[Network, TcpNetwork], ids=["memory", "tcp"])
 def _network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have opened() connect in memory, and over sockets, which are read in callbacks."""
+    """Connect opened() in memory, and over sockets, which are read in callbacks."""
     monkeypatch.setitem(globals(), "Network", request.param)
 
 
 @asynccontextmanager
 async def opened(serve: Serve, **options: Any) -> AsyncIterator[tuple[BrokerConnection, Network]]:
-    """A connection that runs, to a broker that shakes hands and then does ``serve``."""
+    """Run a connection to a broker that shakes hands and then runs ``serve``."""
 
     async def shake_and_serve(peer: Peer) -> None:
         await peer.shake_hands()
@@ -74,7 +74,7 @@ async def outcome(results: list[Any], connection: BrokerConnection, group: str) 
 
 
 async def answer_heartbeats(peer: Peer) -> None:
-    """Answer each with the number that its group id is."""
+    """Respond to each heartbeat with the number in its group id."""
     while (exchange := await peer.receive()) is not None:
         header, request = exchange
         assert isinstance(request, HeartbeatRequest)
@@ -159,7 +159,7 @@ async def test_answers_to_several_requests_may_come_in_one_piece() -> None:
     assert sorted(each for _, each in results) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("_network", [Network], indirect=True)  # sockets take their time
+@pytest.mark.parametrize("_network", [Network], indirect=True)  # sockets are too slow
 async def test_no_more_than_the_allowed_number_is_in_flight() -> None:
     got_two, go_on = anyio.Event(), anyio.Event()
 
@@ -374,7 +374,7 @@ async def test_request_fails_at_once_when_nonsense_is_cut_short(size: int, lease
 
 
 async def raised_by_answer(answer: bytes) -> KafkaError:
-    """What a request raises that is answered with these bytes; the connection is closed then."""
+    """Return the error of a request with this response. It closes the connection."""
 
     async def serve(peer: Peer) -> None:
         await peer.expect(HeartbeatRequest)

@@ -1,4 +1,4 @@
-"""Whole frames, received without the interpreter's lock by the consumer thread's selector."""
+"""Whole frames, received without the interpreter lock by the consumer thread's selector."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """Our end of a connection, non-blocking, and the peer's."""
+    """The client's end of a connection, non-blocking, and the peer's end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
@@ -195,7 +195,7 @@ def test_a_frame_that_is_being_received_lets_go_of_its_buffer_when_it_ends(
 
     while not reading.bodies:
         run_once(loop)
-    assert reading.pool.free_bytes == 0  # the next one is being received
+    assert reading.pool.free_bytes == 0  # the next frame is in flight
     reading.close()
     assert reading.pool.reuse(LARGE) is not None
     loop.run_until_complete(reading.connection.aclose())

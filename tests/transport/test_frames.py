@@ -1,4 +1,4 @@
-"""Frames out of bytes that come as they like."""
+"""Frames from bytes that arrive in any pieces."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_memory_follows_what_came_and_not_what_was_announced() -> None:
         finally:
             tracemalloc.stop()
 
-    peaks = [await peak() for _ in range(3)]  # other threads can only add to each
+    peaks = [await peak() for _ in range(3)]  # other threads can only increase a peak
     assert min(peaks) < 8 * 1000 + (1 << 20) + (1 << 18)
 
 

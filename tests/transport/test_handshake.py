@@ -1,4 +1,4 @@
-"""Opening a connection: connect, ApiVersions, and everything that may be wrong with the peer."""
+"""Opening a connection: connect, ApiVersions, and every fault of the peer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def open_to(serve: Serve, **options: Any) -> BrokerConnection:
-    """The connection, already closed again; the client leaves none open, whatever happens."""
+    """Return the connection, already closed. Check that the client leaves none open."""
     async with anyio.create_task_group() as tasks:
         network = Network(tasks)
         network.listen("b", 9092, serve)
@@ -47,7 +47,10 @@ async def open_to(serve: Serve, **options: Any) -> BrokerConnection:
 
 
 def refusal(correlation_id: int, ranges: list[tuple[int, int, int]]) -> bytes:
-    """UNSUPPORTED_VERSION as Kafka sends it: in the form of version 0, whatever was asked."""
+    """Return UNSUPPORTED_VERSION as Kafka sends it.
+
+    The response has the form of version 0, whatever version the request had.
+    """
     body = struct.pack(">ihi", correlation_id, 35, len(ranges))
     body += b"".join(struct.pack(">hhh", *each) for each in ranges)
     return struct.pack(">i", len(body)) + body

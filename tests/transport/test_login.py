@@ -1,4 +1,4 @@
-"""The first login of a connection: its steps, every refusal, and what each error says."""
+"""The first login of a connection: its steps, every refusal, and the text of each error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def failing(broker: SaslPeer, mechanism: Any = None, **options: Any) -> KafkaError:
-    """The error of a login, which names the address."""
+    """Return the error of a login, which names the address."""
     with pytest.raises(KafkaError) as raised:
         async with logged_in(broker, mechanism or plain(), **options):
             pass

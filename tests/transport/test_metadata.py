@@ -1,4 +1,4 @@
-"""The snapshot: what an answer changes, and what it must not."""
+"""The snapshot of the metadata, and the changes that a response makes to it."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_newer_leader_that_was_named_is_taken_with_its_address() -> None:
     assert new.leader(TopicPartition("t", 1)) == Leader(2, 4)
     assert new.topic_by_id(snapshot.topics["t"].topic_id) is new.topics["t"]
     assert snapshot.leader(T0) == Leader(1, 4)
-    # An answer of a broker that has not heard of it changes nothing, but for the addresses.
+    # The response of an outdated broker changes the addresses only.
     lagging = new.merged(answer(topic_answer("t", [1, 2], epoch=4), brokers=(1, 2, 9)))
     assert lagging.leader(T0) == Leader(9, 5)
 

@@ -1,4 +1,4 @@
-"""Receive buffers: used again, never while somebody looks at them."""
+"""Receive buffers: reused, but never while an object refers to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIZE = 200_000
 
 
 def taken(pool: BufferPool, size: int = SIZE) -> BufferLease:
-    """A lease out of the pool, which has one."""
+    """Return a lease from the pool, which has a free buffer."""
     lease = pool.reuse(size)
     assert lease is not None
     return lease

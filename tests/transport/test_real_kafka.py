@@ -1,4 +1,4 @@
-"""The transport against Apache Kafka."""
+"""The transport with Apache Kafka."""
 
 from __future__ import annotations
 

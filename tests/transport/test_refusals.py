@@ -127,7 +127,7 @@ async def test_credentials_are_the_cause_when_another_server_is_down() -> None:
 
 
 async def test_later_refusals_are_reported_once_for_each_cause() -> None:
-    """Two brokers, one cause: one report, and another one when it comes back."""
+    """Two brokers have one cause: one report, and another one when the cause returns."""
     async with gated("b1", "b2") as (client, cluster, gate):
         new: list[KafkaError] = []
         over: list[KafkaError] = []
@@ -143,7 +143,7 @@ async def test_later_refusals_are_reported_once_for_each_cause() -> None:
                     broker.peers.clear()
                 await anyio.sleep(1)
                 for node in (1, 2):
-                    # Callers retry: what they get is an ordinary failure of a connection.
+                    # Callers retry, because they get an ordinary connection error.
                     with pytest.raises(KafkaConnectionError, match="certificate expired") as raised:
                         await client.request(HeartbeatRequest(), node=node)
                     assert not isinstance(raised.value, SecurityError)

@@ -1,4 +1,4 @@
-"""Responses that are passed on in the callback that received them, before the task goes on."""
+"""Responses that the receiving callback delivers, before the task continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def network_type(request: pytest.FixtureRequest) -> Any:
 
 
 async def exchange(network_type: Any, serve: Serve, use: Any) -> None:
-    """Have ``use`` make requests to a broker that does ``serve`` after the handshake."""
+    """Run ``use`` with a connection to a broker that runs ``serve`` after the handshake."""
 
     async def shake_and_serve(peer: Peer) -> None:
         await peer.shake_hands()

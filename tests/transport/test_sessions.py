@@ -1,4 +1,4 @@
-"""Logins on a live connection: when, beside which requests, and what happens when one fails."""
+"""Logins on a live connection: their times, the requests in flight, and failed logins."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from tests.transport.sasl_peer import (
 
 @pytest.fixture(params=["asyncio", "trio"])
 def virtual(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[Any]]], Any]:
-    """Run a coroutine function on a clock that jumps, on both event loops."""
+    """A function that runs a coroutine function on a clock that jumps, on both event loops."""
     return lambda main: run_virtual_on(request.param, main)
 
 
 async def ask_for(seconds: float, connection: Any, pause: float = 0.01) -> float:
-    """Send requests one after another; returns the longest time that one took."""
+    """Send requests one after another. Return the longest duration of one."""
     end = anyio.current_time() + seconds
     longest = 0.0
     while (began := anyio.current_time()) < end:
@@ -65,7 +65,7 @@ def test_session_is_renewed_while_requests_go_on(virtual: Any, name: str) -> Non
         times = [time for time, _ in broker.logins]
         gaps = [late - early for early, late in itertools.pairwise(times)]
         assert all(3.4 <= gap <= 3.81 for gap in gaps)
-        assert len({round(gap, 3) for gap in gaps}) > 5  # spread
+        assert len({round(gap, 3) for gap in gaps}) > 5  # random
 
     virtual(main)
 
@@ -159,7 +159,7 @@ def test_connection_ends_when_a_later_login_is_refused(virtual: Any, message: st
             with pytest.raises(KafkaConnectionError, match="could not be renewed") as raised:
                 await ask_for(20, connection)
             assert message in str(raised.value)
-            assert connection.closed_by_us  # no back-off: a new connection decides
+            assert connection.closed_by_us  # no back-off, because a new connection decides
         assert broker.connections == 1
 
     virtual(main)
@@ -249,7 +249,7 @@ def test_renewal_stops_when_the_broker_limits_no_more(virtual: Any) -> None:
 
 
 def token_mechanism(life: float, made: list[tuple[float, float]]) -> OAuthBearerMechanism:
-    """Tokens that expire after this time of the loop's clock."""
+    """Return a mechanism with tokens that expire after this time of the loop's clock."""
 
     async def fetch() -> Any:
         now = anyio.current_time()

@@ -1,4 +1,4 @@
-"""anyio's byte streams as connections."""
+"""Byte streams of anyio as connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Stream(ByteStream):
-    """Gives out what it is told to; does not notice when it is closed in another task."""
+    """A stream of these chunks that does not notice a close in another task."""
 
     def __init__(self, *chunks: bytes) -> None:
         self.chunks = list(chunks)

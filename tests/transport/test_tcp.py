@@ -34,7 +34,7 @@ def port_of(server: socket.socket) -> int:
 
 
 async def connected(server: socket.socket) -> tuple[TcpConnection, socket.socket]:
-    """Both ends of a connection; the second is the server's, blocking."""
+    """Return both ends of a connection. The second is the server's and blocks."""
     connection = await CONNECT("127.0.0.1", port_of(server))
     assert isinstance(connection, TcpConnection)
     peer, _ = server.accept()
@@ -174,7 +174,7 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next(
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, addresses: list[str], port: int) -> list[str]:
-    """Let every name stand for these addresses; returns the names that are asked for."""
+    """Let every name have these addresses. Return the list of resolved names."""
     asked: list[str] = []
 
     async def getaddrinfo(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(params=["compiled", "SSLSocket"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read by the compiled module where it is built, and by Python's ssl module alone."""
+    """The reader: the compiled module if it is built, or Python's ssl module alone."""
     if request.param == "SSLSocket":
         monkeypatch.setattr("kohort.transport._tls.records_of", lambda sock: None)
     return str(request.param)
@@ -93,7 +93,7 @@ async def test_bytes_go_both_ways_in_order(certificates: Certificates) -> None:
 
 
 async def test_small_reads_get_data_that_openssl_holds(certificates: Certificates) -> None:
-    """The system has nothing more to receive, so a wait before the second read would last."""
+    """The system has nothing more to receive, so a wait before the second read would not end."""
     data = bytes(range(256)) * 60
     stay = threading.Event()
 
@@ -112,7 +112,7 @@ async def test_small_reads_get_data_that_openssl_holds(certificates: Certificate
 
 
 async def test_records_that_came_together_are_all_received(certificates: Certificates) -> None:
-    """OpenSSL may hold whole records that the system has given out."""
+    """OpenSSL may hold whole records that the system has delivered."""
     data = bytes(range(250)) * 80
     stay = threading.Event()
 
@@ -295,7 +295,7 @@ async def test_refused_certificate_is_explained(
                 await connection.handshake(10)
             assert str(raised.value).startswith(f"{server.address}: ")
             await connection.aclose()
-        assert server.connects == connects + 1  # the certificate is looked at once
+        assert server.connects == connects + 1  # the certificate is checked immediately
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ async def test_revocation_is_checked(
 
 
 async def test_plain_kafka_is_the_wrong_listener(certificates: Certificates) -> None:
-    """A broker closes without a byte, so the connector asks again in plain bytes."""
+    """A broker closes without a byte, so the connector tries again with plain bytes."""
     hellos = []
 
     def handle(sock: Any) -> None:

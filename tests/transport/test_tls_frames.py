@@ -1,4 +1,4 @@
-"""Whole frames over TLS, received and decrypted without the interpreter's lock."""
+"""Whole frames over TLS, received and decrypted without the interpreter lock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _compiled() -> None:
 
 
 class Ends:
-    """Makes connections: ours, which belongs to the event loop, and the peer's SSLSocket."""
+    """A factory of connections: the client's, which belongs to the loop, and the SSLSocket."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, certificates: Certificates, stack: ExitStack
@@ -94,7 +94,7 @@ def ends(certificates: Certificates) -> Iterator[Ends]:
 
 
 def run_of(ends: Ends, pieces: Iterable[bytes]) -> Reading:
-    """Read what the peer sends, one record for each piece of 16 KiB or less, until it closes."""
+    """Read until the peer closes. It sends one record for each piece of 16 KiB or less."""
     reading, theirs = ends.reading()
     thread = sending(theirs, pieces)
     try:
@@ -128,7 +128,7 @@ def ssl_of(sock: ssl.SSLSocket) -> ctypes.c_void_p:
 
 
 def update_key(sock: ssl.SSLSocket) -> None:
-    """Send new keys with the next record, and ask the other end for new ones."""
+    """Send new keys with the next record, and request new ones from the other end."""
     library = ctypes.CDLL(sys.modules["_ssl"].__file__)
     assert library.SSL_key_update(ssl_of(sock), KEY_UPDATE_REQUESTED) == 1
 
@@ -156,7 +156,7 @@ def test_large_frames_need_one_turn_each(ends: Ends) -> None:
 
 @pytest.mark.parametrize("size", [100, 40_000])
 def test_frame_in_last_record_of_another_is_read(ends: Ends, size: int) -> None:
-    """OpenSSL holds its bytes, so the socket is not readable, and the peer stays silent."""
+    """OpenSSL holds its bytes, so the socket is not readable, and the peer sends nothing more."""
     reading, theirs = ends.reading()
     whole = framed(BODY, BODY, bytes(size))
     cut = len(whole) - size - 4 - 1000
@@ -171,7 +171,7 @@ def test_frame_in_last_record_of_another_is_read(ends: Ends, size: int) -> None:
 
 
 def test_frames_of_many_connections_are_read(ends: Ends) -> None:
-    """More of them wait than the selector takes events at a time."""
+    """More connections are readable than the selector takes events at a time."""
     both = [ends.reading() for _ in range(70)]
     for reading, theirs in both:
         reading.start()
@@ -189,7 +189,7 @@ def test_frames_of_many_connections_are_read(ends: Ends) -> None:
 
 @pytest.fixture(params=["compiled", "SSLSocket"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read by the compiled module, and by Python's ssl module alone."""
+    """The reader: the compiled module, or Python's ssl module alone."""
     if request.param == "SSLSocket":
         monkeypatch.setattr("kohort.transport._tls.records_of", lambda sock: None)
     return str(request.param)
@@ -257,7 +257,7 @@ def test_alert_inside_frame_is_named(ends: Ends) -> None:
     run_until(ends.loop, lambda: reading.bodies)
     sock = reading.connection._socket
     socket.socket.send(sock, b"\x17\x03\x03\x00\x40" + bytes(64))
-    with pytest.raises(ssl.SSLError):  # the peer answers with an alert
+    with pytest.raises(ssl.SSLError):  # the peer responds with an alert
         theirs.recv(100)
     with pytest.raises(KafkaConnectionError, match="alert bad record mac"):
         ends.loop.run_until_complete(asyncio.wait_for(reading.ended, PATIENCE))
@@ -265,7 +265,7 @@ def test_alert_inside_frame_is_named(ends: Ends) -> None:
 
 
 def test_hostile_records_end_in_typed_errors(ends: Ends) -> None:
-    """Any type, version and length, in the middle of a frame."""
+    """The records have any type, version and length, in the middle of a frame."""
     outcomes = set()
     for seed in range(60):
         rng = random.Random(seed)
@@ -334,7 +334,7 @@ def test_unfinished_frame_lets_go_of_its_buffer(ends: Ends) -> None:
     reading.start()
     theirs.sendall(framed(BODY) + framed(BODY)[:50_000])
     run_until(ends.loop, lambda: reading.bodies)
-    assert reading.pool.free_bytes == 0  # the next one is being received
+    assert reading.pool.free_bytes == 0  # the next frame is in flight
     ends.loop.run_until_complete(reading.connection.aclose())
     theirs.close()
     run_once(ends.loop)
@@ -368,7 +368,7 @@ def test_keys_change_inside_a_frame(ends: Ends) -> None:
 def test_frame_goes_on_behind_what_python_received(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
-    """As after a wait to send: the compiled module stops, and the SSLSocket gets the next byte."""
+    """After a wait to send, the compiled module stops and the SSLSocket gets the next byte."""
     reading, theirs = ends.reading()
     connection = reading.connection
     left = list(framed(BODY[:33_333])[cut:])
@@ -426,7 +426,7 @@ def test_request_to_a_closed_peer_is_an_error(ends: Ends) -> None:
 
 
 def test_frames_are_right_while_other_threads_are_busy(ends: Ends) -> None:
-    """Two threads take the lock as often as they can."""
+    """Two threads take the interpreter lock all the time."""
     rng = random.Random(7)
     bodies = [rng.randbytes(rng.choice([50, 40_000, LARGE, 2 << 20])) for _ in range(60)]
     over = threading.Event()

@@ -1,6 +1,6 @@
 """Reads that have to send and writes that have to receive, as after a key update of TLS 1.3.
 
-Python cannot ask for a key update, so the SSL object is one that follows a script.
+Python cannot request a key update, so the SSL object is one that follows a script.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE = 5.0
 
 
 class ScriptedSocket(socket.socket):
-    """A socket whose read() and send() first raise what their scripts say."""
+    """A socket whose read() and send() first raise the exceptions of their scripts."""
 
     reads: deque[Exception]
     sends: deque[Exception]
@@ -89,7 +89,7 @@ async def scripted(
 
 
 def fill(sock: socket.socket) -> int:
-    """Send until the system takes no more."""
+    """Send until the system accepts no more."""
     sent = 0
     with pytest.raises(BlockingIOError):
         while True:
@@ -104,7 +104,7 @@ def drain(sock: socket.socket) -> None:
 
 
 async def test_read_waits_until_it_can_send() -> None:
-    """It must not spin meanwhile: each try takes an entry of the script."""
+    """The read must not spin. Each try takes an exception of the script."""
     wants = ssl.SSLWantWriteError
     async with scripted(reads=(wants(), wants(), wants())) as (connection, sock, theirs):
         fill(sock)
@@ -187,7 +187,7 @@ async def test_failed_write_is_explained_by_the_alert_before_it() -> None:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_callback_waits_until_it_can_send() -> None:
-    """The reader is no task, and the sender waits for room, too."""
+    """The reader is no task, and the sender waits to send, too."""
     wants = ssl.SSLWantWriteError
     script = scripted(reads=(wants(), ssl.SSLWantReadError(), wants()), sends=(wants(),))
     async with script as (connection, sock, theirs):
@@ -221,7 +221,7 @@ async def test_callback_waits_until_it_can_send() -> None:
             await anyio.wait_all_tasks_blocked()
             for _ in range(10):
                 await anyio.lowlevel.checkpoint()
-            assert calls == 1  # what is there to read does not call it before there is room
+            assert calls == 1  # no call for readable data before it can send
             drain(theirs)
             while not sock.sent[1:]:
                 await anyio.lowlevel.checkpoint()

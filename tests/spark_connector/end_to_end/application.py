@@ -1,7 +1,7 @@
-"""A Spark application of its own: ``python application.py SETTINGS``, told what to do by lines.
+"""A separate Spark application: ``python application.py SETTINGS``, controlled by lines.
 
-A line of standard input is a command, answered by a line of standard output; both are JSON. When
-its input ends it ends at once.
+A line of standard input is a command. The application responds with a line of standard output. Both
+are JSON. It exits when its input ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.spark_connector.end_to_end.queries import Plan, start
 
 
 class Application:
-    """The session and its queries; each public method is a command."""
+    """The session and its queries. Each public method is a command."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         builder = SparkSession.builder.appName("kohort application")
@@ -30,7 +30,7 @@ class Application:
         self._queries: dict[str, StreamingQuery] = {}
 
     def jvm(self) -> int:
-        """The process id of the JVM."""
+        """Return the process id of the JVM."""
         jvm: Any = self._spark._jvm
         return int(jvm.java.lang.ProcessHandle.current().pid())
 
@@ -44,17 +44,17 @@ class Application:
         self._queries[name].stop()
 
     def finish(self, name: str) -> None:
-        """Stop a query in kohort's way: between two batches, all committed."""
+        """Stop a query in kohort's way: between two batches, with everything committed."""
         assert stop(self._queries[name])
 
     def state(self, name: str) -> dict[str, Any]:
-        """Whether a query runs, and why not."""
+        """Return whether a query runs, and the error that ended it."""
         query = self._queries[name]
         failure = query.exception()
         return {"active": query.isActive, "failure": failure and str(failure)}
 
     def executors(self) -> dict[str, int]:
-        """Executor -> the tasks that it has run."""
+        """Return the number of tasks that each executor has run."""
         store = self._spark.sparkContext._jsc.sc().statusStore()
         found = store.executorList(False)
         each = [found.apply(index) for index in range(found.size())]
@@ -76,7 +76,7 @@ def main(settings: str) -> None:
         except Exception:
             answer = {"error": traceback.format_exc()}
         print(json.dumps(answer), flush=True)
-    os._exit(0)  # Spark's own way out waits for queries; its JVM goes when this process has gone
+    os._exit(0)  # Spark's exit waits for queries. The JVM ends with this process.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Spark applications, seen from the test that starts, commands and kills them."""
+"""Spark applications that a test starts, commands and kills."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 def environment() -> dict[str, str]:
-    """With this Python, this project, and the loopback interface alone."""
+    """Return the environment with this Python, this project, and only the loopback interface."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return {
         **os.environ,
@@ -44,7 +44,7 @@ def environment() -> dict[str, str]:
 
 
 class ApplicationProcess:
-    """An application; its process and its JVM are gone when its ``with`` ends."""
+    """A running application. Its process and its JVM are ended when its ``with`` block ends."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class ApplicationProcess:
 
     @property
     def jvm(self) -> int:
-        """The process of its JVM, once that is up."""
+        """Process of its JVM. The property waits for the start of the JVM."""
         if self._jvm is None:
             self._jvm = int(self._answer())
         return self._jvm
@@ -77,14 +77,14 @@ class ApplicationProcess:
         self.do("start", **dataclasses.asdict(plan))
 
     def do(self, command: str, **given: object) -> Any:
-        """Have it do something, and return the result; what went wrong there is raised here."""
+        """Send a command and return its result. Raise the error of the application."""
         assert self.jvm and self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": command, **given}) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
     def kill(self, *, with_sources: bool = False) -> None:
-        """SIGKILL for the JVM and the driver, and if asked for the processes of the sources too."""
+        """Kill the JVM and the driver, and with ``with_sources`` the processes of the sources."""
         with suppress(AssertionError):
             sources = processes.runners(self.jvm) if with_sources else set()
             processes.kill(self.jvm, *sources)

@@ -1,4 +1,4 @@
-"""A query's checkpoint as Spark writes it: which batches were begun, and which were finished."""
+"""The checkpoint of a query as Spark writes it: started and finished batches."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class Checkpoint:
         self.folder = folder
 
     def begun(self) -> list[int]:
-        """The batches of the offset log."""
+        """Return the batches of the offset log."""
         return _numbers(self.folder / "offsets")
 
     def finished(self) -> list[int]:
-        """The batches of the commit log."""
+        """Return the batches of the commit log."""
         return _numbers(self.folder / "commits")
 
     def ends(self, batch: int) -> dict[str, dict[str, int]]:
-        """Where a begun batch ends: topic -> partition -> offset."""
+        """Return the end offsets of a started batch, by topic and partition."""
         found: dict[str, dict[str, int]] = self._offset(batch)["to"]
         return found
 
     def ranges(self, batch: int) -> set[tuple[int, int]]:
-        """(partition, offset) of all that a begun batch may hold, of its only topic."""
+        """Return partition and offset of all records in a started batch of one topic."""
         offset = self._offset(batch)
         (topic,) = offset["to"]
         return {
@@ -36,7 +36,7 @@ class Checkpoint:
         }
 
     def unfinish(self) -> int:
-        """Take the latest batch out of the commit log, as if Spark had been killed before that."""
+        """Remove the latest batch from the commit log, as if Spark had been killed before that."""
         latest = self.finished()[-1]
         (self.folder / "commits" / str(latest)).unlink()
         (self.folder / "commits" / f".{latest}.crc").unlink(missing_ok=True)

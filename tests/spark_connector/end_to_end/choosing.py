@@ -1,4 +1,4 @@
-"""Which of the two brokers a test runs on in a plain run, and which in the full matrices alone."""
+"""The choice of the brokers on which a test runs in a plain run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def plainly_on(*names: str) -> pytest.MarkDecorator:
-    """On both brokers, but on those that are not named only in the full matrices."""
+    """Run a test on these brokers in a plain run, and on both in the full matrices."""
     real = {"cluster": [], "apache": [pytest.mark.real_kafka]}
     params = [
         pytest.param(name, marks=marks if name in names else [*marks, pytest.mark.long])

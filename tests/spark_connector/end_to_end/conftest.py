@@ -1,4 +1,4 @@
-"""Where the queries of this folder run: on the in-process cluster and on Apache Kafka."""
+"""The brokers for the queries of this folder: the in-process cluster and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def _own_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def ours(_own_cluster: Cluster) -> Broker:
-    """Our cluster of three brokers, configured as the Apache Kafka is."""
+    """The in-process cluster with three brokers, configured as the Apache Kafka is."""
     return Broker(_own_cluster.bootstrap_servers)
 
 
 @pytest.fixture
 def apache(kafka: KafkaServer) -> Broker:
-    """Apache Kafka."""
+    """The brokers of Apache Kafka."""
     return Broker(kafka.bootstrap_servers)
 
 
 @pytest.fixture(params=["cluster", pytest.param("apache", marks=pytest.mark.real_kafka)])
 def broker(request: pytest.FixtureRequest) -> Broker:
-    """Our cluster, then Apache Kafka."""
+    """The in-process cluster, then Apache Kafka."""
     found: Broker = request.getfixturevalue("ours" if request.param == "cluster" else "apache")
     return found
 
 
 @pytest.fixture
 def members() -> Iterator[Members]:
-    """The plain consumers that the test starts; they leave at its end."""
+    """The plain consumers that the test starts. They leave at its end."""
     with Members() as members:
         yield members

@@ -1,4 +1,4 @@
-"""A group as others see it: who is in it from moment to moment, and its lag by Kafka's own tool."""
+"""A group as others see it: its members over time, and its lag by Kafka's tool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_S = 0.02
 
 
 def lag(broker: Broker, group: str) -> dict[int, int]:
-    """Partition -> how far the group is behind, as ConsumerGroupCommand says."""
+    """Return the lag of the group by partition, from ConsumerGroupCommand."""
     table = run_tool(
         GROUP_COMMAND,
         "--bootstrap-server",
@@ -34,7 +34,7 @@ def lag(broker: Broker, group: str) -> dict[int, int]:
 
 
 class Watch:
-    """Looks at a group and at processes all the time; knows when which was last there."""
+    """A watch on a group and on processes that notes when each was last alive."""
 
     def __init__(self, broker: Broker, group: str) -> None:
         self._broker = broker
@@ -48,22 +48,23 @@ class Watch:
         ]
 
     def process(self, pid: int) -> None:
-        """Watch this one too."""
+        """Watch this process, too."""
         self._processes[pid] = time.monotonic()
 
     def members(self) -> set[str]:
-        """The client ids of the members now."""
+        """Return the client ids of the current members."""
         while True:
             try:
                 return set(self._broker.describe(self._group).members)
-            except KafkaException:  # the coordinator is on its way
+            except KafkaException:  # the coordinator is moving
                 if self._over.wait(LOOK_S):
                     raise
 
     def left_after(self, pid: int) -> float:
-        """Seconds from the end of a process to when the group was empty; waits for both.
+        """Wait until the process has ended and the group is empty. Return the seconds between.
 
-        Below 0: the group was empty first. It may be off by the time that a look takes.
+        A negative result means that the group was empty first. The error is at most the time of one
+        check.
         """
         wait_until(lambda: not processes.is_alive(pid))
         wait_until(lambda: not self.members())

@@ -1,4 +1,4 @@
-"""What a query has written, batch by batch, and what all readers of a topic add up to."""
+"""The batches that a query has written, and a comparison of all readers of a topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Place = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """A record in a batch; ``worker`` is the folder in which its worker ran, if that was asked."""
+    """A record in a batch. ``worker`` is the folder in which its worker ran, or empty."""
 
     partition: int
     offset: int
@@ -28,25 +28,25 @@ class Row(NamedTuple):
 
 
 class Ledger:
-    """A folder with a file for each time that a batch was written: none is ever changed."""
+    """A folder with one file for each write of a batch. No file ever changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.hold = folder / "hold"
-        """While this file is there a batch that was written does not end."""
+        """File that delays the end of a written batch while it exists."""
         self.held = folder / "held"
         self._seen: dict[str, list[Row]] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, batch: int, rows: Iterable[Row]) -> None:
-        """Keep what a batch holds: whole, or not at all if the writer is killed meanwhile."""
+        """Store the rows of a batch. A kill of the writer leaves all or none of them."""
         before = len(list(self.folder.glob(f"{batch:06}.*.json")))
         part = self.folder / "part"
         part.write_text(json.dumps(list(rows)))
         part.rename(self.folder / f"{batch:06}.{before:02}.json")
 
     def attempts(self) -> dict[int, list[list[Row]]]:
-        """Batch -> the rows of each time that it was written."""
+        """Return the rows of each write of each batch."""
         found: dict[int, list[list[Row]]] = {}
         for name in sorted(name for name in os.listdir(self.folder) if name.endswith(".json")):
             if name not in self._seen:
@@ -56,15 +56,15 @@ class Ledger:
         return found
 
     def rows(self) -> list[Row]:
-        """The query's output: each batch as it was written last."""
+        """Return the query's output: the last write of each batch."""
         return [row for attempts in self.attempts().values() for row in attempts[-1]]
 
     def reads(self) -> Iterator[tuple[int, int, bytes]]:
-        """The same as partition, offset and value."""
+        """Return the output as partition, offset and value."""
         return ((row.partition, row.offset, row.value.encode()) for row in self.rows())
 
     def assert_replays_are_exact(self) -> None:
-        """Each time that a batch was written it held the same."""
+        """Check that all writes of a batch have the same rows."""
         for batch, attempts in self.attempts().items():
             first = sorted(row[:3] for row in attempts[0])
             for other in attempts[1:]:
@@ -73,18 +73,18 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Account:
-    """What several readers of a topic have read together."""
+    """The records that several readers of a topic have read together."""
 
     missing: list[Place]
     strange: list[Place]
-    """Read, but never written or with another value."""
+    """Records that were never written or have another value."""
     twice: dict[str, list[Place]]
-    """Reader -> what it has read more than once."""
+    """Records that each reader has read more than once."""
     shared: dict[Place, list[str]]
-    """What more than one reader has read, and which."""
+    """Records that more than one reader has read, and these readers."""
 
     def assert_whole(self) -> None:
-        """All was read, and nobody read anything twice."""
+        """Check that all records were read, and none twice by the same reader."""
         assert not self.missing, f"{len(self.missing)} are missing, such as {self.missing[:5]}"
         assert not self.strange, f"{len(self.strange)} are strange, such as {self.strange[:5]}"
         twice = {name: places[:5] for name, places in self.twice.items() if places}
@@ -94,7 +94,7 @@ class Account:
 def account(
     written: Mapping[Place, bytes], readers: Mapping[str, Iterable[tuple[int, int, bytes]]]
 ) -> Account:
-    """Compare what was written with what each reader read: partition, offset, value."""
+    """Compare the written records with those of each reader: partition, offset, value."""
     who: dict[Place, list[str]] = {}
     twice: dict[str, list[Place]] = {}
     strange = []

@@ -1,4 +1,4 @@
-"""Processes that are not ours, looked at through /proc."""
+"""Processes of other programs, observed through /proc."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 PROC = Path("/proc")
 RUNNER = "python_streaming_source_runner"
-"""In the command line of the process in which a query's source lives."""
+"""Part of the command line of the process in which a query's source lives."""
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; False for one that has ended and is not yet waited for."""
+    """Return True if the process runs. A process that waits for its parent's wait() has ended."""
     found = _stat(pid)
     return found is not None and found[0] not in ("Z", "X")
 
 
 def descendants(pid: int) -> list[int]:
-    """The children of a process and theirs, that run now."""
+    """Return the running descendants of a process."""
     parents = {
         int(entry.name): stat[1]
         for entry in PROC.iterdir()
@@ -32,12 +32,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def runners(pid: int) -> set[int]:
-    """The processes of streaming sources below a process."""
+    """Return the processes of streaming sources below a process."""
     return {one for one in descendants(pid) if RUNNER in command_line(one)}
 
 
 def command_line(pid: int) -> str:
-    """The words that a process was started with; empty when it is gone."""
+    """Return the command line of a process. It is empty if the process has ended."""
     try:
         return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
@@ -45,14 +45,14 @@ def command_line(pid: int) -> str:
 
 
 def kill(*pids: int) -> None:
-    """SIGKILL; who is gone is gone."""
+    """Kill these processes. Ignore those that have ended."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """State and parent; what stands before them, in brackets, may hold anything."""
+    """Return state and parent. The name before them, in brackets, may contain anything."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:

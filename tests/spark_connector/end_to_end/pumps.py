@@ -1,4 +1,4 @@
-"""Records that keep coming at a steady rate."""
+"""Records at a steady rate."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TICK_S = 0.02
 
 
 class Pump:
-    """Writes so many records a second from its own thread, until its ``with`` ends.
+    """A producer of ``rate`` records a second in a thread, until its ``with`` block ends.
 
-    After a pause of the machine it makes up for what it has not written.
+    After a pause of the machine it produces the records that are late.
     """
 
     def __init__(self, feed: Feed, partitions: int, rate: int) -> None:

@@ -1,4 +1,4 @@
-"""A streaming query that keeps a ledger of all that it writes."""
+"""A streaming query that keeps a ledger of everything that it writes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POISON = "poison"
-"""A record with this value fails the task that has it."""
+"""A record with this value fails the task that reads it."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a query is started with; started again with the same folder it goes on."""
+    """The settings of a query. A new start with the same folder continues the query."""
 
     name: str
     folder: str
     options: dict[str, str] = field(default_factory=dict)
     available_now: bool = False
     workers: bool = False
-    """Whether each row says in which folder its worker ran."""
+    """True if each row names the folder in which its worker ran."""
 
     @functools.cached_property
     def ledger(self) -> Ledger:
@@ -41,7 +41,7 @@ class Plan:
 
 
 def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
-    """Start the query; each batch is written once more each time that Spark runs it."""
+    """Start the query. The ledger gets a new file each time that Spark runs a batch."""
     from pyspark.sql.functions import lit, udf
 
     ledger = plan.ledger

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback, from what pip has installed: one master, two workers."""
+"""A standalone Spark cluster on loopback from the pip package: one master, two workers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ HOST = "127.0.0.1"
 
 
 def spark_home() -> Path:
-    """The folder of pyspark, which is a whole Spark but for the scripts that start a cluster."""
+    """Return the folder of pyspark. It has all of Spark except the scripts that start a cluster."""
     found = find_spec("pyspark")
     assert found is not None and found.submodule_search_locations
     return Path(found.submodule_search_locations[0])
 
 
 class StandaloneCluster:
-    """A master and its workers, of one core each; all are gone when its ``with`` ends."""
+    """A master and its workers with one core each. They are ended when the ``with`` block ends."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
         self._folder = folder
@@ -41,11 +41,11 @@ class StandaloneCluster:
         self._registered = workers
 
     def wait_ready(self) -> None:
-        """Return when all workers are known to the master."""
+        """Wait until the master knows all workers."""
         wait_until(lambda: self._count("Registering worker") == self._registered, explain=self._log)
 
     def kill_worker(self, executor: str) -> None:
-        """SIGKILL for the worker that runs an executor, and for the executor."""
+        """Kill the worker that runs an executor, and the executor."""
         for worker in self._workers:
             for pid in processes.descendants(worker.pid):
                 if re.search(rf"--executor-id {executor}\b", processes.command_line(pid)):

@@ -1,4 +1,4 @@
-"""AvailableNow as a member of a group: it ends, and all it has read is committed."""
+"""AvailableNow as a member of a group: it ends, and everything it has read is committed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def test_it_ends_when_a_consumer_joins_in_the_middle(
     wait_until(lambda: "plain" in broker.describe(group).members)
     nightly.ledger.hold.unlink()
     assert query.awaitTermination(DEADLINE_S)
-    # The query reads no more than there was, and what it has lost on the way is the other's.
+    # The query reads only what existed. The other consumer reads the partitions that the query
+    # lost.
     wait_until(lambda: broker.committed(group) == feed.ends(), explain=members.__str__)
     members.leave()
     found = account(feed.written, {"nightly": nightly.ledger.reads(), "plain": plain.reads})

@@ -1,4 +1,4 @@
-"""However a query ends, it is out of its group as soon as its process has ended."""
+"""Ends of a query: it is out of its group as soon as its process has ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-ALLOWED_S = 5.0  # on a machine that does much else
+ALLOWED_S = 5.0  # on a busy machine
 SESSION_S = 6.0
 PARTITIONS = 3
 Unique = Callable[[str], str]
@@ -29,7 +29,7 @@ Record = Callable[[str, object], None]
 
 
 class Ending:
-    """A query of a group of its own, held in its first batch until its process is known."""
+    """A query with its own group, held in its first batch until its process is known."""
 
     def __init__(self, broker: Broker, unique: Unique, folder: Path, **more: Any) -> None:
         self.broker = broker
@@ -103,7 +103,10 @@ def test_a_query_whose_source_raises_leaves(
 def end(
     spark: SparkSession, ending: Ending, act: Callable[[StreamingQuery], object]
 ) -> tuple[Exception | None, float]:
-    """Run the query in this session, end it so; its error, and when it was out of the group."""
+    """Run the query in this session and end it with ``act``.
+
+    Return its error, and the seconds until it was out of the group.
+    """
     gateway: Any = spark._jvm
     jvm = int(gateway.java.lang.ProcessHandle.current().pid())
     others = processes.runners(jvm)
@@ -160,7 +163,7 @@ def test_when_all_is_killed_it_is_out_when_its_session_is(
 
 
 def kill(broker: Broker, unique: Unique, tmp_path: Path, *, with_sources: bool) -> float:
-    """Run a query in an application, kill that; when it was out of the group."""
+    """Run a query in an application and kill that. Return the seconds until the group was empty."""
     ending = Ending(broker, unique, tmp_path)
     with ApplicationProcess(tmp_path) as application:
         application.start(ending.plan)

@@ -1,4 +1,4 @@
-"""Two queries and a plain consumer share a group while members come, go and are killed."""
+"""Two queries and a plain consumer share a group while members join, leave and are killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.timeout(580
 PARTITIONS = 6
 RATE = 1_500
 SHARE = 500
-"""So many records more each has to read before something else happens."""
+"""Records that each member has to read before the next change."""
 Unique = Callable[[str], str]
 Record = Callable[[str, object], None]
 
@@ -39,7 +39,7 @@ class Scene:
         self.plans: dict[str, Plan] = {}
 
     def plan(self, name: str) -> Plan:
-        """A query of the group."""
+        """Return a new query of the group."""
         options = {
             "kafka.bootstrap.servers": self.broker.bootstrap_servers,
             "kafka.group.id": self.group,
@@ -53,7 +53,7 @@ class Scene:
         return self.plans[name]
 
     def join(self, name: str, client: str) -> Member:
-        """One more plain consumer."""
+        """Start another plain consumer."""
         settings = Settings(
             self.broker.bootstrap_servers,
             self.topic,
@@ -65,7 +65,7 @@ class Scene:
         return self.members.join((FACES | OTHERS)[client], settings)
 
     def wait_until_all_read(self, *names: str) -> None:
-        """Return when each of these queries and consumers has read some more than now."""
+        """Wait until each of these queries and consumers has read SHARE more records."""
         before = {name: self._count(name) for name in names}
 
         def behind() -> list[str]:
@@ -75,7 +75,7 @@ class Scene:
         wait_until(lambda: not behind(), explain=lambda: f"{behind()} do not read; {self}")
 
     def wait_until_done(self) -> None:
-        """Return when the group has committed all there is."""
+        """Wait until the group has committed everything."""
 
         def done() -> bool:
             self._look_for_failures()
@@ -98,7 +98,7 @@ class Scene:
 
 
 def notify_waiting_caller(scene: Scene, client: str, joins: int, record: Record) -> None:
-    """All that a group may go through; then its account is made up."""
+    """Run all changes of a group, then compare the reads with the writes."""
     a, b = scene.plan("query-a"), scene.plan("query-b")
     with ApplicationProcess(scene.folder / "first") as first:
         with ApplicationProcess(scene.folder / "second") as second:

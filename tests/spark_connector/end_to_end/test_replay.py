@@ -1,4 +1,4 @@
-"""A batch that was begun and not finished is written again just so, whoever has the partitions."""
+"""Replays of an unfinished batch: the same rows, whichever member owns the partitions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def replay(
     *,
     owned: bool,
 ) -> None:
-    """Two batches, of which the second is not finished; then a restart."""
+    """Write two batches, of which the second is not finished, and restart the query."""
     topic, group = broker.create_topic(unique("replay"), PARTITIONS), unique("replay")
     feed = broker.feed(topic, PARTITIONS)
     options = {

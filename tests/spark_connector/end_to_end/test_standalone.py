@@ -71,5 +71,5 @@ def test_two_executors_share_the_work_and_one_is_killed(
 
 
 def executors_of(plan: Plan) -> set[str]:
-    """The executors that have processed rows: a worker gives each a folder of that name."""
+    """Return the executors that have processed rows, by the names of their folders."""
     return {Path(row.worker).name for row in plan.ledger.rows()}

@@ -1,4 +1,4 @@
-"""Waiting for what Java does: the same with a deadline for machines on which it takes its time."""
+"""Waits for Java processes, with a deadline for slow machines."""
 
 from __future__ import annotations
 
