@@ -321,12 +321,12 @@ class TestPoison:
         spoil(bench, T0)
         spoil(bench, T1)
         bench.drain()
-        told = []
+        raised_for = []
         for _ in range(4):
             with pytest.raises(error) as raised:
                 bench.drain()
-            told.append(raised.value.topic_partition)
-        assert told == [T0, T1, T0, T1]
+            raised_for.append(raised.value.topic_partition)
+        assert raised_for == [T0, T1, T0, T1]
 
     def test_the_traceback_does_not_grow_with_each_raise(
         self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]

@@ -75,7 +75,7 @@ class Machine:
             on_done=lambda partitions: None,
         )
         self.sizes: dict[TopicPartition, int] = {}
-        self.turns: dict[TopicPartition, int] = {}
+        self.arrivals: dict[TopicPartition, int] = {}
         self.candidates = Candidates(
             self.subscription,
             self.buffer,
@@ -90,10 +90,10 @@ class Machine:
             self.buffer,
             CONFIG,
             FetchSizes(CONFIG),
-            lambda tp: self.turns.get(tp, 0),
+            lambda tp: self.arrivals.get(tp, 0),
         )
         self.brokers = {node: FetchSessions(random.Random(node)) for node in NODES}
-        self.asked: dict[tuple[TopicPartition, int], FetchConnection] = {}
+        self.requested: dict[tuple[TopicPartition, int], FetchConnection] = {}
         self.out: list[tuple[PlannedFetch, Any]] = []
         for number, tp in enumerate(PARTITIONS):
             self.cluster.leaders[tp] = Leader(NODES[number % 4 // 3], 5)
@@ -218,7 +218,7 @@ class Machine:
         except Exception as error:
             assert not isinstance(error, AssertionError)
 
-    # --- the lanes ------------------------------------------------------------------------------
+    # --- the connections ------------------------------------------------------------------------
 
     def fetch_beside_what_is_parked(self) -> None:
         self.now += 0.03
@@ -230,32 +230,38 @@ class Machine:
         free = self.free(walk)
         fetches, _ = self.planner.plan_due(self.now)
         for fetch in fetches:
-            lane = fetch.connection
-            asks = dict(lane.session.requests)
-            assert asks == free[lane.node]
-            request = self.understood(fetch)
-            self.asked.update(((tp, ask.epoch), lane) for tp, ask in asks.items())
-            self.out.append((fetch, request))
-        busy = [lane for lane in self.planner.all_connections() if lane.is_busy]
+            connection = fetch.connection
+            requests = dict(connection.session.requests)
+            assert requests == free[connection.node]
+            plan = self.understood(fetch)
+            self.requested.update(
+                ((tp, request.epoch), connection) for tp, request in requests.items()
+            )
+            self.out.append((fetch, plan))
+        busy = [connection for connection in self.planner.all_connections() if connection.is_busy]
         assert len(self.out) == len(busy)
         for node in free:
-            lanes = self.planner.connections(node)
+            connections = self.planner.connections(node)
             took = any(fetch.connection.node == node for fetch in fetches)
-            until = lanes.main.until - 2 * EXTRA_POLL_MARGIN
-            is_parked = lanes.main.sent_at + LONG_POLL_AFTER <= self.now < until
-            if not took and (not lanes.main.is_busy or (is_parked and not lanes.extra.is_busy)):
+            until = connections.main.until - 2 * EXTRA_POLL_MARGIN
+            is_parked = connections.main.sent_at + LONG_POLL_AFTER <= self.now < until
+            if not took and (
+                not connections.main.is_busy or (is_parked and not connections.extra.is_busy)
+            ):
                 assert not free[node], "something may be fetched, and nothing was"
-        assert self.planner.in_flight().keys() <= {tp for tp, _ in self.asked}
+        assert self.planner.in_flight().keys() <= {tp for tp, _ in self.requested}
 
     def free(self, walk: Walk) -> dict[int, dict[TopicPartition, PartitionRequest]]:
         """Return the partitions to fetch by broker, without those in flight there."""
         found: dict[int, dict[TopicPartition, PartitionRequest]] = {}
         allowed = self.buffer.allowed
         for node, ready in walk.ready.items():
-            for tp, ask in ready.items():
-                lane = self.asked.get((tp, ask.epoch))
-                if (lane is None or lane.node != node) and (allowed is None or tp in allowed):
-                    found.setdefault(node, {})[tp] = ask
+            for tp, request in ready.items():
+                connection = self.requested.get((tp, request.epoch))
+                if (connection is None or connection.node != node) and (
+                    allowed is None or tp in allowed
+                ):
+                    found.setdefault(node, {})[tp] = request
         return found
 
     def understood(self, fetch: PlannedFetch) -> Any:
@@ -266,7 +272,8 @@ class Machine:
         plan = broker.plan(decode(FetchRequest, version, sent), version)
         if not plan.error:
             assert sorted((each.key.partition, each.offset) for each in plan.partitions) == sorted(
-                (tp.partition, ask.offset) for tp, ask in fetch.connection.session.requests.items()
+                (tp.partition, request.offset)
+                for tp, request in fetch.connection.session.requests.items()
             )
         return plan
 
@@ -287,22 +294,24 @@ class Machine:
         if not self.out:
             return
         fetch, plan = self.out.pop(pick % len(self.out))
-        lane = fetch.connection
-        session = lane.session
+        connection = fetch.connection
+        session = connection.session
         if outcome == "lost" or plan.error:
             session.restart(plan.error)
             self.candidates.touch(session.requests)
         else:
-            self.take(lane, plan, brings, spoilt, outcome)
-        lane.finish()
+            self.take(connection, plan, brings, spoilt, outcome)
+        connection.finish()
         self.buffer.memory.release_grant(fetch.granted)
-        for key in [key for key, asked_by in self.asked.items() if asked_by is lane]:
-            del self.asked[key]
+        for key in [
+            key for key, requested_by in self.requested.items() if requested_by is connection
+        ]:
+            del self.requested[key]
 
     def take(
-        self, lane: FetchConnection, plan: Any, brings: int, spoilt: bool, outcome: str
+        self, connection: FetchConnection, plan: Any, brings: int, spoilt: bool, outcome: str
     ) -> None:
-        session, results = lane.session, []
+        session, results = connection.session, []
         for number, wanted in enumerate(plan.partitions):
             code = 6 if outcome == "error" and number == 0 else 0
             data = FetchResponse.PartitionData(
@@ -313,7 +322,7 @@ class Machine:
             )
             results.append((wanted, data))
         response = FetchResponse(session_id=plan.session.id if plan.session else 0)
-        for wanted, data in self.brokers[lane.node].changed_results(plan, results):
+        for wanted, data in self.brokers[connection.node].changed_results(plan, results):
             response.responses.append(
                 FetchResponse.FetchableTopicResponse(
                     topic=wanted.key.topic,
@@ -325,24 +334,24 @@ class Machine:
         quiet = session.note_response(response.session_id, there, self.now)
         assert not set(quiet) & set(there)
         for number, (tp, data) in enumerate(there.items()):
-            ask = session.requests[tp]
-            if self.planner.connection_of(tp) is not lane:
+            request = session.requests[tp]
+            if self.planner.connection_of(tp) is not connection:
                 continue
             if data.error_code:
-                self.retries.failed(tp, self.now, ask.epoch)
+                self.retries.failed(tp, self.now, request.epoch)
             elif data.records and outcome == "small":
                 self.sizes[tp] = 2 * SIZE
             elif data.records and self.owned(tp):
-                bytes_ = batch(ask.offset, 4)
+                bytes_ = batch(request.offset, 4)
                 fetch = fetched(
                     self.subscription,
                     tp,
-                    ask.offset,
+                    request.offset,
                     broken(bytes_) if spoilt else bytes_,
-                    epoch=ask.epoch,
+                    epoch=request.epoch,
                 )
-                self.validation.note_read_epoch(tp, ask.epoch, ask.leader_epoch, 3)
-                self.turns[tp] = max(self.turns.values(), default=0) + number
+                self.validation.note_read_epoch(tp, request.epoch, request.leader_epoch, 3)
+                self.arrivals[tp] = max(self.arrivals.values(), default=0) + number
                 self.buffer.append(fetch, at=self.now)
         self.candidates.touch(there)
         session.newly_up_to_date(quiet, there, had_room=True)
@@ -370,8 +379,8 @@ class Machine:
                 if topic_id == NO_ID:
                     topic_id = self.cluster.topics["t"].topic_id
                 size = self.sizes.get(tp, SIZE)
-                ask = PartitionRequest(tp, epoch, offset, leader.epoch, size, topic_id)
-                walk.ready.setdefault(node, {})[tp] = ask
+                request = PartitionRequest(tp, epoch, offset, leader.epoch, size, topic_id)
+                walk.ready.setdefault(node, {})[tp] = request
         assert self.buffer.allowed is allowed
         return walk
 

@@ -293,7 +293,9 @@ class TestLongPolls:
             await anyio.sleep(0.05)
             consumer.seek(T1, 0)
             await anyio.sleep(0.5)
-        last = [number for number, (_, lane, _) in enumerate(cluster.fetches) if lane == "fetch"]
+        last = [
+            number for number, (_, purpose, _) in enumerate(cluster.fetches) if purpose == "fetch"
+        ]
         assert asked(cluster, last[-1]).keys() == {T0, T1}
         assert len(cluster.fetches) < 10
 

@@ -110,10 +110,10 @@ class Interleaving(RuleBasedStateMachine):
         self.expected[tp] = offset
 
     @rule()
-    def ask(self) -> None:
+    def fetch(self) -> None:
         for target in with_room(self.buffer, self.subscription):
             tp, epoch, offset = target.topic_partition, target.epoch, target.offset
-            if not any(asked[:2] == (tp, epoch) for asked in self.in_flight):
+            if not any(sent[:2] == (tp, epoch) for sent in self.in_flight):
                 self.in_flight.append((tp, epoch, offset))
 
     @precondition(lambda self: self.in_flight)

@@ -11,61 +11,65 @@ from kohort.transport import Backoff
 
 class TestLanes:
     def test_the_main_lane_comes_first(self) -> None:
-        lanes = NodeConnections(1)
-        choice = lanes.choose(10.0, 0.5)
-        assert (choice.connection, choice.max_wait) == (lanes.main, 0.5)
+        connections = NodeConnections(1)
+        choice = connections.choose(10.0, 0.5)
+        assert (choice.connection, choice.max_wait) == (connections.main, 0.5)
 
     def test_a_fetch_that_may_just_be_coming_in_is_waited_for(self) -> None:
-        lanes = NodeConnections(1)
-        lanes.main.start(10.0, 0.5)
-        choice = lanes.choose(10.0 + LONG_POLL_AFTER / 2, 0.5)
+        connections = NodeConnections(1)
+        connections.main.start(10.0, 0.5)
+        choice = connections.choose(10.0 + LONG_POLL_AFTER / 2, 0.5)
         assert choice.connection is None
         assert choice.retry_at == 10.0 + LONG_POLL_AFTER
 
     def test_beside_a_parked_fetch_goes_one_that_ends_before_it(self) -> None:
-        lanes = NodeConnections(1)
-        lanes.main.start(10.0, 0.5)
-        choice = lanes.choose(10.1, 0.5)
-        assert choice.connection is lanes.extra
+        connections = NodeConnections(1)
+        connections.main.start(10.0, 0.5)
+        choice = connections.choose(10.1, 0.5)
+        assert choice.connection is connections.extra
         assert abs(10.1 + choice.max_wait - (10.5 - EXTRA_POLL_MARGIN)) < 1e-9
 
     def test_shortly_before_its_end_the_main_lane_is_waited_for(self) -> None:
-        lanes = NodeConnections(1)
-        lanes.main.start(10.0, 0.5)
-        assert lanes.choose(10.51 - EXTRA_POLL_MARGIN, 0.5) == (None, 0.0, 10.5 + LONG_POLL_AFTER)
+        connections = NodeConnections(1)
+        connections.main.start(10.0, 0.5)
+        assert connections.choose(10.51 - EXTRA_POLL_MARGIN, 0.5) == (
+            None,
+            0.0,
+            10.5 + LONG_POLL_AFTER,
+        )
 
     def test_each_lane_has_one_fetch_in_flight(self) -> None:
-        lanes = NodeConnections(1)
-        lanes.main.start(10.0, 0.5)
-        lanes.extra.start(10.1, 0.3)
-        assert lanes.choose(10.2, 0.5) == (None, 0.0, float("inf"))
-        lanes.main.finish()
-        assert lanes.choose(10.2, 0.5).connection is lanes.main
+        connections = NodeConnections(1)
+        connections.main.start(10.0, 0.5)
+        connections.extra.start(10.1, 0.3)
+        assert connections.choose(10.2, 0.5) == (None, 0.0, float("inf"))
+        connections.main.finish()
+        assert connections.choose(10.2, 0.5).connection is connections.main
 
     def test_beside_full_partitions_nothing_is_parked_for_long_at_first(self) -> None:
-        lanes = NodeConnections(1)
-        waits = [lanes.choose(10.0, 0.5, has_waiting=True).max_wait for _ in range(7)]
+        connections = NodeConnections(1)
+        waits = [connections.choose(10.0, 0.5, has_waiting=True).max_wait for _ in range(7)]
         assert waits == [LONG_POLL_AFTER * factor for factor in (1, 2, 4, 8, 16)] + [0.5, 0.5]
-        lanes.note_records()
-        assert lanes.choose(10.0, 0.5, has_waiting=True).max_wait == LONG_POLL_AFTER
-        assert lanes.choose(10.0, 0.5).max_wait == 0.5
+        connections.note_records()
+        assert connections.choose(10.0, 0.5, has_waiting=True).max_wait == LONG_POLL_AFTER
+        assert connections.choose(10.0, 0.5).max_wait == 0.5
 
     def test_a_fetch_whose_answer_takes_long_is_not_waited_for(self) -> None:
-        lanes = NodeConnections(1)
-        choice = lanes.choose(10.0, 0.5, has_waiting=True)
-        lanes.main.start(10.0, choice.max_wait)
-        choice = lanes.choose(10.001, 0.5)
+        connections = NodeConnections(1)
+        choice = connections.choose(10.0, 0.5, has_waiting=True)
+        connections.main.start(10.0, choice.max_wait)
+        choice = connections.choose(10.001, 0.5)
         assert (choice.connection, choice.retry_at) == (None, 10.0 + LONG_POLL_AFTER)
-        overdue_at = lanes.main.until + LONG_POLL_AFTER
-        assert lanes.choose(10.0 + LONG_POLL_AFTER, 0.5) == (None, 0.0, overdue_at)
-        choice = lanes.choose(overdue_at, 0.5)
-        assert (choice.connection, choice.max_wait) == (lanes.extra, LONG_POLL_AFTER)
+        overdue_at = connections.main.until + LONG_POLL_AFTER
+        assert connections.choose(10.0 + LONG_POLL_AFTER, 0.5) == (None, 0.0, overdue_at)
+        choice = connections.choose(overdue_at, 0.5)
+        assert (choice.connection, choice.max_wait) == (connections.extra, LONG_POLL_AFTER)
 
     def test_a_broker_in_back_off_is_left_alone(self) -> None:
-        lanes = NodeConnections(1)
-        lanes.not_before = 12.0
-        assert lanes.choose(11.0, 0.5) == (None, 0.0, 12.0)
-        assert lanes.choose(12.0, 0.5).connection is lanes.main
+        connections = NodeConnections(1)
+        connections.not_before = 12.0
+        assert connections.choose(11.0, 0.5) == (None, 0.0, 12.0)
+        assert connections.choose(12.0, 0.5).connection is connections.main
 
 
 class TestRetries:

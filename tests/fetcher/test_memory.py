@@ -85,7 +85,7 @@ class TestRoom:
         put(bench, T1, 0, batch(0, 10))
         assert bench.with_room() == set()
         assert bench.drain(partitions=[T2]) == {}
-        assert bench.rooms == 1, "the fetcher is told that something else is wanted"
+        assert bench.rooms == 1, "the fetcher gets a signal to fetch other partitions"
         assert bench.with_room() == {T2}
         put(bench, T2, 0, batch(0, 10))
         assert bench.drain(partitions=[T2]) == {T2: list(range(10))}

@@ -150,8 +150,8 @@ class TestSkippingBatches:
         with caplog.at_level(logging.WARNING, "kohort.fetcher"):
             assert bench.drain() == {}
         assert (bench.position(T0), bench.rooms) == (4, 2)
-        [told] = caplog.messages
-        assert f"t-0: skipped {len(data[1])} bytes at offset 2. The next offset is 4." in told
+        [warning] = caplog.messages
+        assert f"t-0: skipped {len(data[1])} bytes at offset 2. The next offset is 4." in warning
         refetched(bench, T0, data[2])
         assert bench.drain() == {T0: [4, 5]}
         assert bench.buffer.policy.counters.batches_skipped == 1
@@ -268,8 +268,8 @@ class TestPausing:
         spoilt_twice(bench, spoil)
         with caplog.at_level(logging.ERROR, "kohort.fetcher"):
             assert bench.drain() == {}
-        [told] = caplog.messages
-        assert "t-0 is paused at offset 2 until resume()" in told
+        [warning] = caplog.messages
+        assert "t-0 is paused at offset 2 until resume()" in warning
         assert bench.subscription.paused() == {T0}
         assert bench.position(T0) == 2
         assert isinstance(bench.subscription.snapshot().partitions[T0].last_error, error)

@@ -21,7 +21,7 @@ PARTITIONS = [TopicPartition(topic, number) for topic in ("t", "u") for number i
 T0, T1, *_ = PARTITIONS
 
 
-def ask(tp: TopicPartition, offset: int = 0, epoch: int = 1, **more: Any) -> PartitionRequest:
+def fetch_of(tp: TopicPartition, offset: int = 0, epoch: int = 1, **more: Any) -> PartitionRequest:
     more.setdefault("topic_id", IDS[tp.topic])
     return PartitionRequest(tp, epoch, offset, 0, 1000, **more)
 
@@ -36,10 +36,10 @@ class Broker:
         self.request = FetchRequest()
         self.high_watermarks: dict[TopicPartition, int] = {}
 
-    def send(self, *asks: PartitionRequest) -> ServedFetch:
+    def send(self, *requests: PartitionRequest) -> ServedFetch:
         """Send the partitions in a request. Check the broker's plan against them and return it."""
-        self.requests = {ask.topic_partition: ask for ask in asks}
-        plan = self.connection.plan(asks)
+        self.requests = {each.topic_partition: each for each in requests}
+        plan = self.connection.plan(requests)
         version = min(self.version, plan.max_version)
         sent = encode(fetch_request(FetchConfig(), plan, 500, 1 << 20), version)
         self.request = decode(FetchRequest, version, sent)
@@ -52,7 +52,7 @@ class Broker:
                     one.topic_id if by_id else bytes(16),
                     one.topic_partition.partition,
                 ): one.offset
-                for one in asks
+                for one in requests
             }
         return understood
 
@@ -88,8 +88,8 @@ class Broker:
             )
         )
 
-    def fetch(self, *asks: PartitionRequest) -> dict[TopicPartition, Watermarks]:
-        return self.answer(self.send(*asks))
+    def fetch(self, *requests: PartitionRequest) -> dict[TopicPartition, Watermarks]:
+        return self.answer(self.send(*requests))
 
     @property
     def named(self) -> dict[tuple[str | bytes, int], int]:
@@ -112,52 +112,52 @@ def test_only_changes_are_sent_once_there_is_a_session(version: int) -> None:
     def key(tp: TopicPartition) -> tuple[str | bytes, int]:
         return (tp.topic if version < 13 else IDS[tp.topic]), tp.partition
 
-    assert broker.fetch(ask(T0), ask(T1)) == {}
+    assert broker.fetch(fetch_of(T0), fetch_of(T1)) == {}
     assert broker.place == (False, 0)
     assert broker.named == {key(T0): 0, key(T1): 0}
     broker.high_watermarks[T0] = 7
-    assert broker.fetch(ask(T0, 3), ask(T1)) == {T1: Watermarks(0, -1, -1)}
+    assert broker.fetch(fetch_of(T0, 3), fetch_of(T1)) == {T1: Watermarks(0, -1, -1)}
     assert broker.place == (True, 1)
     assert broker.named == {key(T0): 3}
-    assert broker.fetch(ask(T0, 3)) == {T0: Watermarks(7, -1, -1)}
+    assert broker.fetch(fetch_of(T0, 3)) == {T0: Watermarks(7, -1, -1)}
     assert broker.place == (True, 2)
     assert broker.named == {}
     [forgotten] = broker.request.forgotten_topics_data
     assert forgotten.partitions == [1]
-    assert broker.fetch(ask(T0, 3), ask(T1, 9)) == {T0: Watermarks(7, -1, -1)}
+    assert broker.fetch(fetch_of(T0, 3), fetch_of(T1, 9)) == {T0: Watermarks(7, -1, -1)}
     assert broker.named == {key(T1): 9}
     assert len(broker.sessions) == 1
 
 
 def test_a_new_epoch_of_ours_alone_is_no_change() -> None:
     broker = Broker()
-    broker.fetch(ask(T0, epoch=1))
-    assert broker.fetch(ask(T0, epoch=2)) == {T0: Watermarks(0, -1, -1)}
+    broker.fetch(fetch_of(T0, epoch=1))
+    assert broker.fetch(fetch_of(T0, epoch=2)) == {T0: Watermarks(0, -1, -1)}
     assert broker.named == {}
 
 
 @pytest.mark.parametrize("code", SESSION_ERRORS)
 def test_after_an_error_a_full_request_takes_the_place_of_the_session(code: ErrorCode) -> None:
     broker = Broker()
-    broker.fetch(ask(T0), ask(T1))
-    plan = broker.send(ask(T0), ask(T1))
+    broker.fetch(fetch_of(T0), fetch_of(T1))
+    plan = broker.send(fetch_of(T0), fetch_of(T1))
     plan.error = code
     broker.answer(plan)
     assert not broker.connection.is_incremental
-    broker.fetch(ask(T0), ask(T1))
+    broker.fetch(fetch_of(T0), fetch_of(T1))
     assert broker.place == (code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
     assert len(broker.named) == 2
-    broker.fetch(ask(T0), ask(T1))
+    broker.fetch(fetch_of(T0), fetch_of(T1))
     assert broker.place == (True, 1)
     assert len(broker.sessions) == 1 + (code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
 def test_an_answer_that_was_lost_ends_the_session_on_both_sides() -> None:
     broker = Broker()
-    broker.fetch(ask(T0))
-    broker.send(ask(T0, 5))
+    broker.fetch(fetch_of(T0))
+    broker.send(fetch_of(T0, 5))
     broker.connection.restart()
-    broker.fetch(ask(T0, 5))
+    broker.fetch(fetch_of(T0, 5))
     assert broker.place == (True, 0)
     assert len(broker.sessions) == 1
 
@@ -165,7 +165,7 @@ def test_an_answer_that_was_lost_ends_the_session_on_both_sides() -> None:
 def test_a_broker_without_memory_for_it_is_asked_for_everything_each_time() -> None:
     broker = Broker()
     for _ in range(3):
-        plan = broker.send(ask(T0), ask(T1))
+        plan = broker.send(fetch_of(T0), fetch_of(T1))
         plan.session = None
         assert broker.answer(plan) == {}
         assert len(broker.named) == 2
@@ -174,10 +174,10 @@ def test_a_broker_without_memory_for_it_is_asked_for_everything_each_time() -> N
 
 def test_a_topic_made_anew_begins_another_session() -> None:
     broker = Broker()
-    broker.fetch(ask(T0), ask(T1))
+    broker.fetch(fetch_of(T0), fetch_of(T1))
     IDS["t"], before = b"T" * 16, IDS["t"]
     try:
-        broker.fetch(ask(T0), ask(T1))
+        broker.fetch(fetch_of(T0), fetch_of(T1))
     finally:
         IDS["t"] = before
     assert broker.place == (True, 0)
@@ -186,20 +186,20 @@ def test_a_topic_made_anew_begins_another_session() -> None:
 
 def test_partitions_are_asked_apart_when_their_topic_ids_differ() -> None:
     broker = Broker()
-    broker.send(ask(T0, 5, topic_id=b"n" * 16), ask(T1, 7))
+    broker.send(fetch_of(T0, 5, topic_id=b"n" * 16), fetch_of(T1, 7))
     assert broker.named == {(b"n" * 16, 0): 5, (IDS["t"], 1): 7}
 
 
 def test_a_topic_without_an_id_has_all_of_them_asked_by_name() -> None:
     broker = Broker()
-    broker.fetch(ask(T0), ask(T1))
-    other = ask(TopicPartition("u", 0), topic_id=bytes(16))
-    broker.fetch(ask(T0), other)
+    broker.fetch(fetch_of(T0), fetch_of(T1))
+    other = fetch_of(TopicPartition("u", 0), topic_id=bytes(16))
+    broker.fetch(fetch_of(T0), other)
     assert broker.place == (True, 0)
     assert set(broker.named) == {("t", 0), ("u", 0)}
-    broker.fetch(ask(T0), other)
+    broker.fetch(fetch_of(T0), other)
     assert broker.place == (True, 1)
-    broker.fetch(ask(T0))
+    broker.fetch(fetch_of(T0))
     assert broker.place == (True, 0)
     assert set(broker.named) == {(IDS["t"], 0)}
 
@@ -207,7 +207,7 @@ def test_a_topic_without_an_id_has_all_of_them_asked_by_name() -> None:
 def test_without_sessions_everything_is_asked_for_each_time() -> None:
     broker = Broker(enabled=False)
     for _ in range(2):
-        assert broker.fetch(ask(T0), ask(T1)) == {}
+        assert broker.fetch(fetch_of(T0), fetch_of(T1)) == {}
         assert broker.place == (False, -1)
         assert len(broker.named) == 2
     assert len(broker.sessions) == 0
@@ -218,14 +218,14 @@ def test_without_sessions_everything_is_asked_for_each_time() -> None:
 def test_both_sides_agree_whatever_happens(seed: int, version: int) -> None:
     rng, broker = random.Random(seed), Broker(version)
     for _ in range(100):
-        asks = [
-            ask(tp, rng.randrange(3), rng.randrange(2))
+        requests = [
+            fetch_of(tp, rng.randrange(3), rng.randrange(2))
             for tp in rng.sample(PARTITIONS, rng.randint(1, len(PARTITIONS)))
         ]
         for tp in PARTITIONS:
             if rng.random() < 0.3:
                 broker.high_watermarks[tp] = rng.randrange(3)
-        plan = broker.send(*asks)
+        plan = broker.send(*requests)
         what = rng.random()
         if what < 0.05:
             broker.connection.restart()
@@ -234,7 +234,7 @@ def test_both_sides_agree_whatever_happens(seed: int, version: int) -> None:
             broker.answer(plan)
         else:
             quiet = broker.answer(plan)
-            for tp, told in quiet.items():
-                assert told.high_watermark == broker.high_watermarks.get(tp, 0)
+            for tp, watermarks in quiet.items():
+                assert watermarks.high_watermark == broker.high_watermarks.get(tp, 0)
             if broker.request.session_epoch > 0 and not plan.error:
                 assert broker.connection.is_incremental

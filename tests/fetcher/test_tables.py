@@ -97,7 +97,7 @@ def test_a_partition_that_goes_between_measuring_and_delivering_spoils_the_table
 
     assert drain(bench, meanwhile=go) == []
     assert bench.position(T1) == 0, "nothing of it was delivered"
-    assert bench.rooms, "the fetcher is told"
+    assert bench.rooms, "the fetcher gets a signal"
     [target] = [each for each in bench.subscription.fetch_targets() if each[0] == T1]
     assert target.offset == 0
     bench.put(T1, 0, batch(0, 3))

@@ -37,7 +37,7 @@ async def go_on(cluster: FakeCluster, consumer: Consumer, behind: int = 6) -> No
     assert await consumer.poll() == {T0: list(range(start, behind))}
 
 
-async def told(consumer: Consumer) -> LogTruncationError:
+async def truncation(consumer: Consumer) -> LogTruncationError:
     with pytest.raises(LogTruncationError) as caught:
         await consumer.poll(timeout=2)
     return caught.value
@@ -68,12 +68,12 @@ async def test_what_was_read_before_the_cut_is_handed_out_first() -> None:
         await anyio.sleep(0.05)
         assert cluster.validations
         assert await consumer.read(3) == {T0: [1, 2, 3]}
-        error = await told(consumer)
+        error = await truncation(consumer)
         assert (error.offset, error.diverging_offset, error.diverging_epoch) == (4, 1, 3)
         assert consumer.fetcher.buffer.permanent_errors() == {T0: error}
         count = len(cluster.validations)
         for _ in range(3):
-            assert str(await told(consumer)) == str(error)
+            assert str(await truncation(consumer)) == str(error)
         assert len(cluster.validations) == count, "it is known, and not asked again"
 
 
@@ -84,7 +84,7 @@ async def test_an_epoch_that_was_read_and_is_not_in_the_log_is_a_cut() -> None:
         lead(cluster, 2, 7)
         cluster.logs[T0].epoch_ends[3] = 2, 10
         consumer.fetcher.wake()
-        error = await told(consumer)
+        error = await truncation(consumer)
         assert (error.offset, error.diverging_offset, error.diverging_epoch) == (4, 4, 2)
 
 
@@ -177,7 +177,7 @@ async def test_one_partition_that_was_cut_off_does_not_hold_up_another() -> None
         lead(cluster, 2, 7)
         cluster.logs[T0].epoch_ends[3] = 3, 1
         consumer.fetcher.wake()
-        await told(consumer)
+        await truncation(consumer)
         cluster.produce(T1, 2, batch(0, 2))
         assert await consumer.poll() == {T1: [0, 1]}
 
@@ -195,7 +195,7 @@ async def test_a_diverging_epoch_in_an_answer_to_a_fetch_is_told_as_well() -> No
     cluster = cluster_of(batch(0, 4))
     cluster.scripts.append(diverging)
     async with consuming(cluster, owning(T0, offset=3)) as consumer:
-        error = await told(consumer)
+        error = await truncation(consumer)
         assert (error.offset, error.diverging_offset, error.diverging_epoch) == (3, 1, 2)
         consumer.seek(T0, 1)
         assert await consumer.read(3) == {T0: [1, 2, 3]}
@@ -223,5 +223,5 @@ async def test_what_the_old_leader_still_gave_is_validated_too() -> None:
         consumer.subscription.resume([T0])
         consumer.fetcher.wake()
         assert await consumer.read(2) == {T0: [4, 5]}
-        error = await told(consumer)
+        error = await truncation(consumer)
         assert (error.offset, error.diverging_offset) == (6, 5)

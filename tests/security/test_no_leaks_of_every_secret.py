@@ -41,7 +41,7 @@ from kohort.security._tokens import Token
 from kohort.testing import CertificateFiles, Cluster, Listener, Security
 from tests.consumer.kit import aread
 from tests.consumer.secured import delegation_token, with_delegation_token
-from tests.security.traces import COUNT, reports, told_by, traces
+from tests.security.traces import COUNT, reports, texts_of_error, traces
 from tests.support.certificates import Certificates
 from tests.support.idp import CLIENT_ID, CLIENT_SECRET, Idp, serving
 from tests.support.leaks import leaked
@@ -331,7 +331,7 @@ def test_tokens_in_odd_answers_are_left_nowhere(
     assert world.idp.forms
     with pytest.raises(KafkaError) as raised:
         anyio.run(endpoint_of(given))
-    assert_hidden([*secrets, REFRESH], shown + told_by(raised.value))
+    assert_hidden([*secrets, REFRESH], shown + texts_of_error(raised.value))
 
 
 def test_tokens_in_a_cut_answer_are_left_nowhere(
@@ -358,7 +358,7 @@ def test_tokens_in_a_cut_answer_are_left_nowhere(
         with pytest.raises(OAuthTokenError, match="IncompleteRead") as raised:
             anyio.run(endpoint_of(given))
         thread.join(10)
-    assert_hidden([*secrets, REFRESH], caplog.text + told_by(raised.value))
+    assert_hidden([*secrets, REFRESH], caplog.text + texts_of_error(raised.value))
 
 
 def _port(listener: socket.socket) -> int:

@@ -45,7 +45,7 @@ def traces(
         else:
             with pytest.raises(raises) as raised:
                 use(consumer)
-            texts.append(told_by(raised.value))
+            texts.append(texts_of_error(raised.value))
         texts += [reports(consumer), *(text for each in clusters for text in shown_by(each))]
     return "\n".join([*texts, caplog.text, environment()])
 
@@ -73,7 +73,7 @@ def copied(thing: object) -> str:
     return "\n".join(found)
 
 
-def told_by(error: BaseException) -> str:
+def texts_of_error(error: BaseException) -> str:
     """Return all texts of an error, also after pickling and copying."""
     return f"{error_text(error)}\n{copied(error)}"
 

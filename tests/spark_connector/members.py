@@ -46,16 +46,16 @@ def committed(cluster: Cluster, group: str = GROUP) -> dict[int, int]:
 
 def owned(query: Query) -> set[int]:
     """Return the partitions that the query may read now."""
-    holdings = query.reader._driver._partitions
-    with holdings.changed:
-        return {tp.partition for tp in holdings.readable()}
+    partitions = query.reader._driver._partitions
+    with partitions.changed:
+        return {tp.partition for tp in partitions.readable()}
 
 
 def held_back(query: Query) -> set[int]:
     """Return the partitions of a revocation that waits for the end of a micro-batch."""
-    holdings = query.reader._driver._partitions
-    with holdings.changed:
-        return {tp.partition for tp in holdings.revoking}
+    partitions = query.reader._driver._partitions
+    with partitions.changed:
+        return {tp.partition for tp in partitions.revoking}
 
 
 class Polling:

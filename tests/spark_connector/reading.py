@@ -23,8 +23,7 @@ ALL = "key binary, value binary, topic string, partition int, offset bigint, tim
 
 
 def options(cluster: Cluster, **given: object) -> dict[str, str]:
-    """Return options for the cluster. ``kafka_group_id`` stands for ``kafka.group.id``.
-    """
+    """Return options for the cluster. ``kafka_group_id`` stands for ``kafka.group.id``."""
     chosen = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
     if not {"subscribePattern", "assign"} & given.keys():
         chosen["subscribe"] = "orders"

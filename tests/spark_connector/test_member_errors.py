@@ -31,14 +31,14 @@ def error_of(cluster: Cluster, query: Query) -> KafkaError:
     """Run batches until the query raises. Stop it and return the error."""
     found: list[KafkaError] = []
 
-    def told() -> bool:
+    def raises() -> bool:
         try:
             query.trigger()
         except KafkaError as error:
             found.append(error)
         return bool(found)
 
-    cluster.wait_until(told, DEADLINE)
+    cluster.wait_until(raises, DEADLINE)
     query.stop()
     return found[0]
 
@@ -167,12 +167,12 @@ def test_an_outage_makes_a_query_wait(cluster: Cluster) -> None:
 
 
 def test_a_listener_of_the_users_is_told(cluster: Cluster) -> None:
-    Recording.told.clear()
+    Recording.calls.clear()
     query = member(cluster, rebalanceListener=f"{LISTENERS}:Recording")
     query.start()
     query.trigger()
     query.stop()
-    assert Recording.told == [
+    assert Recording.calls == [
         ("assigned", {0, 1, 2}, "kohort-spark-member"),
         ("revoked", {0, 1, 2}, "kohort-spark-member"),
     ]

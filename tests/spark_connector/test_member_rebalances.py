@@ -216,9 +216,9 @@ def test_available_now_leaves_to_later_runs_what_it_gains_on_the_way(cluster: Cl
 
 def owned_by_group(query: Query) -> set[int]:
     """Return the partitions that the group has assigned to the query, known to it or not."""
-    holdings = query.reader._driver._partitions
-    with holdings.changed:
-        return {tp.partition for tp in holdings.owned}
+    partitions = query.reader._driver._partitions
+    with partitions.changed:
+        return {tp.partition for tp in partitions.owned}
 
 
 def test_a_member_without_partitions_waits_once_and_then_runs_empty(

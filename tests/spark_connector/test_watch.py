@@ -27,7 +27,7 @@ def progress(to: dict[str, int], latest: dict[str, int] | None) -> dict[str, Any
     }
 
 
-@pytest.mark.parametrize("form", [lambda x: x, json.dumps, lambda x: Told(x)])
+@pytest.mark.parametrize("form", [lambda x: x, json.dumps, lambda x: Progress(x)])
 def test_the_lag_is_what_is_left_of_what_the_query_has(form: Any) -> None:
     given = progress({"0": 5, "1": 7, "2": 9}, {"0": 9, "1": 7, "3": 100})
     assert lag(form(given)) == {TopicPartition("orders", 0): 4, TopicPartition("orders", 1): 0}
@@ -41,7 +41,7 @@ def test_there_may_be_nothing_to_tell_the_lag_from() -> None:
     assert lag(None) == {}
 
 
-class Told:
+class Progress:
     """A stub of Spark's progress object."""
 
     def __init__(self, given: dict[str, Any]) -> None:
@@ -53,20 +53,20 @@ class Told:
 def test_rebalances_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     listener: Any = RebalanceLogger()
 
-    def tell(latest: dict[str, int]) -> list[str]:
+    def messages(latest: dict[str, int]) -> list[str]:
         caplog.clear()
-        listener.onQueryProgress(SimpleNamespace(progress=Told(progress({}, latest))))
+        listener.onQueryProgress(SimpleNamespace(progress=Progress(progress({}, latest))))
         return [record.getMessage() for record in caplog.records]
 
     listener.onQueryStarted(SimpleNamespace())
     with caplog.at_level(logging.INFO, "kohort.spark_connector.rebalance"):
-        assert tell({"0": 1, "1": 1}) == ["query sums gained orders-0, orders-1"]
-        assert tell({"0": 2, "1": 2}) == []
-        assert tell({"1": 2, "2": 2}) == [
+        assert messages({"0": 1, "1": 1}) == ["query sums gained orders-0, orders-1"]
+        assert messages({"0": 2, "1": 2}) == []
+        assert messages({"1": 2, "2": 2}) == [
             "query sums gained orders-2",
             "query sums gave up orders-0",
         ]
         listener.onQueryIdle(SimpleNamespace())
         listener.onQueryTerminated(SimpleNamespace(runId="run"))
-        assert tell({"1": 2}) == ["query sums gained orders-1"]
+        assert messages({"1": 2}) == ["query sums gained orders-1"]
         listener.onQueryProgress(SimpleNamespace(progress={"sources": []}))

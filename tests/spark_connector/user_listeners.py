@@ -13,11 +13,11 @@ Partitions = frozenset[TopicPartition]
 class Recording(ConsumerRebalanceListener):
     """A listener that records its calls and their threads."""
 
-    told: ClassVar[list[tuple[str, set[int], str]]] = []
+    calls: ClassVar[list[tuple[str, set[int], str]]] = []
 
     def _note(self, what: str, partitions: Partitions) -> None:
         numbers = {tp.partition for tp in partitions}
-        self.told.append((what, numbers, threading.current_thread().name))
+        self.calls.append((what, numbers, threading.current_thread().name))
 
     def on_partitions_assigned(self, assigned: Partitions) -> None:
         self._note("assigned", assigned)

@@ -193,8 +193,7 @@ class Machine:
         return response.error_code
 
     def form(self, *protocols: tuple[tuple[str, bytes], ...]) -> list[str]:
-        """Return the ids of new members in the same generation, with the leader first.
-        """
+        """Return the ids of new members in the same generation, with the leader first."""
         ids = [self.new_member_id(protocols=known) for known in protocols]
         replies = {}
         for member_id, known in zip(ids, protocols, strict=True):

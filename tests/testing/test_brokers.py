@@ -33,9 +33,9 @@ def test_what_a_dead_broker_led_goes_to_another_replica_with_a_higher_epoch() ->
         assert cluster.live_brokers == [1, 3]
         assert [cluster.leader("t", n) for n in range(3)] == [1, 3, 3]
         assert [cluster.leader_epoch("t", n) for n in range(3)] == [0, 1, 0]
-        told = metadata(cluster, 1)
-        assert [broker.node_id for broker in told.brokers] == [1, 3]
-        (topic,) = told.topics
+        seen = metadata(cluster, 1)
+        assert [broker.node_id for broker in seen.brokers] == [1, 3]
+        (topic,) = seen.topics
         assert [sorted(p.isr_nodes) for p in topic.partitions] == [[1, 3]] * 3
         assert [p.offline_replicas for p in topic.partitions] == [[2]] * 3
         with pytest.raises(ConnectionRefusedError):

@@ -1,5 +1,4 @@
-"""Consumers that read while brokers stop, and while leaders and coordinators move.
-"""
+"""Consumers that read while brokers stop, and while leaders and coordinators move."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ def members() -> Iterator[Members]:
 def join(
     members: Members,
     cluster: Cluster,
-    face: str,
+    client: str,
     count: int = 2,
     more: Mapping[str, object] | None = None,
 ) -> None:
@@ -41,7 +40,7 @@ def join(
         settings = Settings(
             cluster.bootstrap_servers, "t", "g", f"m{number}", "range", more=dict(more or {})
         )
-        members.join(MAKERS[face], settings)
+        members.join(MAKERS[client], settings)
     members.wait_until(shares(members.all, [PARTITIONS // count] * count))
     members.wait_until(lambda: cluster.group("g").is_stable)
     everything(members, cluster)
@@ -60,9 +59,9 @@ def everything(members: Members, cluster: Cluster) -> None:
     assert len(read) == total
 
 
-@pytest.mark.parametrize("face", MAKERS)
-def test_members_follow_leaders_that_move(three: Cluster, members: Members, face: str) -> None:
-    join(members, three, face)
+@pytest.mark.parametrize("client", MAKERS)
+def test_members_follow_leaders_that_move(three: Cluster, members: Members, client: str) -> None:
+    join(members, three, client)
     before = three.group("g")
     for _ in range(2):
         for partition in range(PARTITIONS):
@@ -73,11 +72,11 @@ def test_members_follow_leaders_that_move(three: Cluster, members: Members, face
     assert three.group("g") == before
 
 
-@pytest.mark.parametrize("face", MAKERS)
+@pytest.mark.parametrize("client", MAKERS)
 def test_members_keep_their_assignment_when_the_coordinator_moves(
-    three: Cluster, members: Members, face: str
+    three: Cluster, members: Members, client: str
 ) -> None:
-    join(members, three, face)
+    join(members, three, client)
     before = three.group("g")
     moved_to = three.move_coordinator("g")
     members.wait_until(
@@ -88,11 +87,11 @@ def test_members_keep_their_assignment_when_the_coordinator_moves(
     assert three.group("g") == before
 
 
-@pytest.mark.parametrize("face", MAKERS)
-def test_members_survive_each_broker_in_turn(three: Cluster, members: Members, face: str) -> None:
+@pytest.mark.parametrize("client", MAKERS)
+def test_members_survive_each_broker_in_turn(three: Cluster, members: Members, client: str) -> None:
     # librdkafka drops its last commit if its coordinator is not connected yet.
-    peer = face not in FACES
-    join(members, three, face, more={"auto.commit.interval.ms": 200} if peer else None)
+    peer = client not in FACES
+    join(members, three, client, more={"auto.commit.interval.ms": 200} if peer else None)
     for node in (1, 2, 3):
         three.kill_broker(node)
         fill(three)

@@ -414,9 +414,9 @@ def test_damaged_records_are_told_and_repaired(how: str) -> None:
         fault = cluster.corrupt(TopicPartition("t", 0), 1, how)
         with consumer(cluster, group_id=None) as reader:
             assert read(reader, 1) == [b"a"]
-            with pytest.raises((CorruptBatchError, RecordTooLargeError)) as told:
+            with pytest.raises((CorruptBatchError, RecordTooLargeError)) as raised:
                 read(reader, 1)
-            assert "t-0" in str(told.value) and "offset 1" in str(told.value)
+            assert "t-0" in str(raised.value) and "offset 1" in str(raised.value)
             fault.stop()
             reader.seek(TopicPartition("t", 0), 1)
             assert read(reader, 2) == [b"b", b"c"]

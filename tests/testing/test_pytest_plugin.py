@@ -1,5 +1,4 @@
-"""The pytest plugin in separate runs: alone, and together with other plugins.
-"""
+"""The pytest plugin in separate runs: alone, and together with other plugins."""
 
 from __future__ import annotations
 
@@ -140,7 +139,7 @@ def test_beside_all_of_them_in_two_processes_of_xdist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("marker", "told"),
+    ("marker", "text"),
     [
         ("{'t': 1}", "takes only keyword arguments"),
         ("topix={}", "has no argument 'topix': did you mean topics?"),
@@ -152,7 +151,7 @@ def test_beside_all_of_them_in_two_processes_of_xdist(tmp_path: Path) -> None:
         ("topics={'t': 0}", "topic 't': 0 partitions, must be 1 to"),
     ],
 )
-def test_a_marker_that_is_wrong_is_told(tmp_path: Path, marker: str, told: str) -> None:
+def test_a_marker_that_is_wrong_is_told(tmp_path: Path, marker: str, text: str) -> None:
     code = f"""
         import pytest
 
@@ -162,7 +161,7 @@ def test_a_marker_that_is_wrong_is_told(tmp_path: Path, marker: str, told: str) 
         """
     done = run(tmp_path, code)
     assert done.returncode != 0
-    assert f"@pytest.mark.kafka_cluster: {told}" in done.stdout, done.stdout
+    assert f"@pytest.mark.kafka_cluster: {text}" in done.stdout, done.stdout
     assert "pytest_kohort" not in done.stdout, "where it was noticed is of no interest"
 
 

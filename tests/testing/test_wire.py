@@ -49,10 +49,12 @@ def test_api_versions_tells_what_is_served(raw: Raw, version: int) -> None:
     if version >= 3:
         request = ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
     response = raw.ask(request, version)
-    told = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
-    assert told[0] == (0, 13), "Produce, more than is taken"
-    assert (told[1], told[3], told[18]) == ((4, 18), (0, 13), (0, 4))
-    assert set(told) == set(SERVED)
+    advertised = {
+        entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
+    }
+    assert advertised[0] == (0, 13), "Produce: more versions than the broker serves"
+    assert (advertised[1], advertised[3], advertised[18]) == ((4, 18), (0, 13), (0, 4))
+    assert set(advertised) == set(SERVED)
 
 
 def test_ranges_are_those_of_a_broker() -> None:
@@ -225,7 +227,7 @@ def test_acks_0_has_no_answer(cluster: Cluster, raw: Raw) -> None:
     assert raw.ask(MetadataRequest(), 12).brokers, "the next answer is the next request's"
     cluster.wait_until(lambda: cluster.records("t"))
     raw.send(produce_request("nosuch", 0, acks=0), 9)
-    assert raw.is_closed(), "as the client cannot be told"
+    assert raw.is_closed(), "no response can report the error"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -251,7 +253,7 @@ def test_mutated_requests_over_real_sockets_crash_nothing(
         raw.close()
         assert alive(cluster)
     failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert failures == [], "what cannot be read is told from what went wrong on our side"
+    assert failures == [], "an unreadable request is no error of the broker"
 
 
 def test_an_answer_longer_than_a_string_may_be_ends_the_connection(

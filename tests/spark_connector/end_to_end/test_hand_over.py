@@ -97,7 +97,7 @@ class Scene:
         return f"{self.broker.describe(self.group)}; {self.members}"
 
 
-def notify_waiting_caller(scene: Scene, client: str, joins: int, record: Record) -> None:
+def change_members(scene: Scene, client: str, joins: int, record: Record) -> None:
     """Run all changes of a group, then compare the reads with the writes."""
     a, b = scene.plan("query-a"), scene.plan("query-b")
     with ApplicationProcess(scene.folder / "first") as first:
@@ -153,7 +153,7 @@ def test_queries_and_a_consumer_hand_over(
     tmp_path: Path,
     record_property: Record,
 ) -> None:
-    notify_waiting_caller(Scene(apache, members, unique, tmp_path), "sync", 1, record_property)
+    change_members(Scene(apache, members, unique, tmp_path), "sync", 1, record_property)
 
 
 @pytest.mark.long
@@ -166,4 +166,4 @@ def test_the_same_with_three_comings_and_goings(
     record_property: Record,
     client: str,
 ) -> None:
-    notify_waiting_caller(Scene(broker, members, unique, tmp_path), client, 3, record_property)
+    change_members(Scene(broker, members, unique, tmp_path), client, 3, record_property)
