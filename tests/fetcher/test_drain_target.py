@@ -44,7 +44,7 @@ def test_a_table_that_did_not_arrive_is_fetched_again(bench: Bench) -> None:
     assert bench.position(T0) == 7
     how.undo()
     assert bench.position(T0) == 0
-    assert bench.drain(100) == {T1: list(range(10))}, "what was read of T0 is out of date"
+    assert bench.drain(100) == {T1: list(range(10))}, "the buffered records of T0 are outdated"
     bench.put(T0, 0, batch(0, 5))
     assert bench.drain(100) == {T0: list(range(5))}
 
@@ -55,7 +55,7 @@ def test_after_single_records_a_table_begins_behind_them_once_it_is_fetched_anew
     assert bench.drain(2) == {T0: [0, 1]}
     how = TableTarget(TablePlan(), Built)
     bench.buffer.drain_table(how)
-    assert how.plan.rows == 10, "T1's"
+    assert how.plan.rows == 10, "rows of T1"
     [target] = [each for each in bench.subscription.fetch_targets() if each.topic_partition == T0]
     assert target.offset == 2
 

@@ -248,7 +248,7 @@ class TestLongPolls:
             assert anyio.current_time() - began < 20
             asked = len(cluster.fetches)
             await anyio.sleep(200)
-            assert len(cluster.fetches) - asked < 25, "with room for all, they are parked"
+            assert len(cluster.fetches) - asked < 25, "with room for all, fetches are long polls"
 
     @virtual_time
     async def test_beside_a_full_partition_others_are_asked_ever_more_patiently(self) -> None:
@@ -378,7 +378,7 @@ class TestErrors:
             subscription.request_reset(T0)
         async with consuming(cluster, subscription, retry_backoff_max_ms=1000) as consumer:
             await anyio.sleep(10)
-            assert cluster.refreshes <= 30, "searched for with a back-off"
+            assert cluster.refreshes <= 30, "look-ups use a back-off"
             cluster.leaders[T0] = leader
             consumer.fetcher.wake()
             began = anyio.current_time()

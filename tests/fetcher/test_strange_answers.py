@@ -111,7 +111,7 @@ async def test_the_consumer_survives_them_and_reads_on(
                 for each, offsets in (await poll(0.2)).items():
                     assert offsets == list(range(offsets[0], offsets[-1] + 1)), each
             consumer.seek(tp, 0)
-        assert stranger.answers < 20 * 5 * 0.2 / 0.002, "it spins"
+        assert stranger.answers < 20 * 5 * 0.2 / 0.002, "the fetcher spins"
         cluster.scripts.clear()
         # A broker that such a response named as the leader does not lead.
         for tp in (T0, T1):

@@ -74,7 +74,7 @@ async def test_what_was_read_before_the_cut_is_handed_out_first() -> None:
         count = len(cluster.validations)
         for _ in range(3):
             assert str(await truncation(consumer)) == str(error)
-        assert len(cluster.validations) == count, "it is known, and not asked again"
+        assert len(cluster.validations) == count, "a known position is not validated again"
 
 
 async def test_an_epoch_that_was_read_and_is_not_in_the_log_is_a_cut() -> None:

@@ -21,7 +21,7 @@ TEXT = b"".join(b"line %d of something that repeats itself\n" % number for numbe
 
 
 def _zstd_stream(parts: list[bytes]) -> bytes:
-    """A frame without a content size, each part a block of its own."""
+    """Return a frame without a content size and with one block for each part."""
     stream = cramjam.zstd.Compressor()
     packed = b""
     for part in parts:
@@ -31,7 +31,7 @@ def _zstd_stream(parts: list[bytes]) -> bytes:
 
 
 def _zstd_rle(blocks: int, *, window: int = 0x58, stated: int | None = None) -> bytes:
-    """``blocks`` times 128 KiB of zeros in four bytes each."""
+    """Return ``blocks`` times 128 KiB of zeros in four bytes each."""
     frame = b"\x28\xb5\x2f\xfd"
     frame += b"\x00" + bytes([window]) if stated is None else b"\xa0" + struct.pack("<I", stated)
     for number in range(blocks):
@@ -70,12 +70,12 @@ BOMBS: dict[str, Callable[[], tuple[Compression, bytes]]] = {
 
 
 def _zstd_claims(head: bytes) -> bytes:
-    """Three bytes, in a frame that says something else."""
+    """Return three bytes in a frame that claims another size."""
     return b"\x28\xb5\x2f\xfd" + head + (3 << 3 | 1).to_bytes(3, "little") + b"abc"
 
 
 def _lz4_claims(*, size: int | None = None, **options: object) -> bytes:
-    """A little in a frame that allows blocks of 4 MiB."""
+    """Return a few bytes in a frame that allows blocks of 4 MiB."""
     packed = bytearray(lz4.frame.compress(TEXT[:100], block_size=4, **options))
     packed[5] = 0x70
     if size is not None:
@@ -87,7 +87,7 @@ def _lz4_claims(*, size: int | None = None, **options: object) -> bytes:
 
 
 def _snappy_claims(block: bytes) -> bytes:
-    """1 MB that says it were 21 MB."""
+    """Return 1 MB that claims to be 21 MB."""
     return b"\x80\x80\x80\x0a" + block
 
 

@@ -169,7 +169,7 @@ def produce(cluster: Cluster, count: int, topic: str = "orders", partition: int 
 
 
 def delete_before(cluster: Cluster, offset: int, topic: str = "orders", partition: int = 0) -> None:
-    """What retention does."""
+    """Delete records as retention does."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     place = ConfluentPartition(topic, partition, offset)
     for future in admin.delete_records([place]).values():
@@ -181,7 +181,7 @@ def values(found: list[dict[str, Any]]) -> list[bytes]:
 
 
 def open_transaction(cluster: Cluster, count: int) -> tuple[Producer, list[bytes]]:
-    """Records of a transaction that goes on."""
+    """Produce records in a transaction that stays open."""
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "orders"}
     )

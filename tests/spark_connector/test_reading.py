@@ -135,7 +135,7 @@ def test_topics_and_partitions_that_are_gone_are_lost_and_others_are_read(
         assert values(list(read(given, *ranges))) == expected
         # The next task with the same consumer reads without delay.
         assert values(list(read(given, ("other", 0, 0, 4)))) == expected
-    assert set(cluster.topics) == {"other"}, "a deleted one does not come back by being read"
+    assert set(cluster.topics) == {"other"}, "reading does not recreate a deleted topic"
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -23,7 +23,7 @@ def fetch(
     version: int = 12,
     committed: bool = False,
 ) -> FetchResponse.PartitionData:
-    """The answer of one broker for the partition, without waiting."""
+    """Return the response of one broker for the partition, without waiting."""
     asked = FetchRequest.FetchPartition(
         partition=0,
         fetch_offset=offset,
@@ -43,7 +43,7 @@ def fetch(
 
 
 def end_of_epoch(cluster: Cluster, node: int, epoch: int, current: int = -1) -> tuple[int, ...]:
-    """(error, epoch, end offset)."""
+    """Return error, epoch and end offset."""
     partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
         partition=0, current_leader_epoch=current, leader_epoch=epoch
     )

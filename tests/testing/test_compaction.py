@@ -189,7 +189,7 @@ def test_aborted_records_go_at_once_and_their_marker_when_nobody_needs_it() -> N
     log.append_marker(Marker(1, 0, committed=True, coordinator_epoch=0), 0, 1)
     append(log, record("c"))
     log.compact(0, RETENTION)
-    assert shown(log)[0] == (0, 0, [(0, b"a")]), "what was aborted does not count"
+    assert shown(log)[0] == (0, 0, [(0, b"a")]), "aborted records do not count"
     assert markers(log) == [(3, ControlType.ABORT), (5, ControlType.COMMIT)]
     assert [one.producer_id for one in log.aborted_from(0)] == [1]
     append(log, record("c"))

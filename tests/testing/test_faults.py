@@ -362,7 +362,7 @@ def test_a_network_partition_holds_what_is_sent_in_both_directions(
         cluster.produce("t", ["x"], partition=0)
         other.send(HEARTBEAT, 4)
         cluster.wait_until(lambda: cut.hits == 1)
-        assert not raw.has_answer(0.05), "what was asked before is not answered"
+        assert not raw.has_answer(0.05), "earlier requests get no response"
         assert not other.has_answer(0.05)
         with Raw(cluster) as third:
             assert third.ask(HEARTBEAT, 4, "else").error_code != 0

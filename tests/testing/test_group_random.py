@@ -100,6 +100,8 @@ def test_random_lives(seed: int) -> None:
     life.machine.pass_time(1_000)
     life.check()
     group = life.machine.group
-    assert (group.state, group.members) == (GroupState.EMPTY, {}), "all were silent for long"
-    assert set(life.sent) <= set(life.machine.answers), "nobody is left without an answer"
+    assert (group.state, group.members) == (GroupState.EMPTY, {}), (
+        "the sessions of all members have ended"
+    )
+    assert set(life.sent) <= set(life.machine.answers), "every request has a response"
     assert life.machine.env.timers.next_deadline() is None

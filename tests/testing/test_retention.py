@@ -42,7 +42,7 @@ def test_records_are_deleted_when_they_are_too_old() -> None:
             await anyio.sleep(1800)
             return [*seen, offsets(cluster)]
 
-    assert on_virtual_time(main) == [[0, 1, 2], [2], []], "looked after every five minutes"
+    assert on_virtual_time(main) == [[0, 1, 2], [2], []], "retention runs every five minutes"
 
 
 def test_a_setting_that_comes_later_counts_from_then_on() -> None:
@@ -71,7 +71,7 @@ def test_so_many_bytes_are_kept() -> None:
         for _ in range(5):
             cluster.produce("t", [b"x" * 31])  # 100 bytes a batch
         cluster.delete_old_records("t")
-        assert offsets(cluster) == [2, 3, 4], "no less than what it may keep"
+        assert offsets(cluster) == [2, 3, 4], "at least retention.bytes are kept"
         cluster.delete_old_records("t")
         assert offsets(cluster) == [2, 3, 4]
 

@@ -263,7 +263,9 @@ def test_topics_that_cannot_be_created(cluster: Cluster, raw: Raw) -> None:
         ]
     )
     errors = [topic.error_code for topic in raw.ask(request, 7).topics]
-    assert errors == [36, 17, 37, 38, 40, 40, 40, 42], "what is named twice is answered once"
+    assert errors == [36, 17, 37, 38, 40, 40, 40, 42], (
+        "one response for a topic that is named twice"
+    )
     assert cluster.topics == {"t": 2}
 
 

@@ -171,7 +171,7 @@ def test_delegation_token_logs_in_as_its_owner(
         assert 0 < final.session_lifetime_ms <= 86_400_000, "that of the token"
         with secured.on("Metadata", lambda call: seen.append(call.principal)):
             assert raw.is_open()
-        assert create(raw).error_code == 64, "a token asks for a token"
+        assert create(raw).error_code == 64, "a token must not request a token"
     assert seen == ["User:alice"]
 
 
