@@ -73,7 +73,7 @@ def user_listener(path: str | None) -> Any:
         found = getattr(importlib.import_module(module), name)()
     except Exception as error:
         raise InvalidOptionError(
-            f"the rebalanceListener {path} cannot be created on the driver because of "
+            f"option rebalanceListener: {path} cannot be created on the driver because of "
             f"{type(error).__name__}: {error}"
         ) from error
     if not isinstance(found, ConsumerRebalanceListener):
