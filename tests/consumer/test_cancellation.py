@@ -102,7 +102,7 @@ class Slow:
 
 
 async def _cancelled_at(n: int, use: Use, listener: Any, living: Callable[[], int]) -> bool:
-    """Cancel at the n-th wait. Return True if that was the last one."""
+    """Cancel at the n-th wait. Return False if the coroutine ended before it."""
     tasks, threads = living(), threading.active_count()
     async with MemoryCluster(topics={"t": 2}) as cluster:
         cluster.produce("t", ["a", "b"])

@@ -49,7 +49,7 @@ POLLING: dict[str, Call] = {
     "poll_arrow": lambda c, tp: c.poll_arrow(timeout_ms=200),
     "poll_batches": lambda c, tp: c.poll_batches(timeout_ms=200),
 }
-"""Methods that return buffered records. They raise if the consumer thread has ended.
+"""Methods that return no records while the thread is blocked, and raise if it has ended.
 """
 
 OTHERS: dict[str, Call] = {
