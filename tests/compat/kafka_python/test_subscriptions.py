@@ -157,6 +157,7 @@ def test_private_attributes_show_the_membership(
     before = heartbeat.last_poll
     while heartbeat.last_receive < before:
         consumer.poll(timeout_ms=50)
+    consumer.poll()
     assert heartbeat.last_poll > before
     assert consumer._client.in_flight_request_count() == 0
     consumer.close()
