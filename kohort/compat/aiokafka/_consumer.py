@@ -1,0 +1,342 @@
+"""aiokafka's consumer, by calls of kohort's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from kohort import AsyncKafkaConsumer
+from kohort import TopicPartition as NativePartition
+from kohort.compat.aiokafka import _native, errors
+from kohort.compat.aiokafka._base import checked_topics
+from kohort.compat.aiokafka._kohort import NOWHERE, POLL_MS, WAIT_MS, KohortSide
+from kohort.compat.aiokafka._offsets import AioOffsets
+from kohort.compat.aiokafka._options import ASSIGNORS, CLIENT_ID, check_options, chosen_loop
+from kohort.compat.aiokafka._private import AioClient, AioCoordinator
+from kohort.compat.aiokafka._subscription import (
+    INSIDE_LISTENER,
+    SubscriptionKind,
+    SubscriptionView,
+)
+from kohort.compat.aiokafka._values import all_partitions, to_native, to_partitions
+from kohort.compat.aiokafka.structs import ConsumerRecord, TopicPartition
+from kohort.errors import ConsumerClosedError, KafkaError, RecordTooLargeError
+
+logger = logging.getLogger("kohort.compat.aiokafka")
+
+STOP_SECONDS = 5.0
+"""Time that ``stop()`` gives to pending calls to return."""
+
+
+class AIOKafkaConsumer(AioOffsets):
+    """A client that reads topics, with the methods of aiokafka's consumer.
+
+    It rebalances also while it is not polled. Records, errors, offsets and partitions are
+    aiokafka's own where it is installed.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: Any = "localhost",
+        client_id: str | None = CLIENT_ID,
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        key_deserializer: Callable[[Any], Any] | None = None,
+        value_deserializer: Callable[[Any], Any] | None = None,
+        fetch_max_wait_ms: int = 500,
+        fetch_max_bytes: int = 52428800,
+        fetch_min_bytes: int = 1,
+        max_partition_fetch_bytes: int = 1 * 1024 * 1024,
+        request_timeout_ms: int = 40 * 1000,
+        retry_backoff_ms: int = 100,
+        auto_offset_reset: str = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5000,
+        check_crcs: bool = True,
+        metadata_max_age_ms: int = 5 * 60 * 1000,
+        partition_assignment_strategy: Any = ASSIGNORS,
+        max_poll_interval_ms: int = 300000,
+        rebalance_timeout_ms: int | None = None,
+        session_timeout_ms: int = 10000,
+        heartbeat_interval_ms: int = 3000,
+        consumer_timeout_ms: int = 200,
+        max_poll_records: int | None = None,
+        ssl_context: Any = None,
+        security_protocol: str = "PLAINTEXT",
+        api_version: Any = None,
+        exclude_internal_topics: bool = True,
+        connections_max_idle_ms: int | None = 540000,
+        isolation_level: str = "read_uncommitted",
+        sasl_mechanism: Any = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: Any = None,
+        client_rack: str | None = None,
+    ) -> None:
+        given = {name: each for name, each in locals().items() if name not in ("self", "topics")}
+        self._loop: asyncio.AbstractEventLoop = chosen_loop(loop)
+        check_options(given)
+        self._group_id: str | None = group_id
+        self._group_instance_id: str | None = group_instance_id
+        self._auto_offset_reset: str = auto_offset_reset
+        self._enable_auto_commit: bool = enable_auto_commit
+        self._fetcher: object | None = None
+        self._coordinator: AioCoordinator | None = None
+        self._client: AioClient = AioClient(self, given)
+        self._subscription: SubscriptionView = SubscriptionView(group_id)
+        self._kohort: KohortSide = KohortSide(given)
+        self._closed = False
+        if topics:
+            self._subscription.subscribe(checked_topics(topics), None)
+
+    def __del__(self, _warnings: Any = warnings) -> None:
+        if self._closed is False:
+            if self._fetcher is not None:
+                with _warnings.catch_warnings():  # one warning is enough
+                    _warnings.simplefilter("ignore")
+                    del self._kohort.native
+            _warnings.warn(f"Unclosed AIOKafkaConsumer {self!r}", ResourceWarning, source=self)
+            context = {"consumer": self, "message": "Unclosed AIOKafkaConsumer"}
+            self._loop.call_exception_handler(context)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect to the cluster and, if subscribed, wait for the first assignment.
+
+        Missing topics are created where the cluster creates topics. Raises KafkaConnectionError
+        without a reachable broker, and the errors for which a group refuses a member.
+        """
+        assert self._loop is asyncio.get_running_loop(), (
+            "Please create objects with the same loop as running with"
+        )
+        assert self._fetcher is None, "Did you call `start` twice?"
+        if self._closed:
+            raise errors.ConsumerStoppedError()
+        native = self._fetcher = self._kohort.native
+        self._subscription.matching = _weak_subscription(native)
+        try:
+            with self._kohort.errors.translating(starting=True):
+                await native.start()
+            self._coordinator = AioCoordinator(native, self._client._options)
+            with self._kohort.errors.translating():
+                await self._start_subscription()
+        except BaseException:
+            await self._undo_start()
+            raise
+
+    async def _undo_start(self) -> None:
+        self._coordinator = self._fetcher = None
+        try:
+            await _native.close(self._kohort.native)
+        except KafkaError as error:
+            logger.warning("closing after a failed start() failed: %s", error)
+        if not self._closed:
+            self._kohort.renew()
+
+    async def _start_subscription(self) -> None:
+        view, native = self._subscription, self._kohort.native
+        if view.kind is SubscriptionKind.NONE:
+            return
+        seconds = self._kohort.request_seconds
+        missing = set(view.named)
+        if view.is_automatic and missing:
+            missing -= set(await native.topic_ids(missing))
+        if view.is_automatic and missing:
+            await self._wait_for_topics(missing, seconds)
+        self._apply_subscription()
+        if not view.is_automatic or not (view.named or self._group_id is not None):
+            return
+        deadline = self._loop.time() + seconds
+        while self._assigned_now() is None:
+            await _native.poll(native, WAIT_MS, 1, NOWHERE)
+            if self._group_id is None and self._loop.time() > deadline:
+                raise errors.UnknownTopicOrPartitionError()
+        if self._kohort.options["auto_offset_reset"] == "latest":
+            await self._wait_for_positions(self._assigned_now() or (), seconds)
+
+    async def _wait_for_topics(self, missing: set[str], seconds: float) -> None:
+        """Wait until topics exist that the cluster creates when they are asked for.
+
+        Only then the group is joined, so that its first assignment has them.
+        """
+        native = self._kohort.native
+        deadline = self._loop.time() + seconds
+        native.assign([NativePartition(topic, 0) for topic in missing])
+        while any(_native.known_partitions(native, topic) is None for topic in missing):
+            await _native.poll(native, WAIT_MS, 1, NOWHERE)
+            if self._loop.time() > deadline:
+                raise errors.UnknownTopicOrPartitionError()
+        await _native.unsubscribe(native)
+
+    async def stop(self) -> None:
+        """Commit (if automatic), leave the group, and end all pending calls.
+
+        The listener is not called. Errors are logged. Calling it again has no effect.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._subscription.adapter = None
+        try:
+            await _native.close(self._kohort.native)
+        except KafkaError as error:
+            logger.error("stop() failed: %s", error)
+        if not INSIDE_LISTENER.get():
+            await self._kohort.calls.readers_returned(STOP_SECONDS)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # -- records ------------------------------------------------------------------------------
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        """Wait for the next record, of these partitions if there are any."""
+        assert all_partitions(partitions)
+        if self._closed:
+            raise errors.ConsumerStoppedError()
+        self._require_started()
+        chosen, native, view = to_native(partitions), self._kohort.native, self._subscription
+        self._kohort.calls.pending += 1
+        try:
+            while True:
+                epoch = view.epoch
+                if self._kohort.calls.is_busy or self._assigned_now() is None:
+                    await _native.poll(native, WAIT_MS, 1, NOWHERE)
+                    continue
+                if chosen:
+                    found = await _native.poll(native, POLL_MS, 1, chosen)
+                    if not found:
+                        continue
+                    ((record,),) = found.values()
+                else:
+                    record = await native.__anext__()
+                if epoch == view.epoch or self._is_current(record):
+                    return self._kohort.converter.to_record(record)
+        except StopAsyncIteration:
+            raise errors.ConsumerStoppedError() from None
+        except KafkaError as error:
+            raise self._translated_failure(error) from error
+        finally:
+            self._kohort.calls.pending -= 1
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Return buffered records by partition, or ``{}`` if none arrive in time."""
+        assert all_partitions(partitions)
+        if self._closed:
+            raise errors.ConsumerStoppedError()
+        if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
+            raise ValueError("`max_records` must be a positive Integer")
+        self._require_started()
+        chosen, native, view = to_native(partitions), self._kohort.native, self._subscription
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._kohort.calls.pending += 1
+        try:
+            while True:
+                epoch, left_ms = view.epoch, max((deadline - self._loop.time()) * 1000, 0)
+                if self._kohort.calls.is_busy or self._assigned_now() is None:
+                    await _native.poll(native, min(WAIT_MS, left_ms), 1, NOWHERE)
+                    found = {}
+                else:
+                    found = await _native.poll(native, left_ms, max_records, chosen)
+                if epoch != view.epoch:
+                    found = {tp: each for tp, each in found.items() if self._is_current(each[0])}
+                if found or not left_ms:
+                    return self._converted(found)
+        except ConsumerClosedError:
+            return {}
+        except KafkaError as error:
+            raise self._translated_failure(error) from error
+        finally:
+            self._kohort.calls.pending -= 1
+
+    def _converted(
+        self, found: dict[NativePartition, list[Any]]
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        convert = self._kohort.converter.to_record
+        return {TopicPartition(*tp): list(map(convert, each)) for tp, each in found.items()}
+
+    def _is_current(self, record: Any) -> bool:
+        """Return True if a record belongs to the assignment of now. Otherwise give it back."""
+        tp = NativePartition(record.topic, record.partition)
+        if not self._kohort.calls.is_busy and tp in self.assignment():
+            return True
+        try:
+            self._kohort.native.seek(tp, record.offset)
+        except KafkaError:
+            pass  # no longer assigned
+        return False
+
+    def _translated_failure(self, error: KafkaError) -> Exception:
+        """Return aiokafka's error. After a record that is too large, reading goes on behind it."""
+        if isinstance(error, RecordTooLargeError) and error.topic_partition is not None:
+            try:
+                self._kohort.native.seek(error.topic_partition, (error.offset or 0) + 1)
+            except KafkaError:
+                pass  # no longer assigned
+        return self._kohort.errors.translated(error)
+
+    def __aiter__(self) -> Self:
+        if self._closed:
+            raise errors.ConsumerStoppedError()
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+        while True:
+            try:
+                return await self.getone()
+            except errors.ConsumerStoppedError:
+                raise StopAsyncIteration from None
+            except errors.RecordTooLargeError:
+                logger.exception("a record was skipped")
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until they are resumed."""
+        self._apply_to(self._kohort.native.pause, partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
+        self._apply_to(self._kohort.native.resume, partitions)
+
+    def _apply_to(self, function: Callable[..., Any], partitions: tuple[Any, ...]) -> None:
+        if not all_partitions(partitions):
+            raise TypeError("partitions must be TopicPartition namedtuples")
+        if not partitions:
+            return
+        chosen = to_native(self._chosen_or_assigned(partitions))
+        self._require_started()
+        self._call_in_order(lambda: function(*chosen))
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
+        return set(to_partitions(self._kohort.native.paused()) & self.assignment())
+
+
+def _weak_subscription(native: AsyncKafkaConsumer[Any, Any]) -> Callable[[], Iterable[str]]:
+    method = weakref.WeakMethod(native.subscription)
+
+    def read() -> Iterable[str]:
+        found = method()
+        return () if found is None else found()
+
+    return read
