@@ -7,14 +7,15 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from kohort import AsyncKafkaConsumer
 from kohort import TopicPartition as NativePartition
 from kohort.compat.aiokafka import _native, errors
 from kohort.compat.aiokafka._base import checked_topics
-from kohort.compat.aiokafka._kohort import NOWHERE, POLL_MS, WAIT_MS, KohortSide
+from kohort.compat.aiokafka._kohort import NOWHERE, POLL_MS, START_MS, WAIT_MS, KohortSide
 from kohort.compat.aiokafka._offsets import AioOffsets
 from kohort.compat.aiokafka._options import ASSIGNORS, CLIENT_ID, check_options, chosen_loop
 from kohort.compat.aiokafka._private import AioClient, AioCoordinator
@@ -25,7 +26,12 @@ from kohort.compat.aiokafka._subscription import (
 )
 from kohort.compat.aiokafka._values import all_partitions, to_native, to_partitions
 from kohort.compat.aiokafka.structs import ConsumerRecord, TopicPartition
-from kohort.errors import ConsumerClosedError, KafkaError, RecordTooLargeError
+from kohort.errors import (
+    ConsumerClosedError,
+    KafkaError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 
 logger = logging.getLogger("kohort.compat.aiokafka")
 
@@ -122,7 +128,8 @@ class AIOKafkaConsumer(AioOffsets):
         assert self._fetcher is None, "Did you call `start` twice?"
         if self._closed:
             raise errors.ConsumerStoppedError()
-        native = self._fetcher = self._kohort.native
+        native = self._kohort.native
+        self._fetcher = object()
         self._subscription.matching = _weak_subscription(native)
         try:
             with self._kohort.errors.translating(starting=True):
@@ -157,8 +164,8 @@ class AIOKafkaConsumer(AioOffsets):
         if not view.is_automatic or not (view.named or self._group_id is not None):
             return
         deadline = self._loop.time() + seconds
-        while self._assigned_now() is None:
-            await _native.poll(native, WAIT_MS, 1, NOWHERE)
+        while view.subscription is not None and self._assigned_now() is None:
+            await _native.poll(native, START_MS, 1, NOWHERE)
             if self._group_id is None and self._loop.time() > deadline:
                 raise errors.UnknownTopicOrPartitionError()
         if self._kohort.options["auto_offset_reset"] == "latest":
@@ -173,7 +180,10 @@ class AIOKafkaConsumer(AioOffsets):
         deadline = self._loop.time() + seconds
         native.assign([NativePartition(topic, 0) for topic in missing])
         while any(_native.known_partitions(native, topic) is None for topic in missing):
-            await _native.poll(native, WAIT_MS, 1, NOWHERE)
+            try:
+                await _native.poll(native, START_MS, 1, NOWHERE)
+            except UnknownTopicOrPartitionError:
+                pass  # another client may create it meanwhile
             if self._loop.time() > deadline:
                 raise errors.UnknownTopicOrPartitionError()
         await _native.unsubscribe(native)
@@ -215,28 +225,26 @@ class AIOKafkaConsumer(AioOffsets):
             raise errors.ConsumerStoppedError()
         self._require_started()
         chosen, native, view = to_native(partitions), self._kohort.native, self._subscription
-        self._kohort.calls.pending += 1
-        try:
-            while True:
-                epoch = view.epoch
-                if self._kohort.calls.is_busy or self._assigned_now() is None:
-                    await _native.poll(native, WAIT_MS, 1, NOWHERE)
-                    continue
-                if chosen:
-                    found = await _native.poll(native, POLL_MS, 1, chosen)
-                    if not found:
+        with self._kohort.calls.reading():
+            try:
+                while True:
+                    epoch = view.epoch
+                    if self._kohort.calls.is_busy or self._assigned_now() is None:
+                        await _native.poll(native, WAIT_MS, 1, NOWHERE)
                         continue
-                    ((record,),) = found.values()
-                else:
-                    record = await native.__anext__()
-                if epoch == view.epoch or self._is_current(record):
-                    return self._kohort.converter.to_record(record)
-        except StopAsyncIteration:
-            raise errors.ConsumerStoppedError() from None
-        except KafkaError as error:
-            raise self._translated_failure(error) from error
-        finally:
-            self._kohort.calls.pending -= 1
+                    if chosen:
+                        found = await _native.poll(native, POLL_MS, 1, chosen)
+                        if not found:
+                            continue
+                        ((record,),) = found.values()
+                    else:
+                        record = await native.__anext__()
+                    if epoch == view.epoch or self._is_current(record):
+                        return self._kohort.converter.to_record(record)
+            except StopAsyncIteration:
+                raise errors.ConsumerStoppedError() from None
+            except KafkaError as error:
+                self._raise_translated(error)
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -250,25 +258,25 @@ class AIOKafkaConsumer(AioOffsets):
         self._require_started()
         chosen, native, view = to_native(partitions), self._kohort.native, self._subscription
         deadline = self._loop.time() + timeout_ms / 1000
-        self._kohort.calls.pending += 1
-        try:
-            while True:
-                epoch, left_ms = view.epoch, max((deadline - self._loop.time()) * 1000, 0)
-                if self._kohort.calls.is_busy or self._assigned_now() is None:
-                    await _native.poll(native, min(WAIT_MS, left_ms), 1, NOWHERE)
-                    found = {}
-                else:
-                    found = await _native.poll(native, left_ms, max_records, chosen)
-                if epoch != view.epoch:
-                    found = {tp: each for tp, each in found.items() if self._is_current(each[0])}
-                if found or not left_ms:
-                    return self._converted(found)
-        except ConsumerClosedError:
-            return {}
-        except KafkaError as error:
-            raise self._translated_failure(error) from error
-        finally:
-            self._kohort.calls.pending -= 1
+        with self._kohort.calls.reading():
+            try:
+                while True:
+                    epoch, left_ms = view.epoch, max((deadline - self._loop.time()) * 1000, 0)
+                    if self._kohort.calls.is_busy or self._assigned_now() is None:
+                        await _native.poll(native, min(WAIT_MS, left_ms), 1, NOWHERE)
+                        found = {}
+                    else:
+                        found = await _native.poll(native, left_ms, max_records, chosen)
+                    if epoch != view.epoch:
+                        found = {
+                            tp: each for tp, each in found.items() if self._is_current(each[0])
+                        }
+                    if found or not left_ms:
+                        return self._converted(found)
+            except ConsumerClosedError:
+                return {}
+            except KafkaError as error:
+                self._raise_translated(error)
 
     def _converted(
         self, found: dict[NativePartition, list[Any]]
@@ -281,20 +289,16 @@ class AIOKafkaConsumer(AioOffsets):
         tp = NativePartition(record.topic, record.partition)
         if not self._kohort.calls.is_busy and tp in self.assignment():
             return True
-        try:
+        with suppress(KafkaError):  # it may be no longer assigned
             self._kohort.native.seek(tp, record.offset)
-        except KafkaError:
-            pass  # no longer assigned
         return False
 
-    def _translated_failure(self, error: KafkaError) -> Exception:
-        """Return aiokafka's error. After a record that is too large, reading goes on behind it."""
+    def _raise_translated(self, error: KafkaError) -> NoReturn:
+        """Raise aiokafka's error. A record that is too large is skipped from then on."""
         if isinstance(error, RecordTooLargeError) and error.topic_partition is not None:
-            try:
+            with suppress(KafkaError):  # it may be no longer assigned
                 self._kohort.native.seek(error.topic_partition, (error.offset or 0) + 1)
-            except KafkaError:
-                pass  # no longer assigned
-        return self._kohort.errors.translated(error)
+        self._kohort.errors.raise_translated(error)
 
     def __aiter__(self) -> Self:
         if self._closed:

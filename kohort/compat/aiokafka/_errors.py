@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from kohort.compat.aiokafka import errors
 from kohort.compat.aiokafka.structs import TopicPartition
@@ -108,11 +108,19 @@ class ErrorTranslator:
         return self._made(error, "KafkaError", _text(error))
 
     def _made(self, error: KafkaError, name: str, arguments: tuple[object, ...]) -> Exception:
-        if not errors.HAS_PEER:
-            error.args = arguments or error.args
-            return error
-        found: Exception = getattr(errors, name)(*arguments)
+        kind: type[Exception] = getattr(errors, name)
+        if errors.HAS_PEER:
+            return kind(*arguments)
+        found = error if isinstance(error, kind) else kind(str(error))
+        found.args = arguments or found.args
         return found
+
+    def raise_translated(self, error: KafkaError, *, starting: bool = False) -> NoReturn:
+        """Raise aiokafka's error for an error of kohort, which is its cause."""
+        found = self.translated(error, starting=starting)
+        if found is error or found is error.__cause__:
+            raise found from found.__cause__
+        raise found from error
 
     @contextmanager
     def translating(self, *, starting: bool = False) -> Iterator[None]:
@@ -120,7 +128,4 @@ class ErrorTranslator:
         try:
             yield
         except KafkaError as error:
-            found = self.translated(error, starting=starting)
-            if found is error or found is error.__cause__:
-                raise found from found.__cause__
-            raise found from error
+            self.raise_translated(error, starting=starting)

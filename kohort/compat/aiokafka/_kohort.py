@@ -12,8 +12,10 @@ from kohort.compat.aiokafka._errors import ErrorTranslator
 from kohort.compat.aiokafka._options import native_options
 from kohort.compat.aiokafka._values import AioRecordConverter
 
+START_MS = 3
+"""Time between two looks at the assignment in ``start()``."""
 WAIT_MS = 20
-"""Time between two looks at the assignment while a call waits for one."""
+"""Time between two looks at the assignment in other calls."""
 POLL_MS = 1000
 """Time between two looks at the subscription while ``getone()`` waits for partitions."""
 NOWHERE = [NativePartition("kohort-no-such-topic", 0)]

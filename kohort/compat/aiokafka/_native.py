@@ -33,7 +33,7 @@ async def unsubscribe(native: Any) -> None:
     else:
         import asyncio
 
-        while native.assignment() or native._is_unsubscribing:
+        while native.assignment() or native._is_unsubscribing:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 

@@ -1,19 +1,14 @@
 """Private attributes of aiokafka's consumer that other code reads.
 
-| attribute | reader |
-|---|---|
-| ``_group_id`` | OpenTelemetry, FastStream, monitor of kstreams |
-| ``_group_instance_id``, ``_closed``, ``_loop``, ``_fetcher`` | aiokafka's own tests, kstreams |
-| ``_enable_auto_commit``, ``_auto_offset_reset`` | kstreams |
-| ``_client._bootstrap_servers``, ``._client_id`` | OpenTelemetry |
-| ``_client._ssl_context``, ``._topics`` | kstreams |
-| ``_client.cluster.topics()``, ``.force_metadata_update()`` | aiokafka's own tests |
-| ``_coordinator.member_id``, ``.generation`` | FastStream |
-| ``_coordinator`` and its options | aiokafka's own tests |
-| ``_subscription.topics``, ``._listener`` | FastStream, kstreams |
-| ``_subscription.subscription``, ``.wait_for_assignment()`` | aiokafka's own tests |
+- OpenTelemetry reads ``_group_id``, ``_client._bootstrap_servers`` and ``_client._client_id``.
+- FastStream reads ``_group_id``, ``_coordinator.member_id`` and ``_subscription.topics``.
+- kstreams reads ``_group_id``, ``_enable_auto_commit``, ``_auto_offset_reset`` and ``_closed``.
+- Tests of kstreams read ``_client._ssl_context``, ``_client._topics``, ``_subscription._listener``.
+- Tests of aiokafka read ``_fetcher``, ``_loop``, and the options of ``_coordinator``.
+- They also read ``_client.cluster.topics()`` and ``_client.force_metadata_update()``.
+- They also read ``_subscription.subscription`` and ``_subscription.wait_for_assignment()``.
 
-``_subscription`` is a :class:`SubscriptionView`. ``_client._otel_cluster_id`` can be set.
+``_subscription`` is a :class:`SubscriptionView`. ``_client`` takes any attribute that is set.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class SubscriptionKind(Enum):
 class SubscriptionView:
     """The subscription and assignment of a consumer, as of the program's last call.
 
-    kohort's consumer keeps the old assignment until the group has a new one. aiokafka's has none
-    from ``subscribe()`` or ``unsubscribe()`` on, and this view follows it.
+    kohort's consumer keeps the old assignment until the group has a new one. This view has none
+    after ``subscribe()`` and ``unsubscribe()``, as in aiokafka.
     """
 
     def __init__(self, group_id: str | None) -> None:
