@@ -69,6 +69,8 @@ NAMES_OF_PEERS = {
     "Deserializer",
     "KafkaConsumer",
     "MemberState",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
 }
 """Classes of other clients that ``kohort.compat`` has to have under their names."""
 
