@@ -15,6 +15,7 @@ import pytest
 
 import kohort
 import kohort.assignors
+import kohort.compat.aiokafka
 import kohort.compat.confluent
 import kohort.compat.kafka_python
 import kohort.errors
@@ -29,6 +30,9 @@ PRIVATE = re.compile(r"^# (Private:|Public are )", re.MULTILINE)
 INTERNAL_PAGES = {"architecture.md", "conformance.md", "simulation.md"}
 
 COMPAT_MODULES = (
+    kohort.compat.aiokafka,
+    kohort.compat.aiokafka.abc,
+    kohort.compat.aiokafka.structs,
     kohort.compat.confluent,
     kohort.compat.kafka_python,
     kohort.compat.kafka_python.structs,

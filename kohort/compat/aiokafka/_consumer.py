@@ -46,6 +46,8 @@ class AIOKafkaConsumer(AioOffsets):
     aiokafka's own where it is installed.
     """
 
+    __module__ = "kohort.compat.aiokafka"
+
     def __init__(
         self,
         *topics: str,
