@@ -1,4 +1,4 @@
-"""Read what was written since a moment, without a group."""
+"""Read what was written since a given time, without a group."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kohort.testing import Cluster
 
 
 def main(bootstrap_servers: str, folder: str) -> None:
-    # Spark starts Pythons of its own; they must be this one, where kohort is installed.
+    # Spark starts Python processes. They must be this Python, where kohort is installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
@@ -30,7 +30,7 @@ def main(bootstrap_servers: str, folder: str) -> None:
     )
     orders.groupBy("partition").count().orderBy("partition").show()
 
-    # Run it again and again: it goes on where it ended, and shares the topic with the group.
+    # Run it again and again: it continues where it stopped, and shares the topic with the group.
     query = (
         spark.readStream.format("kohort")
         .option("kafka.bootstrap.servers", bootstrap_servers)

@@ -1,7 +1,7 @@
-"""Two members share a topic; each is told what it gets and what it gives up.
+"""Two members share a topic. A listener prints what each of them gets and gives up.
 
-In ``on_partitions_revoked`` the partitions are still this member's: what was processed and not yet
-committed can be committed there, and the next owner begins behind it.
+In ``on_partitions_revoked`` the member still owns the partitions. It can commit there what it has
+processed, so that the next owner continues after that.
 """
 
 from __future__ import annotations

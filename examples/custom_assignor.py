@@ -1,8 +1,8 @@
-"""An assignor of one's own: the round-robin of Kafka's first consumer, ordered by hash.
+"""A custom assignor: the round-robin of Kafka's first consumer, ordered by hash.
 
-All partitions are put into one row, ordered by the hash of "topic-partition", and dealt to the
-consumer threads of all members in turn. A member tells in its user data how many threads it has,
-and is told in the assignment's which of them is to work on what.
+The assignor sorts all partitions by the hash of "topic-partition". It assigns them in turn to the
+consumer threads of all members. The user data of a member's subscription is its number of threads.
+The user data of its assignment lists the partitions of each thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kohort.types import ConsumerGroupMetadata
 
 
 def string_hash(text: str) -> int:
-    """The hash that Java has for a string: 32 bits with a sign."""
+    """Return Java's hash of a string, a signed number of 32 bits."""
     value = 0
     for character in text:
         value = (31 * value + ord(character)) % 2**32
@@ -30,7 +30,7 @@ class HashOrderedRoundRobin(PartitionAssignor):
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
         self.work: list[list[TopicPartition]] = []
-        """For each thread of this member: its partitions."""
+        """Partitions of each thread of this member."""
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes:
         return b"%d" % self.threads
@@ -38,7 +38,7 @@ class HashOrderedRoundRobin(PartitionAssignor):
     def assign(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
     ) -> Assignments:
-        """On the group's leader: deal all partitions."""
+        """Assign all partitions. Only the group's leader calls this."""
         counts = {member: int(said.user_data or 1) for member, said in subscriptions.items()}
         work: dict[str, list[list[TopicPartition]]] = {
             member: [[] for _ in range(counts[member])] for member in sorted(counts)
@@ -54,13 +54,13 @@ class HashOrderedRoundRobin(PartitionAssignor):
             turn += 1
         return {
             member: Assignment(
-                tuple(tp for dealt in lists for tp in dealt), json.dumps(lists).encode()
+                tuple(tp for partitions in lists for tp in partitions), json.dumps(lists).encode()
             )
             for member, lists in work.items()
         }
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
-        """On every member, before its listener is called."""
+        """Store the partitions of each thread. Every member calls this before its listener."""
         lists = json.loads(assignment.user_data or b"[]")
         self.work = [[TopicPartition(*pair) for pair in pairs] for pairs in lists]
 
