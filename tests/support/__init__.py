@@ -1,1 +1,1 @@
-"""Helpers of the tests: what the machine can run, and Apache Kafka as a process."""
+"""Helpers of the tests: checks of what the machine can run, and Apache Kafka as a process."""

@@ -1,8 +1,8 @@
-"""Record batches and old messages with something wrong in them that their checksums do not tell.
+"""Mutations of record batches and old messages that their checksums do not reveal.
 
-Wherever something is changed, what stands around it is mended most of the time: lengths, the
-CRC, the compression around records that were changed, a frame's own checksum. Else the first
-check would stop everything, and nothing behind it would be seen.
+Most of the time, what surrounds a change is corrected: lengths, the CRC, the compression around
+changed records, a frame's own checksum. Without these corrections the first check would refuse
+everything, and no later check would run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.support.mutation import LIES, mutate
 DATA = Path(__file__).parents[1] / "data"
 LENGTH, CRC, ATTRIBUTES, LAST_DELTA, COUNT, RECORDS = 8, 17, 21, 23, 57, 61
 FIELDS = tuple(zip((0, 8, 12, 16, 21, 23, 27, 35, 43, 51, 53, 57), "qiibhiqqqhii", strict=True))
-"""Of a batch's header: where, and the layout."""
+"""Place and layout of each field of a batch header."""
 EXTREMES = {
     form: (0, 1, -1, 2, 7, 8, 16, 32, 100, (1 << bits - 1) - 1, -(1 << bits - 1))
     for form, bits in (("b", 8), ("h", 16), ("i", 32), ("q", 64))
@@ -48,11 +48,13 @@ OVERLONG = (
     b"\x80" * 12,
 )
 SIZES = (0, 1, 100, 65_536, 1 << 20, 8 << 20, 60 << 20, 64 << 20, 1 << 27, (1 << 31) - 1, 1 << 40)
-"""What a compressed stream may claim to hold."""
+"""Sizes that a compressed stream may claim to hold."""
 
 
 class Seed(NamedTuple):
-    """Something sound. ``plain`` is what is in it if it is compressed, ``offsets``: how many."""
+    """Valid data. ``plain`` is its content if it is compressed, ``offsets`` is its number of
+    offsets.
+    """
 
     data: bytes
     magic: int
@@ -63,7 +65,9 @@ class Seed(NamedTuple):
 
 @cache
 def seeds() -> tuple[Seed, ...]:
-    """Batches of all kinds, made here and captured from Apache Kafka; messages of old formats."""
+    """Return batches of all kinds and messages of old formats. Some were captured from Apache
+    Kafka.
+    """
     found = [*_made()]
     for each in json.loads((DATA / "record_batches.json").read_text())["batches"]:
         data = base64.b64decode(each["batch"])
@@ -115,7 +119,7 @@ def _made() -> list[Seed]:
 
 
 def _framings(plain: bytes) -> list[tuple[int, bytes]]:
-    """The same in the ways that producers have to frame it."""
+    """Return the same data in every framing that producers use."""
     found = [(Compression.SNAPPY.value, bytes(cramjam.snappy.compress_raw(plain)))]
     for linked in (False, True):
         for sized in (False, True):
@@ -153,7 +157,9 @@ def _wrapped(inner: bytes, magic: int, codec: int) -> bytes:
 
 
 def spoilt(seed: Seed, rng: random.Random) -> bytes:
-    """The same with something wrong, and what is around it mended most of the time."""
+    """Return the data with an error in it. What surrounds the error is corrected
+    most of the time.
+    """
     if seed.magic < 2:
         return _spoilt_messages(seed, rng)
     data = bytearray(seed.data)
@@ -178,7 +184,7 @@ def spoilt(seed: Seed, rng: random.Random) -> bytes:
         head[ATTRIBUTES + 1] = head[ATTRIBUTES + 1] & ~7 | codec
         body = compress(codec, plain) if plain else b""
     data = head + body
-    if rng.random() < 0.2:  # and a count that fits to what was changed, or does not
+    if rng.random() < 0.2:  # and a count that may or may not match what was changed
         struct.pack_into(">i", data, COUNT, rng.choice((0, 1, 2, 5, 60, len(body) // 7, 1 << 20)))
     if rng.random() < 0.1:
         return bytes(data)
@@ -186,7 +192,9 @@ def spoilt(seed: Seed, rng: random.Random) -> bytes:
 
 
 def _spoilt_records(plain: bytes, rng: random.Random) -> bytes:
-    """Records with a number that lies or is too long, a piece left out, doubled, repeated."""
+    """Return records with a wrong number, a number that is too long, or a piece cut out or
+    repeated.
+    """
     if not plain:
         return rng.randbytes(30)
     at = rng.randrange(min(len(plain), rng.choice((8, 64, len(plain)))))
@@ -206,7 +214,7 @@ def _spoilt_records(plain: bytes, rng: random.Random) -> bytes:
 
 
 def lying(codec: int, body: bytes, rng: random.Random) -> bytes:
-    """A compressed stream that says something else of its size than what is in it."""
+    """Return a compressed stream that claims another size than its content has."""
     data = bytearray(body)
     size = rng.choice((*SIZES, 22 * len(body), 255 * len(body), 8 * len(body), len(body)))
     if len(data) < 20:
@@ -250,13 +258,13 @@ def _lie_of_zstd(data: bytearray, size: int, rng: random.Random) -> None:
     head += (1 if flags & 0x20 else 0, 2, 4, 8)[flags >> 6]
     blocks = data[head:]
     match rng.randrange(3):
-        case 0:  # a window
+        case 0:  # a window size
             data[4:head] = bytes(
                 [flags & 4, rng.choice((0x00, 0x58, 0x70, 0x80, 0x88, 0x8F, 0xFF))]
             )
-        case 1:  # a content size, and all in one piece
+        case 1:  # a content size, in a single segment
             data[4:head] = bytes([0xE0 | flags & 4]) + size.to_bytes(8, "little")
-        case _:  # blocks of a single byte each, time and again
+        case _:  # many blocks of a single byte each
             most, many = rng.choice(((131_072, 1), (30_000, 3)))
             each = (min(size, most) << 3 | 2).to_bytes(3, "little") + b"x"
             data[4:] = bytes([0, rng.choice((0x38, 0x58, 0x88))]) + each * many + blocks
@@ -285,7 +293,7 @@ def _spoilt_messages(seed: Seed, rng: random.Random) -> bytes:
 
 
 def _crcs_of_messages(data: bytearray) -> bytes:
-    """Messages with right checksums as far as their sizes lead."""
+    """Return messages with correct checksums, up to the first wrong size."""
     pos = 0
     while pos + 17 <= len(data):
         stop = pos + 12 + int.from_bytes(data[pos + 8 : pos + 12], signed=True)
@@ -302,7 +310,7 @@ def _crc(data: bytearray) -> bytearray:
 
 
 def mended(data: bytearray | bytes) -> bytes:
-    """A batch with the length that it has and the CRC that is right."""
+    """Return a batch with its real length and the correct CRC."""
     data = bytearray(data)
     struct.pack_into(">i", data, LENGTH, len(data) - 12)
     return bytes(_crc(data))

@@ -1,16 +1,17 @@
 """Certificates for tests: a CA, good and bad server certificates, client certificates, a CRL.
 
-All are made in memory with keys for this run alone, and written into one folder::
+All are created in memory with keys for this run alone, and written into one folder::
 
-    ca.pem                  the CA to trust; ca.crl revokes "revoked"
-    NAME.pem, NAME.key      certificate with its chain, and its PKCS#8 key
-    NAME.both               key and chain in one file
-    NAME.p12                PKCS#12 with the password "changeit"
-    client.enc.key          the client's key, encrypted with the password "keypass"
+    ca.pem                the CA to trust; ca.crl revokes "revoked"
+    NAME.pem, NAME.key    certificate with its chain, and its PKCS#8 key
+    NAME.both             key and chain in one file
+    NAME.p12              PKCS#12 with the password "changeit"
+    client.enc.key        the client's key, encrypted with the password "keypass"
 
-Names: server (localhost and 127.0.0.1), noip (localhost alone), wronghost, expired, notyet,
-revoked, selfsigned, otherca (signed by otherroot.pem), client and client2 (CN=client ...),
-otherclient (signed by otherroot.pem).
+The server certificate is named "server" and covers localhost and 127.0.0.1. "noip" covers localhost
+alone. The bad ones are wronghost, expired, notyet, revoked and selfsigned. "otherca" and
+"otherclient" are signed by otherroot.pem. The subject of "client" and "client2" is CN=client and
+further fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A TCP proxy in threads that counts connections."""
+"""TCP proxy in threads that counts connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class CountingProxy:
-    """Forwards connections to ``host:port``; ``connects`` counts them."""
+    """Proxy that forwards connections to ``host:port``. ``connects`` counts them."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -53,7 +53,7 @@ class CountingProxy:
 
 
 def _forward(source: socket.socket, target: socket.socket) -> None:
-    """Forward bytes, the end and a reset."""
+    """Forward bytes, the end of the stream and a reset."""
     try:
         while data := source.recv(1 << 16):
             target.sendall(data)

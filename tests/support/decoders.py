@@ -1,4 +1,4 @@
-"""Both decoders, the plain module and the compiled one, for tests that have to pass on each."""
+"""Both decoders, the plain module and the compiled one, for tests that must pass on each."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAMES = ("pure", "compiled")
 
 
 def decoder_named(name: str) -> ModuleType:
-    """The module that reads records; skips the test where it could not be compiled."""
+    """Return the module that reads records. Skip the test if it could not be compiled."""
     return _batch if name == "pure" else _compiled("_batch_c")
 
 
 def columns_named(name: str) -> ModuleType:
-    """The module that reads columns."""
+    """Return the module that reads columns."""
     return _columns if name == "pure" else _compiled("_columns_c")
 
 
@@ -35,7 +35,7 @@ def _compiled(name: str) -> ModuleType:
 
 
 def replacements(name: str) -> list[tuple[ModuleType, str, Any]]:
-    """(module, name, what belongs there) for both modules: the plain ones or the compiled ones."""
+    """Return (module, name, value) for each name to replace so that one decoder is in use."""
     module, columns = decoder_named(name), columns_named(name)
     places: list[tuple[ModuleType, str, Any]] = [
         (_split, "decode_records", module.decode_records),
@@ -58,7 +58,7 @@ def replacements(name: str) -> list[tuple[ModuleType, str, Any]]:
 
 
 def use_decoder(name: str, patch: pytest.MonkeyPatch) -> ModuleType:
-    """Have both modules in use, the plain ones or the compiled ones."""
+    """Replace both modules by the plain ones or the compiled ones."""
     for module, attribute, value in replacements(name):
         patch.setattr(module, attribute, value)
     return decoder_named(name)
@@ -66,5 +66,5 @@ def use_decoder(name: str, patch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture(params=NAMES)
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The decoder that is in use during the test."""
+    """Decoder that is in use during the test."""
     return use_decoder(request.param, monkeypatch)

@@ -1,4 +1,4 @@
-"""Fetch responses with something wrong in them: in the frame, or in the batches that it brings."""
+"""Fetch responses with an error, either in the frame or in the batches that it contains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ODD = (-1, 0, 1, 5, 1 << 31, (1 << 63) - 1, -(1 << 63))
 
 
 class Case(NamedTuple):
-    """One response: a frame without its length, and what was asked for."""
+    """One response: a frame without its length, and the requests it responds to."""
 
     version: int
     frame: bytes
@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
     @property
     def requests(self) -> dict[TopicPartition, PartitionRequest]:
-        """Partitions 0 and 1 of one topic."""
+        """Requests of partitions 0 and 1 of one topic."""
         return {
             tp: PartitionRequest(tp, 1, self.offset, 3, 1 << 20, TOPIC_ID)
             for tp in (TopicPartition(TOPIC, index) for index in PARTITIONS)
@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
 
 def case_of(seed: int, number: int) -> Case:
-    """The case of this number: always the same."""
+    """Return the case of this number. It is always the same."""
     rng = random.Random(f"{seed} {number}")
     version = rng.randint(VERSIONS.first, VERSIONS.last)
     response = FetchResponse(
@@ -78,7 +78,7 @@ def _partition(index: int, rng: random.Random) -> FetchResponse.PartitionData:
 
 
 def _records(rng: random.Random) -> bytes:
-    """One to four batches one behind the other, at least one of them spoilt."""
+    """Return one to four batches in a row. At least one of them has an error."""
     count = rng.choice((1, 1, 2, 4))
     bad = rng.randrange(count)
     parts: list[bytes] = []

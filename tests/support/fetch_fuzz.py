@@ -2,21 +2,23 @@
 
     python -m tests.support.fetch_fuzz [--cases 1000000] [--seconds 1500] [--seed 0] [--start 0]
 
-A case is a fetch response of any version in use, with something wrong in the frame or in the
-batches that it brings (``batch_mutation.py``), and is read as a consumer reads it: by the
-protocol layer, by ``read_answers()``, and what comes of that once as record objects and once as
-a table, of Arrow's or of views. With the compiled modules and with the plain ones. Asked is that
+A case is a fetch response of any version in use, with an error in its frame or in its batches
+(``batch_mutation.py``). It is read as a consumer reads it: by the protocol layer, then by
+``read_answers()``. The result is read once as record objects and once as a table, of Arrow's or of
+views. The compiled modules and the plain ones both read it. The rules are:
 
-* nothing but typed errors comes up, and the same with both modules;
-* the rows of a table are the records;
-* none takes over a second of a processor's time;
-* no allocation is larger than 8 times the frame and 2 MB (a batch of zstd may have runs, which
-  are 128 KiB in four bytes), and all together at the worst moment
-  three times that: what is unpacked, a decoder's window beside it, and the rows or records made of
-  it. It runs in processes of its own, in which every malloc() is counted (``heap.py``).
+* Only typed errors are raised, and the same ones with both modules.
+* The rows of a table are the records.
+* No case takes over a second of CPU time.
+* No allocation is larger than 8 times the frame and 2 MB. A batch of zstd may have runs, which
+  are 128 KiB in four bytes.
+* The peak of all allocations is at most three times that. It covers the decompressed data, a
+  decoder's window, and the rows or records.
 
-A failure prints the case, as a line for ``tests/data/fetch_regressions.json``, and the command
-that has it again, also when the process dies of it.
+Cases run in separate processes, in which every malloc() is counted (``heap.py``).
+
+A failure prints the case, as a line for ``tests/data/fetch_regressions.json``, and the command that
+repeats it. It also does if the process crashes.
 """
 
 from __future__ import annotations
@@ -52,18 +54,18 @@ MB = 1 << 20
 LONGEST_S = 1.0
 HUNG_S = 120.0
 WARM_UP = 300
-"""Cases that are read before anything is measured: they compile codecs and fill caches."""
+"""Cases that are read before measuring starts: they compile codecs and fill caches."""
 REPORT = 20_000
 ROOT = Path(__file__).parents[2]
 
 
 class FuzzFailure(Exception):
-    """A response did what none may do; the message ends with the command that does it again."""
+    """A response broke a rule. The message ends with the command that repeats the case."""
 
 
 @dataclass
 class Tally:
-    """What became of the cases, and the most that one took."""
+    """Results of the cases, and the most that one took."""
 
     cases: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -81,11 +83,11 @@ class Tally:
 
 class _NoLease:
     def release(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing, because there is nothing to release."""
 
 
 def read(case: Case, *, arrow: bool) -> list[Any]:
-    """All that comes of a case, in an order and a form that can be compared."""
+    """Return everything that is read from a case, in a form and an order that can be compared."""
     try:
         _, response = decode_response(FetchResponse, case.version, case.frame)
     except MessageDecodeError as error:
@@ -122,12 +124,12 @@ def _answers(case: Case, response: FetchResponse) -> dict[TopicPartition, FetchR
 
 
 def _taken(fetch: CompletedFetch) -> list[Any]:
-    """The records, each as a tuple, and at the end what they stopped at."""
+    """Return the records as tuples, followed by the error that stopped them."""
     out: list[Any] = []
     while not fetch.is_exhausted:
         out += map(_row, fetch.take(50))
         if fetch.error is not None:
-            return [*out, _told(fetch.error)]
+            return [*out, _described(fetch.error)]
     return out
 
 
@@ -144,7 +146,7 @@ def _rows(fetch: CompletedFetch, *, arrow: bool) -> list[Any]:
             for part in to_columns(plan):
                 out += map(_row, part.records())
         if fetch.error is not None:
-            return [*out, _told(fetch.error)]
+            return [*out, _described(fetch.error)]
     return out
 
 
@@ -154,7 +156,9 @@ def _row(record: Record) -> tuple[Any, ...]:
 
 
 def _numbers(batch: Any) -> list[Any]:
-    """The columns; times as numbers, because not all that Kafka can say are dates."""
+    """Return the columns. Times are numbers, because not all times that Kafka can express are
+    dates.
+    """
     names = ("offset", "timestamp", "timestampType", "key", "value", "headers")
     columns = [batch.column(name) for name in names]
     columns[1] = columns[1].view("int64")
@@ -167,12 +171,12 @@ def _arrow_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return offset, -1 if time_ms is None else time_ms, kind, key, value, pairs
 
 
-def _told(error: DataError) -> list[Any]:
+def _described(error: DataError) -> list[Any]:
     return [type(error).__name__, str(error), error.offset, error.next_offset, error.raw]
 
 
 def outcome_of(read: list[Any]) -> str:
-    """In a word."""
+    """Return the result as one word."""
     if read and read[0][0] == "frame":
         return "no response"
     errors = [each[0] for each in read if isinstance(each, list)]
@@ -182,7 +186,7 @@ def outcome_of(read: list[Any]) -> str:
 
 
 def check(case: Case, number: int, heap: Heap, tally: Tally, longest_s: float = LONGEST_S) -> None:
-    """Read a case with both modules; AssertionError if anything is not as it has to be."""
+    """Read a case with both modules. Raise AssertionError if one of the rules is broken."""
     bound = 8 * len(case.frame) + 2 * MB
     found: list[list[Any]] = []
     for name in NAMES:
@@ -207,7 +211,7 @@ def check(case: Case, number: int, heap: Heap, tally: Tally, longest_s: float = 
 
 
 def vector(case: Case, why: str) -> str:
-    """A line for the regressions."""
+    """Return a line for the regressions."""
     named = {"why": why[:200], "version": case.version, "offset": case.offset}
     return json.dumps({**named, "frame": case.frame.hex()})
 
@@ -215,7 +219,7 @@ def vector(case: Case, why: str) -> str:
 def work(
     count: int, seed: int, start: int, seconds: float, longest_s: float, status: Path
 ) -> Tally:
-    """What one process does; ``status`` has the number of the case that it is at."""
+    """Run cases in this process. ``status`` has the number of the current case."""
     heap, tally = Heap(), Tally()
     for number in range(WARM_UP):
         check(case_of(-1, number), number, _Unwatched(), Tally())
@@ -240,7 +244,7 @@ def work(
 
 
 class _Unwatched(Heap):
-    """For what may take as much as it likes."""
+    """Heap for cases that may take any amount of memory."""
 
     def end(self) -> Any:
         return super().end()._replace(peak=0, largest=0)
@@ -255,7 +259,9 @@ def run(
     longest_s: float = LONGEST_S,
     jobs: int = 1,
 ) -> Tally:
-    """So many cases from one on, or as many as there is time for; FuzzFailure at the first."""
+    """Run ``cases`` cases, or as many as there is time for. Raise FuzzFailure at
+    the first failure.
+    """
     total = Tally()
     with tempfile.TemporaryDirectory() as folder:
         env = environment(Path(folder))
@@ -287,8 +293,8 @@ def run(
                         f"{said or f'it ended with status {process.returncode}'}\n"
                         f"again: python -m tests.support.fetch_fuzz {again}"
                     )
-                told = json.loads(said)
-                total.add(Tally(**{**told, "outcomes": Counter(told["outcomes"])}))
+                counted = json.loads(said)
+                total.add(Tally(**{**counted, "outcomes": Counter(counted["outcomes"])}))
         finally:
             for process, _ in running:
                 process.kill()
@@ -299,16 +305,16 @@ def run(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 when a response did what none may do."""
+    """Return the exit status, which is 1 if a response broke a rule."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.fetch_fuzz")
     parser.add_argument("--cases", "--requests", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=1500.0, help="stop then, however many")
+    parser.add_argument("--seconds", type=float, default=1500.0, help="time limit")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", "--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of processes")
     parser.add_argument(
-        "--start", "--first", type=int, default=0, help="the number of the first case"
+        "--longest", type=float, default=LONGEST_S, help="longest CPU time of a case in seconds"
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--longest", type=float, default=LONGEST_S, help="seconds for one")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.worker:

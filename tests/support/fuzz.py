@@ -3,12 +3,17 @@
     python -m tests.support.fuzz [--requests 1000000] [--seconds 1500] [--seed 0] [--first 0]
 
 The requests are those that real clients sent to Apache Kafka, some of them written in another
-version, with something wrong in most. A cluster lives for 500 of them, in memory and on a virtual
-clock, so that whatever a request waits for comes at once. Of each request is asked that it is
-answered, in bytes that decode, or that its connection ends; that nothing fails inside of the
-broker; that it takes no long time and, in one life of four, as looking costs, no more memory
-than its frame may. Of each cluster is asked that it serves a good client in the end. A failure
-says how to have that one life again.
+version. Most have an error. A cluster lives for 500 of them, in memory and on a virtual clock, so
+that no request takes real time to wait. The rules are:
+
+* Each request gets a response that decodes, or its connection ends.
+* Nothing fails inside the broker.
+* No request takes long.
+* No request takes more memory than its frame may. This is measured in one life of four, because
+  measuring is slow.
+* Each cluster serves a good client in the end.
+
+A failure prints the command that repeats that one life.
 """
 
 from __future__ import annotations
@@ -62,16 +67,17 @@ from tests.support.mutation import mutate
 
 FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"
 LIFE = 500
-"""Requests that one cluster gets."""
+"""Number of requests that one cluster gets."""
 LARGEST_FRAME = 1 << 20
 ALLOWED_BYTES = 64 << 20
-"""A request of one frame may make a topic of 10,000 partitions; a length that lies says more."""
+"""Memory that a request may take. A request of one frame may create a topic of 10,000 partitions.
+"""
 LONGEST_S = 10.0
-"""Of a processor's time: the machine may have other things to do."""
+"""Seconds of CPU time, because the machine may have other things to do."""
 PARKED_S = 40 * 24 * 3600.0
-"""Of virtual time; no timeout that fits into 32 bits of milliseconds is longer."""
+"""Seconds of virtual time. No timeout that fits into 32 bits of milliseconds is longer."""
 HUNG_S = 300.0
-"""Of real time, for one life."""
+"""Seconds of real time for one life."""
 WIDE_INTEGERS = (0x7FFFFFFF, -0x80000000, 0x7FFFFFFFFFFFFFFF, -0x8000000000000000)
 _HEAD = struct.Struct(">hhi")
 
@@ -80,19 +86,19 @@ R = TypeVar("R", bound=Response)
 
 
 class FuzzFailure(Exception):
-    """A request did what none may do; the message ends with the command that does it again."""
+    """A request broke a rule. The message ends with the command that repeats the life."""
 
 
 @dataclass
 class Tally:
-    """What became of the requests."""
+    """Results of the requests."""
 
     requests: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
 class _Errors(logging.Handler):
-    """What the cluster logs as a failure of its own, and whatever it said last."""
+    """Log handler that keeps the cluster's internal errors and its latest message."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +113,7 @@ class _Errors(logging.Handler):
 
 @cache
 def captured_requests() -> tuple[bytes, ...]:
-    """The requests of APIs that the cluster serves."""
+    """Return the requests of APIs that the cluster serves."""
     frames = json.loads(FRAMES.read_text())["frames"]
     return tuple(base64.b64decode(f["req"]) for f in frames if f["key"] in SERVED)
 
@@ -121,7 +127,7 @@ def run(
     seconds: float = float("inf"),
     progress: bool = False,
 ) -> Tally:
-    """Send so many requests, or as many as there is time for; FuzzFailure at the first failure.
+    """Send ``requests`` requests, or as many as there is time for. Raise FuzzFailure at a failure.
 
     Lives are taken from ``first`` on, each ``step``-th one.
     """
@@ -149,7 +155,7 @@ def run(
                 if errors.found:
                     errors.last = errors.found[0]
                 raise FuzzFailure(
-                    f"{error!r}\nlogged last: {errors.last}\nagain: {replay}"
+                    f"{error!r}\nlast log: {errors.last}\nrun {replay} to repeat it"
                 ) from error
             life += step
     finally:
@@ -164,7 +170,7 @@ def run(
 def run_shared(
     requests: int, jobs: int, *, seed: int, first: int, seconds: float, progress: bool = False
 ) -> Tally:
-    """As :func:`run`, with the lives dealt out to so many processes."""
+    """Run as :func:`run` does, with the lives divided between ``jobs`` processes."""
     lives = range(-(-requests // LIFE))
     total = Tally()
     spawning = multiprocessing.get_context("spawn")
@@ -188,13 +194,14 @@ def run_shared(
                 total.outcomes += tally.outcomes
         except BaseException:
             for child in multiprocessing.active_children():
-                child.terminate()  # a failure is told at once, whatever the others still do
+                # A failure is reported without waiting for the other processes.
+                child.terminate()
             raise
     return total
 
 
 async def _life(seed: int, life: int, count: int, tally: Tally, errors: _Errors) -> None:
-    """One cluster, from its start to the good client at its end."""
+    """Run one cluster from its start to the good client at its end."""
     watch_memory = life % 4 == 0
     rng = random.Random(f"{seed} {life}")
     async with MemoryCluster(
@@ -217,10 +224,10 @@ async def _life(seed: int, life: int, count: int, tally: Tally, errors: _Errors)
             took = time.thread_time() - began
             tally.requests += 1
             tally.outcomes[outcome] += 1
-            told = f"{_name(frame)}, {len(frame)} bytes: {frame[:200].hex()}"
-            assert not errors.found, f"{told}: the broker failed: {errors.found[0]}"
-            assert peak <= ALLOWED_BYTES, f"{told}: it took {peak:,} bytes of memory"
-            assert took <= LONGEST_S, f"{told}: it took {took:.1f} s"
+            request = f"{_name(frame)}, {len(frame)} bytes: {frame[:200].hex()}"
+            assert not errors.found, f"{request}: the broker failed: {errors.found[0]}"
+            assert peak <= ALLOWED_BYTES, f"{request}: it took {peak:,} bytes of memory"
+            assert took <= LONGEST_S, f"{request}: it took {took:.1f} s"
         await peer.close()
         await _good_client(cluster, life)
         assert not errors.found, errors.found[0]
@@ -232,7 +239,7 @@ def _name(frame: bytes) -> str:
 
 
 def mutated_request(rng: random.Random) -> bytes:
-    """A request, most often with something wrong in it."""
+    """Return a request, most often with an error in it."""
     frame = rng.choice(captured_requests())
     if rng.random() < 0.3:
         frame = _other_version(frame, rng)
@@ -240,7 +247,7 @@ def mutated_request(rng: random.Random) -> bytes:
         return frame
     if rng.random() < 0.4:
         return _strange(frame, rng)
-    # What tells APIs and versions apart is mostly left alone: else little is read of the rest.
+    # The fields that select API and version mostly stay as they are, so that the rest is read.
     return mutate(frame, rng, 0 if rng.random() < 0.05 else _HEAD.size)
 
 
@@ -256,7 +263,7 @@ def _other_version(frame: bytes, rng: random.Random) -> bytes:
 
 
 def _strange(frame: bytes, rng: random.Random) -> bytes:
-    """The same request, well formed, with values that nobody expects."""
+    """Return the same request, well formed, with unusual values."""
     header, message = decode_request(frame)
     for _ in range(rng.choice((1, 1, 2, 4))):
         _spoil(message, rng)
@@ -268,7 +275,7 @@ def _strange(frame: bytes, rng: random.Random) -> bytes:
 
 
 def _spoil(message: Struct, rng: random.Random) -> None:
-    """Put a strange value into a field, here or in a structure below."""
+    """Put an unusual value into a field of this structure or of one below it."""
     name = rng.choice(message.__slots__ or ("",))
     value = getattr(message, name, None)
     if isinstance(value, list) and value and rng.random() < 0.7:
@@ -292,7 +299,7 @@ def _strange_value(value: object, rng: random.Random) -> object:
         case int():
             return rng.choice((0, -1, 1, -2, 127, 32767, -32768, *WIDE_INTEGERS, value + 1))
         case str() if rng.random() < 0.02:
-            return "x" * 32767  # as long as a string may be
+            return "x" * 32767  # the longest possible string
         case str():
             return rng.choice(("", "good", "\0", "ä" * 200, "x" * 249, "..", value * 2))
         case bytes() | bytearray() | memoryview():
@@ -302,14 +309,14 @@ def _strange_value(value: object, rng: random.Random) -> object:
 
 
 class _Peer:
-    """Sends over one connection as long as that lives."""
+    """Sender over one connection, for as long as that connection lives."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
         self._link: _Link | None = None
 
     async def exchange(self, frame: bytes, rng: random.Random) -> str:
-        """What became of the request: "answered", "closed" or "silent"."""
+        """Send a request and return its outcome: "answered", "closed" or "silent"."""
         if self._link is None:
             self._link = await _Link.to(self._cluster)
         prefix = len(frame)
@@ -347,7 +354,7 @@ class _Peer:
 
 
 class _Link:
-    """A connection in memory."""
+    """Connection in memory."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
@@ -385,7 +392,7 @@ class _Link:
 
 
 async def _good_client(cluster: MemoryCluster, life: int) -> None:
-    """Produce, fetch and join, as if nothing had happened."""
+    """Produce, fetch and join as an ordinary client does."""
     topic, group, value = "good-at-the-end", f"good group {life}", b"a good record"
     cluster.create_topic(topic)
     link = await _Link.to(cluster)
@@ -418,13 +425,15 @@ async def _good_client(cluster: MemoryCluster, life: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 when a request did what none may do."""
+    """Return the exit status, which is 1 if a request broke a rule."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.fuzz")
     parser.add_argument("--requests", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=1500.0, help="stop then, however many")
+    parser.add_argument("--seconds", type=float, default=1500.0, help="time limit")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0, help=f"begin at this life of {LIFE}")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--first", type=int, default=0, help=f"number of the first life, which has {LIFE} requests"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of processes")
     args = parser.parse_args(arguments)
     jobs = max(1, min(args.jobs, -(-args.requests // LIFE)))
     began = time.monotonic()
@@ -442,7 +451,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     outcomes = ", ".join(f"{count:,} {name}" for name, count in sorted(tally.outcomes.items()))
     took = time.monotonic() - began
-    print(f"{tally.requests:,} requests in {took:.0f} s, nothing went wrong: {outcomes}")
+    print(f"{tally.requests:,} requests in {took:.0f} s, no failures: {outcomes}")
     return 0
 
 

@@ -1,9 +1,8 @@
-"""The most memory that was allocated at once, really, in a process that was started for it.
+"""Peak of allocated memory in a process that was started to be measured.
 
-``heap.c`` stands before malloc(): it counts what the interpreter takes (``PYTHONMALLOC=malloc``),
-Arrow (its system pool), and the libraries in C and Rust. What is asked for counts, touched or
-not. Where it cannot be had (another C library, no compiler), tracemalloc counts what the
-interpreter takes alone.
+``heap.c`` replaces malloc(). It counts the interpreter with ``PYTHONMALLOC=malloc``, Arrow with its
+system pool, and the libraries in C and Rust. Requested memory counts, whether it was touched or
+not. Without it (another C library, no compiler) tracemalloc counts the interpreter alone.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ SOURCE = Path(__file__).with_name("heap.c")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment of a process whose memory is to be counted; builds what that takes."""
+    """Return the environment of a process whose memory is counted. Build what that requires."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or platform.libc_ver()[0] != "glibc":
         return {**os.environ}
@@ -37,19 +36,19 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class Taken(NamedTuple):
-    """Bytes: how many more there were at the worst moment, and those of the largest piece."""
+    """Bytes at the peak above those at the start, and bytes of the largest allocation."""
 
     peak: int
     largest: int
 
 
 class Heap:
-    """What this process takes from begin() to end()."""
+    """Memory that this process takes from begin() to end()."""
 
     def __init__(self) -> None:
         process = ctypes.CDLL(None)
         self.is_whole = hasattr(process, "kohort_heap_begin")
-        """All memory counts, not the interpreter's alone."""
+        """True if all memory counts and not only the interpreter's."""
         if self.is_whole:
             self._begin = process.kohort_heap_begin
             self._peak, self._largest = process.kohort_heap_peak, process.kohort_heap_largest
@@ -62,7 +61,9 @@ class Heap:
             tracemalloc.start()
 
     def end(self) -> Taken:
-        """The largest piece is known as the peak alone where not all memory counts."""
+        """Return what was taken. Without ``heap.c`` the peak stands for the largest allocation,
+        too.
+        """
         if self.is_whole:
             return Taken(self._peak(), self._largest())
         peak = tracemalloc.get_traced_memory()[1]

@@ -1,4 +1,4 @@
-"""A token endpoint on loopback, which misbehaves on demand."""
+"""Token endpoint on loopback, which misbehaves on demand."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Idp:
         self.mode = "ok"
         self.life = 300.0
         self.make: Callable[[float], str] = partial(unsecured, "app")
-        """Returns a token that lives for some seconds."""
+        """Function that returns a token with a lifetime in seconds."""
         self.failures = 0
-        """Further requests that are answered with 503."""
+        """Number of further requests that get status 503."""
         self.forms: list[dict[str, str]] = []
         self.headers: list[dict[str, str]] = []
         self.url = f"{scheme}://127.0.0.1:{port}/token"
         self.reply: tuple[int, Any, dict[str, str]] | None = None
-        """Status, body and headers of every answer, in place of what ``mode`` says."""
+        """Status, body and headers of every response, in place of those of ``mode``."""
         self.released = threading.Event()
 
     def answer(self, form: dict[str, str], authorization: str) -> tuple[int, Any, dict[str, str]]:
-        """Status, body and headers of the answer."""
+        """Return status, body and headers of the response."""
         if self.reply is not None:
             return self.reply
         if self.failures:

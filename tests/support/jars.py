@@ -20,7 +20,7 @@ ARTIFACTS = (
     LOGGING,
 )
 OLD_VERSIONS = ("2.8.2", "3.9.2")
-"""Of brokers that are still met: the last with messages of old formats by topic, the last 3.x."""
+"""Brokers that are still in use: the last with message formats by topic, and the last 3.x."""
 SPARK_ARTIFACTS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
@@ -34,21 +34,23 @@ FETCH_TIMEOUT_S = 900
 
 
 class MavenError(Exception):
-    """Maven ran and failed; the message ends with what it printed."""
+    """Maven failed. The message ends with its output."""
 
 
 def jars() -> Path:
-    """The folder of Kafka's jars: found in the cache, or fetched into it first."""
+    """Return the folder of Kafka's jars. Fetch them first if they are not cached."""
     return _found(KAFKA, _pom(ARTIFACTS))
 
 
 def old_jars(version: str) -> Path:
-    """The same for a broker of one of OLD_VERSIONS."""
+    """Return the folder of the jars of one of OLD_VERSIONS."""
     return _found(CACHE / version, _pom((("org.apache.kafka", "kafka_2.13", version), LOGGING)))
 
 
 def spark_jars() -> Path:
-    """The folder of what Spark's own Kafka source adds to Spark, found or fetched."""
+    """Return the folder of the jars that Spark's own Kafka source needs. Fetch them
+    if necessary.
+    """
     alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
     return _found(SPARK_SOURCE, _pom(SPARK_ARTIFACTS, f"{alone}</exclusions>"))
 
@@ -56,7 +58,7 @@ def spark_jars() -> Path:
 def _found(folder: Path, pom: str) -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs at once fetch once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs at the same time fetch once
         if not folder.exists():
             _fetch(folder, pom)
     return folder
@@ -64,13 +66,13 @@ def _found(folder: Path, pom: str) -> Path:
 
 @functools.cache
 def missing_kafka() -> str | None:
-    """Why Apache Kafka cannot be run; None when it can. Fetches the jars; a failed fetch raises."""
+    """Return why Apache Kafka cannot run, or None. Fetch the jars; a failed fetch raises."""
     return missing_java() or _missing_jars("Apache Kafka", KAFKA, jars)
 
 
 @functools.cache
 def missing_old_kafka() -> str | None:
-    """As :func:`missing_kafka`, of its OLD_VERSIONS."""
+    """Return why one of OLD_VERSIONS cannot run, or None. See :func:`missing_kafka`."""
     reason = missing_java()
     for version in OLD_VERSIONS:
         reason = reason or _missing_jars(
@@ -81,7 +83,7 @@ def missing_old_kafka() -> str | None:
 
 @functools.cache
 def missing_spark_source() -> str | None:
-    """As :func:`missing_kafka`, of Spark with its own Kafka source."""
+    """Return why Spark's own Kafka source cannot run, or None. See :func:`missing_kafka`."""
     return missing_spark() or _missing_jars("Spark's Kafka source", SPARK_SOURCE, spark_jars)
 
 
@@ -93,7 +95,7 @@ def _missing_jars(name: str, folder: Path, fetch: Callable[[], object]) -> str |
 
 
 def _fetch(folder: Path, project: str) -> None:
-    """Have Maven copy the jars beside ``folder``, then move them there whole."""
+    """Copy the jars into a folder next to ``folder`` with Maven, then rename that folder."""
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         pom = Path(scratch, "pom.xml")
         pom.write_text(project)
@@ -111,7 +113,7 @@ def _fetch(folder: Path, project: str) -> None:
 
 
 def _pom(artifacts: Iterable[tuple[str, str, str]], each: str = "") -> str:
-    """A project that has the artifacts as its dependencies and is nothing else."""
+    """Return a project that has the artifacts as its only dependencies."""
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version}</version>{each}</dependency>"

@@ -1,4 +1,4 @@
-"""Kafka's own command-line classes as processes of their own, on whatever cluster."""
+"""Kafka's own command-line classes as separate processes, on any cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ END_S = 30.0
 
 
 class ToolError(AssertionError):
-    """A tool ended with another status than 0; the message has what it printed."""
+    """A tool ended with another status than 0. The message has its output."""
 
 
 def java_command(
@@ -35,7 +35,7 @@ def java_command(
     heap: str = TOOL_HEAP,
     level: str = "warn",
 ) -> list[str]:
-    """What runs a class of the jars in ``folder``, Kafka's own by default."""
+    """Return the command for a class of the jars in ``folder``, Kafka's own by default."""
     program = java()
     assert program is not None
     log_level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}"
@@ -44,7 +44,7 @@ def java_command(
 
 
 def run_tool(main_class: str, *args: object, stdin: str = "", timeout_s: float = 60.0) -> str:
-    """Run a tool to its end; what it printed. ToolError when its exit status is not 0."""
+    """Run a tool to its end and return its output. Raise ToolError if its exit status is not 0."""
     done = subprocess.run(
         java_command(main_class, *args),
         input=stdin,
@@ -58,9 +58,9 @@ def run_tool(main_class: str, *args: object, stdin: str = "", timeout_s: float =
 
 
 class RunningTool:
-    """A tool that runs until it is told to end; ``lines`` grows with what it prints.
+    """Tool that runs until it is ended. ``lines`` grows with its output.
 
-    Its process goes when this one does.
+    The process ends when this one does.
     """
 
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
@@ -86,16 +86,16 @@ class RunningTool:
 
     @property
     def pid(self) -> int:
-        """Of the process whose child the tool is."""
+        """Id of the process whose child the tool is."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """True if the process is running."""
         return self._process.poll() is None
 
     def end(self) -> int:
-        """Have it end in its own way (SIGTERM), and return its status; all is read then."""
+        """End it with SIGTERM and return its exit status. All of its output is read by then."""
         self._process.terminate()
         try:
             self._process.wait(END_S)
@@ -104,7 +104,7 @@ class RunningTool:
         return self._process.returncode
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it immediately, as a crash would."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(END_S)

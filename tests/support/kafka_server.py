@@ -33,20 +33,20 @@ PROPERTIES = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
-    "broker.session.timeout.ms": "6000",  # a node that was killed has to sit this out
+    "broker.session.timeout.ms": "6000",  # a killed node is fenced for this time
     "broker.heartbeat.interval.ms": "500",
     "auto.create.topics.enable": "false",
-    "log.retention.ms": "-1",  # test records carry any timestamp, and must stay
+    "log.retention.ms": "-1",  # test records have any timestamp and must be kept
     "log.cleaner.dedupe.buffer.size": "16777216",  # the default takes a quarter of our heap
 }
 
 
 class KafkaStartError(Exception):
-    """The node ended or did not answer in time; the message ends with its log."""
+    """The node ended or did not respond in time. The message ends with its log."""
 
 
 class KafkaServer:
-    """A node with its ports, data and log in one folder; may be stopped and started again."""
+    """Node with its ports, data and log in one folder. It can be stopped and started again."""
 
     def __init__(
         self, jars: Path, folder: Path, properties: Mapping[str, str] | None = None
@@ -68,16 +68,16 @@ class KafkaServer:
 
     @property
     def pid(self) -> int:
-        """The process that has started the node, as its only child."""
+        """Id of the process that has started the node as its only child."""
         assert self._process is not None
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """True if the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the node and return once it answers requests."""
+        """Start the node and return once it responds to requests."""
         if self.is_running():
             return
         with self.log.open("ab") as log:
@@ -95,7 +95,7 @@ class KafkaServer:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Shut the node down in its own way; kill it when that takes too long."""
+        """Shut the node down normally, or kill it if that takes too long."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -105,7 +105,7 @@ class KafkaServer:
         self.kill()
 
     def kill(self) -> None:
-        """End the node at once, as a crash would."""
+        """Kill the node immediately, as a crash would."""
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()  # the supervisor kills the node at the end of its input
@@ -114,7 +114,8 @@ class KafkaServer:
 
     @contextlib.contextmanager
     def hanging(self) -> Iterator[None]:
-        """Stop the process by SIGSTOP for a while: the system accepts connections, no one answers.
+        """Stop the process by SIGSTOP within the block. The system accepts connections without
+        responses.
 
         Keep it shorter than ``broker.session.timeout.ms``.
         """
@@ -139,7 +140,7 @@ class KafkaServer:
     def tool(
         self, main_class: str, *args: str, stdin: str = "", timeout_s: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of Kafka's command-line classes; its exit status is the caller's to judge."""
+        """Run one of Kafka's command-line classes. The caller checks the exit status."""
         return subprocess.run(
             self._java(main_class, *args, level="warn"),
             input=stdin,
@@ -155,11 +156,11 @@ class KafkaServer:
         return create_topic(self.bootstrap_servers, name, partitions, config)
 
     def first_segment(self, topic: str, partition: int = 0) -> Path:
-        """The file with the first batches of a partition, as they are stored."""
+        """Return the file with the first stored batches of a partition."""
         return self._folder / "data" / f"{topic}-{partition}" / f"{0:020}.log"
 
     def log_tail(self, lines: int = 60) -> str:
-        """The last lines of the node's log."""
+        """Return the last lines of the node's log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 

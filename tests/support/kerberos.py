@@ -1,4 +1,4 @@
-"""A Kerberos KDC (MIT) on loopback, for logins by GSSAPI."""
+"""Kerberos KDC (MIT) on loopback, for logins by GSSAPI."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def missing_program() -> str | None:
 
 
 class Kdc:
-    """A KDC with one service and one user; its database and keytabs are in one folder."""
+    """KDC with one service and one user. Its database and keytabs are in one folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ class Kdc:
         [self._port] = free_ports(1)
         values = {"realm": REALM, "port": self._port, "folder": folder}
         self.config = folder / "krb5.conf"
-        """The file for the environment variable KRB5_CONFIG."""
+        """File for the environment variable KRB5_CONFIG."""
         self.config.write_text(_KRB5_CONF.format(**values))
         self._kdc_config = folder / "kdc.conf"
         self._kdc_config.write_text(_KDC_CONF.format(**values))

@@ -1,4 +1,4 @@
-"""Looking for a planted secret in texts, in clear and in the forms in which it may be copied."""
+"""Search for a planted secret in texts, in clear and in the forms in which it may be copied."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ KOHORT = "/kohort/"
 
 
 def forms(secret: str | bytes) -> set[str]:
-    """Return the secret in clear, in hexadecimal digits, in base64 and as in a URL.
+    """Return the secret in clear, in hexadecimal digits, in base64 and URL-encoded.
 
-    Base64 depends on the bytes before, so the three parts that do not are looked for.
+    Base64 depends on the bytes before, so the list has the three parts that do not.
     """
     data = secret if isinstance(secret, bytes) else secret.encode()
     if isinstance(secret, bytes):
@@ -40,7 +40,7 @@ def leaked(secret: str | bytes, *texts: str) -> list[str]:
 def error_text(error: BaseException, *, inside: str = KOHORT) -> str:
     """Return all text of an error: message, arguments, causes and contexts, with locals.
 
-    Frames of tests hold the planted secret, so only those of files below ``inside`` count.
+    Frames of tests have the planted secret in their locals, so only files below ``inside`` count.
     """
     parts: list[str] = []
     seen: set[int] = set()
@@ -54,7 +54,7 @@ def error_text(error: BaseException, *, inside: str = KOHORT) -> str:
         if isinstance(each, BaseExceptionGroup):
             waiting += each.exceptions
         parts += [repr(each), str(each), repr(each.args), repr(vars(each))]
-        # An error of decoding keeps the whole text.
+        # A decoding error keeps the whole text.
         parts += [repr(getattr(each, name, "")) for name in ("object", "doc", "filename")]
         summary = traceback.TracebackException.from_exception(each, capture_locals=True)
         for frame in summary.stack:

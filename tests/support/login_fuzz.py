@@ -1,18 +1,18 @@
-"""Mutated logins, by seed: what a hostile broker or identity provider may answer.
+"""Mutated logins, by seed: responses of a hostile broker or identity provider.
 
     python -m tests.support.login_fuzz [--cases 500000] [--seconds 3000] [--seed 0] [--start 0]
 
-Most cases open a connection to the in-process cluster over memory, with a mechanism of SASL. One
-or more of the broker's answers are changed (``mutation.py``), cut off, or sent twice. Some cases
-read the changed answer of a token endpoint, others shake hands with a TLS server whose bytes are
-changed. The clock is virtual, so nothing sleeps. Asked is that
+Most cases open a connection to the in-process cluster over memory, with a mechanism of SASL. One or
+more of the broker's responses are changed (``mutation.py``), cut off, or sent twice. Some cases
+read the changed response of a token endpoint, others shake hands with a TLS server whose bytes are
+changed. The clock is virtual, so nothing sleeps. The rules are:
 
-* nothing but typed errors comes up;
-* a login ends within its time limits;
-* none takes over a second of a processor's time;
-* no allocation is larger than 1 MB.
+* Only typed errors are raised.
+* A login ends within its time limits.
+* No case takes over a second of CPU time.
+* No allocation is larger than 1 MB.
 
-A failure prints the command that has the case again.
+A failure prints the command that repeats the case.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ TIMEOUT_S = 10.0
 LIMIT_S = 4 * TIMEOUT_S
 """Seconds of the virtual clock: connecting, the handshake and the login have separate limits."""
 STEPS = 5
-"""Answers of a broker in the longest login."""
+"""Responses of a broker in the longest login."""
 IN_A_CLUSTER = 500
 """Cases that one cluster serves."""
 WARM_UP = 100
 REPORT = 20_000
 HTTP, TLS = 0.1, 0.05
-"""Shares of the cases that are answers of a token endpoint, and TLS handshakes."""
+"""Shares of the cases that are responses of a token endpoint, and TLS handshakes."""
 FLIGHTS = 6
 """Writes of a TLS server until its data is sent. The client reads the last of it in C."""
 USER, PASSWORD = "alice", "alice-secret"
@@ -87,11 +87,11 @@ ANSWER = (
 
 
 class LoginFuzzFailure(Exception):
-    """A login did what none may do; the message ends with the command that does it again."""
+    """A login broke a rule. The message ends with the command that repeats the case."""
 
 
 class HostileConnection:
-    """A connection whose broker's answers are changed: those whose numbers are in ``wrong``."""
+    """Connection whose broker's responses are changed if their numbers are in ``wrong``."""
 
     def __init__(self, inner: ByteConnection, rng: random.Random, wrong: frozenset[int]) -> None:
         self._inner = inner
@@ -103,7 +103,7 @@ class HostileConnection:
         self._is_over = False
 
     async def recv_into(self, view: memoryview, /) -> int:
-        """Receive what is left of an answer, or the next one. The cluster sends one at a time."""
+        """Receive the rest of a response, or the next one. The cluster sends one at a time."""
         while not self._rest:
             if self._is_over:
                 return 0
@@ -129,7 +129,7 @@ class HostileConnection:
                 return answer + answer
             case 2:
                 return mutate(answer, self._rng)
-            case _:  # the length stays right, so that the content is read
+            case _:  # the length stays correct, so that the content is read
                 content = mutate(answer[4:], self._rng, 4)
                 return len(content).to_bytes(4, "big") + content
 
@@ -143,7 +143,7 @@ class HostileConnection:
 
 
 async def log_in(cluster: MemoryCluster, rng: random.Random) -> str:
-    """Open one connection and return what became of it."""
+    """Open one connection and return the outcome."""
     name = rng.choice(list(SASL))
     host, _, port = cluster.bootstrap_servers_of("SASL_PLAINTEXT").rpartition(":")
     config = ConsumerConfig.from_kwargs(
@@ -175,7 +175,7 @@ async def log_in(cluster: MemoryCluster, rng: random.Random) -> str:
 
 
 def ask_for_token(rng: random.Random) -> str:
-    """Read one changed answer of a token endpoint and return what became of it."""
+    """Read one changed response of a token endpoint and return the outcome."""
     answer = mutate(ANSWER, rng, rng.choice((0, len(ANSWER) - len(BODY))))
     if rng.random() < 0.1:
         answer += rng.randbytes(100_000)
@@ -194,7 +194,7 @@ def ask_for_token(rng: random.Random) -> str:
 
 
 class _CallOnSocket(HttpCall):
-    """A call over a socket that is connected already."""
+    """Call over a socket that is already connected."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(ENDPOINT, lambda: b"", dict, ssl.create_default_context)
@@ -202,12 +202,13 @@ class _CallOnSocket(HttpCall):
 
     def _make(self) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection("idp.test")
-        connection.connect = lambda: setattr(connection, "sock", self._sock)  # type: ignore[method-assign]
+        connect = partial(setattr, connection, "sock", self._sock)
+        connection.connect = connect  # type: ignore[method-assign]
         return connection
 
 
 class _Offline:
-    """A network that cannot be reached, for what a client looks up after a refusal."""
+    """Network that cannot be reached, for requests that a client sends after a refused login."""
 
     async def open_socket(self, host: str, port: int) -> socket.socket:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "no network")
@@ -224,7 +225,7 @@ class TlsCase:
         self._connector.tcp = _Offline()  # type: ignore[assignment]
 
     async def run(self, rng: random.Random) -> str:
-        """Shake hands and receive some data; return what became of it."""
+        """Shake hands, receive some data and return the outcome."""
         wrong = frozenset(rng.sample(range(FLIGHTS), rng.choice((1, 1, 2))))
         ours, theirs = socket.socketpair()
         for sock in (ours, theirs):
@@ -300,7 +301,7 @@ def _watched_log() -> Iterator[_Bugs]:
 
 
 class Tally:
-    """Results of the cases, and the most time that one took."""
+    """Results of the cases, and the longest time that one took."""
 
     def __init__(self) -> None:
         self.cases = 0
@@ -350,7 +351,7 @@ class _Unwatched(Heap):
 
 
 def work(cases: int, *, seed: int, start: int, seconds: float, longest_s: float) -> Tally:
-    """Run the cases in this process, as many as there is time for. LoginFuzzFailure."""
+    """Run the cases in this process, as many as there is time for. Raise LoginFuzzFailure."""
     heap, tally = Heap(), Tally()
     clock = trio.testing.MockClock
     with tempfile.TemporaryDirectory() as folder:
@@ -372,7 +373,7 @@ def work(cases: int, *, seed: int, start: int, seconds: float, longest_s: float)
 def run(cases: int, *, seed: int = 0, start: int = 0, seconds: float = 1e9) -> str:
     """Run the cases in a process whose memory is counted, and return its report.
 
-    LoginFuzzFailure at the first case that goes wrong.
+    Raise LoginFuzzFailure at the first case that breaks a rule.
     """
     with tempfile.TemporaryDirectory() as folder:
         env = environment(Path(folder))
@@ -387,15 +388,15 @@ def run(cases: int, *, seed: int = 0, start: int = 0, seconds: float = 1e9) -> s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 1 when a login did what none may do."""
+    """Return the exit status, which is 1 if a login broke a rule."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.login_fuzz")
     parser.add_argument("--cases", "--requests", type=int, default=500_000)
-    parser.add_argument("--seconds", type=float, default=3000.0, help="stop then, however many")
+    parser.add_argument("--seconds", type=float, default=3000.0, help="time limit")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", "--first", type=int, default=0, help="number of the first case")
     parser.add_argument(
-        "--start", "--first", type=int, default=0, help="the number of the first case"
+        "--longest", type=float, default=LONGEST_S, help="longest CPU time of a case in seconds"
     )
-    parser.add_argument("--longest", type=float, default=LONGEST_S, help="seconds for one")
     parser.add_argument("--jobs", type=int, default=1, help=argparse.SUPPRESS)  # of the others
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)

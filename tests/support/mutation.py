@@ -1,4 +1,4 @@
-"""Frames that went wrong on their way: cut, stretched, with bits turned and lengths that lie."""
+"""Mutations of frames: cut, extended, with flipped bits and wrong lengths."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ LIES = [
     b"\x7f\xff",
     *(b"\x80\x80\x04", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01"),  # varints
 ]
-"""What a length or a count may claim."""
+"""Values that a length or a count may claim."""
 
 
 def mutate(frame: bytes, rng: random.Random, start: int = 0) -> bytes:
-    """A frame with one to eight things wrong with it; the bytes before ``start`` stay."""
+    """Put one to eight errors into a frame and return it. The bytes before ``start`` stay."""
     data = bytearray(frame)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 8))):
         at = rng.randrange(start, len(data)) if len(data) > start else len(data)

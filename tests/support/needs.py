@@ -1,4 +1,4 @@
-"""What a test needs of the machine, and what happens when it is not there.
+"""Requirements of tests on the machine, and the result where one is missing.
 
 Normally such a test is skipped with the reason; with ``KOHORT_REQUIRE_REAL=1`` it fails instead.
 """
@@ -19,12 +19,12 @@ MIN_JAVA = 17
 
 
 def required() -> bool:
-    """Whether a missing Java, Maven or Spark is a failure."""
+    """True if a missing Java, Maven or Spark is a failure."""
     return os.environ.get("KOHORT_REQUIRE_REAL", "0") not in ("", "0")
 
 
 def java() -> str | None:
-    """The ``java`` to run: that of JAVA_HOME, else the one on the PATH."""
+    """Return the ``java`` to run: that of JAVA_HOME, else the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     if home and (path := Path(home, "bin", "java")).exists():
         return str(path)
@@ -33,7 +33,7 @@ def java() -> str | None:
 
 @functools.cache
 def missing_java() -> str | None:
-    """Why Java cannot be used; None when it can."""
+    """Return why Java cannot be used. None if it can."""
     program = java()
     if program is None:
         return f"Java {MIN_JAVA} or newer is not installed"
@@ -48,7 +48,7 @@ def missing_java() -> str | None:
 
 @functools.cache
 def missing_spark() -> str | None:
-    """Why Spark cannot be used; None when it can."""
+    """Return why Spark cannot be used. None if it can."""
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
             return f"{module} is not installed (the extra 'spark')"
@@ -57,7 +57,7 @@ def missing_spark() -> str | None:
 
 @functools.cache
 def missing_kerberos() -> str | None:
-    """Why logins by GSSAPI cannot be tried; None when they can."""
+    """Return why logins by GSSAPI cannot be tested. None if they can."""
     if (program := missing_program()) is not None:
         return f"{program} of MIT Kerberos is not installed"
     if find_spec("gssapi") is None:

@@ -1,4 +1,4 @@
-"""Loopback ports, and asking whether a broker is up, without any client library."""
+"""Loopback ports, and a check of whether a broker is up that needs no client library."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import random
 import socket
 import struct
 
-# ApiVersions v0: length, api key 18, version 0, correlation id 1, client id null.
+# ApiVersions v0 has length, api key 18, version 0, correlation id 1, and a null client id.
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 CANDIDATES = range(15_000, 32_000)
-"""Below the ports that systems give to outgoing connections: none of those gets in between."""
+"""Ports below those that systems use for outgoing connections, which could take one."""
 
 
 def free_ports(count: int) -> list[int]:
-    """That many different loopback ports which nobody listens on now."""
+    """Return ``count`` different loopback ports on which no process listens now."""
     found: list[int] = []
     for port in random.SystemRandom().sample(CANDIDATES, len(CANDIDATES)):
         if len(found) == count:
@@ -31,7 +31,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def answers_api_versions(port: int, timeout_s: float = 2.0) -> bool:
-    """Whether a broker on the port answers an ApiVersions request without an error."""
+    """True if a broker on the port responds to an ApiVersions request without an error."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout_s) as link:
             link.sendall(API_VERSIONS_REQUEST)

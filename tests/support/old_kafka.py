@@ -24,7 +24,7 @@ PROPERTIES = {
 
 
 class ZooKeeperKafka(KafkaServer):
-    """A broker and its ZooKeeper, which is started before it and ended after it."""
+    """Broker and its ZooKeeper, which starts before the broker and ends after it."""
 
     def __init__(
         self, jars: Path, folder: Path, properties: Mapping[str, str] | None = None
@@ -34,18 +34,18 @@ class ZooKeeperKafka(KafkaServer):
         super().__init__(jars, folder, properties)
 
     def start(self) -> None:
-        """Start both and return once the broker answers requests."""
+        """Start both and return once the broker responds to requests."""
         if self._zookeeper is None:
             port, data = self._zookeeper_port, self._folder / "zookeeper"
             command = java_command(ZOOKEEPER, port, data, folder=self._jars)
-            # It offers a web page otherwise, on a port of its own.
+            # Otherwise it serves a web page on a further port.
             command.insert(1, "-Dzookeeper.admin.enableServer=false")
             self._zookeeper = RunningTool(*command)
             self._wait_for_zookeeper(self._zookeeper)
         super().start()
 
     def kill(self) -> None:
-        """End both at once."""
+        """Kill both immediately."""
         super().kill()
         if self._zookeeper is not None:
             self._zookeeper.kill()
@@ -76,4 +76,4 @@ class ZooKeeperKafka(KafkaServer):
         self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
     def _format(self) -> None:
-        """Its folder needs no preparation."""
+        """Do nothing, because the folder needs no preparation."""

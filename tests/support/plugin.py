@@ -32,7 +32,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
 SLOW = (*NEEDS, "interop")
 REAL_TIMEOUT_S = 300
 NOT_RUN = "not_run"
-"""A property of a test's report, by which it comes from the worker process that had it, too."""
+"""Property of a test's report. It carries the reason over from worker processes, too."""
 SERVERS = pytest.StashKey[list[KafkaServer]]()
 
 
@@ -47,13 +47,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Name the option that repeats the order."""
+    """Return the option that repeats the order."""
     seed = config.option.shuffle
     return None if seed is None else f"random order: --shuffle {seed}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the book of servers."""
+    """Create the register of servers."""
     config.stash[SERVERS] = []
 
 
@@ -61,10 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, None, None]:
-    """Put slow tests first, so that no process is left alone with one; or shuffle all tests.
+    """Put slow tests first, so that no process is left alone with one, or shuffle all tests.
 
-    pytest itself groups the tests that share a parameter of a module or a session. It does so
-    after the shuffling, which would otherwise start such fixtures many times.
+    pytest itself groups the tests that share a parameter of a module or a session. It does so after
+    the shuffling, which would otherwise start such fixtures many times.
     """
     seed = config.option.shuffle
     if seed is not None:
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(
 
 
 def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
-    """Return the tests in a random order; those of one file stay together.
+    """Return the tests in a random order. Those of one file stay together.
 
     Every process of a run has to compute the same order, so it depends on the seed alone.
     """
@@ -91,7 +91,7 @@ def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch jars, where they are needed, before any test's time is running."""
+    """Fetch jars, where they are needed, before the time limit of any test starts."""
     for marker, missing in NEEDS.items():
         items = [item for item in session.items if item.get_closest_marker(marker)]
         if not items or session.config.option.collectonly:
@@ -128,7 +128,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once, in plain words, what did not run and why."""
+    """List once which tests did not run and why."""
     reports = [
         report
         for outcome in ("skipped", "failed", "error")
@@ -172,7 +172,7 @@ def _shared_kafka(start_kafka: Callable[..., KafkaServer]) -> KafkaServer:
 
 @pytest.fixture
 def kafka(_shared_kafka: KafkaServer) -> KafkaServer:
-    """Apache Kafka, shared by the whole run and up; tests use topics and groups of their own."""
+    """Running Apache Kafka, shared by the whole run. Tests use separate topics and groups."""
     _shared_kafka.start()
     return _shared_kafka
 
@@ -190,7 +190,7 @@ def _shared_secure_kafka(
 
 @pytest.fixture
 def secure_kafka(_shared_secure_kafka: SecureKafka) -> SecureKafka:
-    """Apache Kafka with TLS, SASL and ACLs, shared by the whole run and up."""
+    """Running Apache Kafka with TLS, SASL and ACLs, shared by the whole run."""
     _shared_secure_kafka.start()
     return _shared_secure_kafka
 
@@ -208,7 +208,7 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 def kerberos_kafka(
     kdc: Kdc, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[SecureKafka]:
-    """A ``secure_kafka`` whose listener SASL_PLAINTEXT takes GSSAPI, too."""
+    """A ``secure_kafka`` whose listener SASL_PLAINTEXT accepts GSSAPI, too."""
     server = SecureKafka(jars(), tmp_path_factory.mktemp("kerberos-kafka"), kdc=kdc)
     pytestconfig.stash[SERVERS].append(server)
     server.start()
@@ -218,5 +218,5 @@ def kerberos_kafka(
 
 @pytest.fixture
 def unique() -> Callable[[str], str]:
-    """Make a topic's or group's name that no other test uses."""
+    """Factory of names for topics and groups that no other test uses."""
     return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""Apache Kafka with TLS, SASL and ACLs: one node with a listener for each way in."""
+"""Apache Kafka with TLS, SASL and ACLs: one node with a listener for each security protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.net import free_ports
 from tests.support.tokens import AUDIENCE, ISSUER, SigningKey
 
 USERS = ("admin", "alice", "bob")
-"""Users of PLAIN and SCRAM; see password_of(). admin is a super user."""
+"""Users of PLAIN and SCRAM. Their passwords come from password_of(). admin is a super user."""
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 PROTOCOLS = {
@@ -29,8 +29,8 @@ PROTOCOLS = {
 }
 """Security protocol of each listener.
 
-MTLS requires a client certificate, whose CN is the user. SASL_PLAINTEXT, SASL_SSL and REAUTH take
-all mechanisms; their OAUTHBEARER takes unsecured tokens. OAUTH takes tokens of ``signing_key``.
+MTLS requires a client certificate, whose CN is the user. SASL_PLAINTEXT, SASL_SSL and REAUTH accept
+all mechanisms; their OAUTHBEARER accepts unsecured tokens. OAUTH accepts tokens of ``signing_key``.
 Sessions of REAUTH end after ``reauth_ms``. The certificate of EXPIRED expired in 2020. ANONYMOUS,
 the user of PLAINTEXT and SSL, is a super user. alice and bob have the rights that ACLs give them.
 """
@@ -57,7 +57,7 @@ class SecureKafka(KafkaServer):
         reauth_ms: int = REAUTH_MS,
         kdc: Kdc | None = None,
     ) -> None:
-        """Set up the node. With ``kdc`` its listener SASL_PLAINTEXT takes GSSAPI, too."""
+        """Set up the node. With ``kdc`` its listener SASL_PLAINTEXT accepts GSSAPI, too."""
         self.certificates = Certificates(folder / "tls")
         self.signing_key = SigningKey()
         self._jwks = folder / "jwks.json"

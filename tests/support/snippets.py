@@ -1,4 +1,4 @@
-"""Code blocks of Markdown pages, taken out and run as a reader would: pasted into a file."""
+"""Code blocks of Markdown pages, extracted and run as a reader would run them from a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KAFKA_PYTHON_WARNINGS = [
 
 
 def python_blocks(page: Path) -> Iterator[tuple[int, str]]:
-    """The line and the text of every ``python`` block that is not marked ``# not run``."""
+    """Yield line and text of every ``python`` block that is not marked ``# not run``."""
     text = page.read_text()
     for match in FENCED.finditer(text):
         if not match[1].startswith(NOT_RUN):
@@ -28,7 +28,7 @@ def python_blocks(page: Path) -> Iterator[tuple[int, str]]:
 
 
 def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
-    """Run code as a script of its own in ``folder``; what it printed. Fails with its traceback.
+    """Run code as a script in ``folder`` and return its output. Fail with its traceback.
 
     Tests are run by pytest, in the same way.
     """

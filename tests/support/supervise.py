@@ -1,8 +1,8 @@
-"""Run a command while somebody holds our standard input: ``python supervise.py COMMAND...``.
+"""Supervisor that runs a command while its standard input is open.
 
-A test run that is killed closes the pipe, whatever killed it, and its broker goes with it. SIGTERM
-is passed on, so that the command can end in its own way. SIGUSR1 stops the command as SIGSTOP does,
-and SIGUSR2 continues it.
+The command line is ``python supervise.py COMMAND...``. A killed test run closes the pipe, whatever
+killed it, and its broker ends with it. SIGTERM is passed on, so that the command can shut down
+normally. SIGUSR1 stops the command as SIGSTOP does, and SIGUSR2 continues it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import threading
 
 
 def main(command: list[str]) -> int:
-    """Run the command; its exit status is ours."""
+    """Run the command and return its exit status."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGSTOP))
         signal.signal(signal.SIGUSR2, lambda *_: process.send_signal(signal.SIGCONT))
         signal.signal(
             signal.SIGINT, signal.SIG_IGN
-        )  # Ctrl-C is for the test run, which then ends us
+        )  # Ctrl-C is for the test run, which then ends this process
 
         def watch() -> None:
             while os.read(0, 1):  # not sys.stdin: its lock would be held when this ends

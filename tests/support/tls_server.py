@@ -1,4 +1,4 @@
-"""A TLS server in a thread; the test chooses what it does with each connection."""
+"""TLS server in a thread. The test chooses what it does with each connection."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kohort.protocol import FrameReader, decode_request, encode_response, messag
 from tests.support.certificates import Certificates
 
 Handle = Callable[[Any], None]
-"""Gets the socket after the TLS handshake; the connection is closed when it returns."""
+"""Function that gets the socket after the TLS handshake. Its return closes the connection."""
 
 
 def server_context(
     certificates: Certificates, name: str = "server", *, client_auth: bool = False
 ) -> ssl.SSLContext:
-    """Return a context that shows the certificate of that name."""
+    """Return a context that presents the certificate of that name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.path(f"{name}.pem"), certificates.path(f"{name}.key"))
     if client_auth:
@@ -29,7 +29,7 @@ def server_context(
 
 
 class TlsServer:
-    """Listens on a loopback port. ``connects`` counts connections, ``failures`` is what went wrong.
+    """Server on a loopback port. ``connects`` counts connections, ``failures`` lists errors.
 
     Without a context, ``handle`` gets the plain socket.
     """
@@ -39,7 +39,7 @@ class TlsServer:
         self.handle = handle
         self.connects = 0
         self.names: list[str | None] = []
-        """The SNI of each handshake."""
+        """Names that clients sent by SNI, one for each handshake."""
         self.failures: list[Exception] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -95,7 +95,7 @@ class TlsServer:
 
 
 def broker(address: Callable[[], tuple[str, int]]) -> Handle:
-    """Return what answers ApiVersions and Metadata as the one broker of a cluster."""
+    """Return a handler that responds to ApiVersions and Metadata as the one broker of a cluster."""
 
     def handle(sock: Any) -> None:
         reader = FrameReader(1 << 20)

@@ -30,7 +30,7 @@ def _part(content: dict[str, Any]) -> str:
 
 
 def claims(subject: str, life: float = 300.0, **more: Any) -> dict[str, Any]:
-    """Return the claims of a good token that lives for ``life`` seconds; None leaves one out."""
+    """Return the claims of a good token that lives for ``life`` seconds. None leaves one out."""
     now = time.time()
     found = {"sub": subject, "iss": ISSUER, "aud": AUDIENCE, "iat": now - 1, "exp": now + life}
     return {name: value for name, value in (found | more).items() if value is not None}
@@ -42,7 +42,7 @@ def unsecured(subject: str, life: float = 300.0, **more: Any) -> str:
 
 
 class SigningKey:
-    """An RSA key that signs tokens, and its JWKS."""
+    """RSA key that signs tokens, and its JWKS."""
 
     def __init__(self) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -59,14 +59,14 @@ class SigningKey:
         path.write_text(json.dumps(self.jwks()))
 
     def token(self, subject: str, life: float = 300.0, **more: Any) -> str:
-        """Return a signed token; see :func:`claims`."""
+        """Return a signed token with the claims of :func:`claims`."""
         head = {"alg": "RS256", "typ": "JWT", "kid": KEY_ID}
         text = f"{_part(head)}.{_part(claims(subject, life, **more))}"
         signature = self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
         return f"{text}.{_encoded(signature)}"
 
     def verified(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token of this key; ValueError for any other."""
+        """Return the claims of a token of this key. Raise ValueError for any other."""
         text, _, signature = token.rpartition(".")
         head, _, content = text.partition(".")
         try:

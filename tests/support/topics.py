@@ -1,4 +1,4 @@
-"""Topics made with confluent-kafka's admin client, on any cluster."""
+"""Topics created with confluent-kafka's admin client, on any cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transactional producer by the raw protocol, with every number in the test's hands."""
+"""Transactional producer on the raw protocol. The test controls every number."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from kohort.records import NewRecord, encode_batch
 
 R = TypeVar("R", bound=Response)
 Place = tuple[str, int]
-"""(topic, partition)."""
+"""Topic and partition."""
 
 TIMESTAMP = 1_700_000_000_000
-"""Of every record."""
+"""Timestamp of every record in ms."""
 
 
 class Asker(Protocol):
-    """Sends a request in a version and waits for its answer."""
+    """Function that sends a request in a version and waits for its response."""
 
     def ask(self, request: Request[R], version: int, /) -> R: ...
 
 
 class Transactor:
-    """``old``: goes by the ways before transaction version 2 (KIP-890).
+    """Transactional producer. With ``old`` it works as before transaction version 2 (KIP-890).
 
-    What answers tell of its id and epoch is taken; both may be set to something wrong.
+    It takes id and epoch from responses. Both may be set to wrong values.
     """
 
     def __init__(self, asker: Asker, name: str, *, old: bool = False) -> None:
@@ -49,7 +49,7 @@ class Transactor:
     def init(
         self, *, keep: bool = False, timeout_ms: int = 60_000, version: int = 5
     ) -> InitProducerIdResponse:
-        """Ask for an id and epoch; ``keep`` brings those that are there."""
+        """Request an id and epoch. ``keep`` sends the current ones."""
         request = InitProducerIdRequest(
             transactional_id=self.name, transaction_timeout_ms=timeout_ms
         )
@@ -66,7 +66,7 @@ class Transactor:
         self.producer_id, self.epoch = producer_id, epoch
 
     def add(self, *places: Place, version: int = 3) -> AddPartitionsToTxnResponse:
-        """As producers do it, version 3 or less."""
+        """Add partitions as producers do, with version 3 or less."""
         return self.asker.ask(
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.name,
@@ -80,7 +80,9 @@ class Transactor:
     def added_by_broker(
         self, *places: Place, only: bool, version: int = 5
     ) -> AddPartitionsToTxnResponse:
-        """As brokers do it, version 4 and up; ``only`` asks whether they are in."""
+        """Add partitions as brokers do, with version 4 and up. ``only`` verifies that they were
+        added.
+        """
         asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
             transactional_id=self.name,
             producer_id=self.producer_id,
@@ -101,7 +103,7 @@ class Transactor:
         named: bool = True,
         key: bytes | None = None,
     ) -> ProduceResponse:
-        """Produce in the transaction; ``named`` says whose it is in the request."""
+        """Produce in the transaction. ``named`` is the transactional id in the request."""
         place = topic, partition
         first = self.sequences.get(place, 0) if sequence is None else sequence
         batch = encode_batch(
@@ -124,7 +126,7 @@ class Transactor:
         return response
 
     def begin(self, topic: str, *values: bytes, partition: int = 0) -> None:
-        """Open the transaction, or go on with it, by writing something."""
+        """Open the transaction, or continue it, by writing a batch."""
         if self.old:
             added = self.add((topic, partition)).results_by_topic_v3_and_below[0]
             assert added.results_by_partition[0].partition_error_code == 0, added
@@ -158,7 +160,7 @@ class Transactor:
     def commit_offset(
         self, group: str, topic: str, offset: int, *, version: int | None = None, **other: object
     ) -> TxnOffsetCommitResponse:
-        """For partition 0; ``other`` fields of the request, such as generation and member."""
+        """Commit for partition 0. ``other`` has further fields, such as generation and member."""
         cls = TxnOffsetCommitRequest
         partition = cls.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = cls(

@@ -1,7 +1,7 @@
 """Measurements of what one call allocates, while other threads of the process run.
 
 tracemalloc and gc count for the whole process. Threads of other fixtures (a cluster, Spark's
-gateway, pytest-xdist) allocate at any time, so a single measurement can show their work.
+gateway, pytest-xdist) allocate at any time, so a single measurement can include their work.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ TRIES = 5
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Keep other threads from running for half a second, unless this one waits for something.
+    """Keep other threads from running for half a second, unless this one waits.
 
-    CPython lets another thread run when that has waited for the switch interval. Threads that
-    wait already still go by the old interval, so they run first.
+    CPython lets another thread run when that has waited for the switch interval. Threads that wait
+    already still use the old interval, so they run first.
     """
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.5)
@@ -36,7 +36,7 @@ def undisturbed() -> Iterator[None]:
 def least(measure: Callable[[], int], allowed: int) -> int:
     """Return the first measurement of at most ``allowed``, else the least of ``TRIES``.
 
-    Other threads can add to a measurement; what the measured code adds is in each of them.
+    Other threads can add to a measurement. What the measured code adds is in each of them.
     """
     found = [measure()]
     while min(found) > allowed and len(found) < TRIES:
@@ -46,7 +46,7 @@ def least(measure: Callable[[], int], allowed: int) -> int:
 
 
 def peak(run: Callable[[], object]) -> int:
-    """Return the most bytes that ``run`` held at once; tracemalloc has to be started."""
+    """Return the peak of bytes that ``run`` allocated. tracemalloc has to be started."""
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     run()

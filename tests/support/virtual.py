@@ -1,4 +1,4 @@
-"""Event loops on a clock that jumps as soon as all tasks wait; trio's is the same each time."""
+"""Event loops on a virtual clock that jumps as soon as all tasks wait. trio's is deterministic."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def run_virtual(
     seed: int = 0,
     clock: MockClock | None = None,
 ) -> T:
-    """What ``main(*args)`` returns. ``seed`` decides in which order ready tasks take their turn.
+    """Return the result of ``main(*args)``. ``seed`` selects the order in which ready tasks run.
 
-    trio shuffles the tasks that are ready, from whatever order its sets have them in. With its
-    switch for deterministic scheduling it sorts them by age first, and its generator is ours here.
+    trio shuffles the tasks that are ready, which it keeps in sets without a fixed order. With its
+    switch for deterministic scheduling it sorts them by age first. This function replaces its
+    random generator.
     """
     with (
         patch.object(scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
@@ -36,7 +37,7 @@ def run_virtual(
 
 
 class _Selector(selectors.DefaultSelector):
-    """Moves the clock forward instead of waiting; nothing here waits for a socket."""
+    """Selector that advances the clock instead of waiting. No socket is waited for."""
 
     loop: VirtualLoop
 
@@ -48,7 +49,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop of asyncio on a virtual clock, which jumps when all tasks wait."""
+    """Event loop of asyncio on a virtual clock, which jumps when all tasks wait."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -64,7 +65,7 @@ _loop: contextvars.ContextVar[VirtualLoop] = contextvars.ContextVar("loop")
 
 
 def run_virtual_on(backend: str, main: Callable[[], Awaitable[T]], *, seed: int = 0) -> T:
-    """Run as :func:`run_virtual` does, on "trio" or on "asyncio". ``seed`` is trio's."""
+    """Run as :func:`run_virtual` does, on "trio" or on "asyncio". ``seed`` is for trio."""
     if backend == "trio":
         return run_virtual(main, seed=seed)
 
@@ -77,7 +78,7 @@ def run_virtual_on(backend: str, main: Callable[[], Awaitable[T]], *, seed: int 
 
 
 def pass_time(seconds: float) -> None:
-    """Block the event loop of :func:`run_virtual_on` for so long, on its own clock."""
+    """Block the event loop of :func:`run_virtual_on` for ``seconds`` of its virtual clock."""
     loop = _loop.get(None)
     if loop is not None:
         loop.now += seconds
