@@ -1,1 +1,1 @@
-"""The real client against the in-process cluster, on a virtual clock, by seed."""
+"""Simulation of the real client against the in-process cluster, on a virtual clock, by seed."""

@@ -1,4 +1,4 @@
-"""python -m tests.simulation: many seeds, or one of them with its log."""
+"""Command ``python -m tests.simulation``: many seeds, or one of them with its log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY = 10.0
 
 
 def one(seed: int, operations: int) -> int:
-    """Print the log of a seed, and what it violates."""
+    """Print the log of a seed and its violations."""
     outcome = simulate(seed, operations)
     sys.stdout.buffer.write(outcome.log.render())
     sys.stdout.flush()
@@ -25,14 +25,14 @@ def one(seed: int, operations: int) -> int:
 
 
 def many(args: argparse.Namespace) -> int:
-    """Print how it goes, each seed that violates something, and the figures."""
-    last, told = 0.0, 0
+    """Print the progress, each seed with a violation, and the figures."""
+    last, printed = 0.0, 0
 
     def progress(report: Report, took: float) -> None:
-        nonlocal last, told
-        for failure in report.failures[told:]:
+        nonlocal last, printed
+        for failure in report.failures[printed:]:
             print(failure, flush=True)
-        told = len(report.failures)
+        printed = len(report.failures)
         if took - last >= EVERY:
             last = took
             print(report.text(took), flush=True)
@@ -50,14 +50,18 @@ def many(args: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 when something was violated."""
+    """Return the exit status, which is 1 if an invariant was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, help="this one alone, with its log")
-    parser.add_argument("--seeds", type=int, default=300, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--operations", type=int, default=OPERATIONS, help="of each seed")
-    parser.add_argument("--jobs", type=int, default=None, help="processes; one for each core")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so long")
+    parser.add_argument("--seed", type=int, help="run this seed alone and print its log")
+    parser.add_argument("--seeds", type=int, default=300, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="number of the first seed")
+    parser.add_argument(
+        "--operations", type=int, default=OPERATIONS, help="operations of each seed"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=None, help="number of processes, by default one for each core"
+    )
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="time limit")
     args = parser.parse_args(arguments)
     return many(args) if args.seed is None else one(args.seed, args.operations)
 

@@ -1,4 +1,4 @@
-"""Logins of a seed: what the brokers accept, and what the providers of the members return."""
+"""Logins of a seed: credentials that the brokers accept, and those that the providers return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kohort.testing import Authorization, MemoryCluster, Security, unsecured_tok
 from tests.simulation.member import SLOTS
 
 HANG = 60.0
-"""Seconds that a provider takes when it hangs: longer than kohort waits for it."""
+"""Seconds for which a hanging provider blocks. kohort does not wait for that long."""
 
 
 _derived = functools.lru_cache(maxsize=4096)(hashlib.pbkdf2_hmac)
@@ -28,7 +28,9 @@ _derived = functools.lru_cache(maxsize=4096)(hashlib.pbkdf2_hmac)
 
 @contextmanager
 def quick_keys() -> Iterator[None]:
-    """Derive the key of a password once, within the block: it takes more time than all else."""
+    """Derive the key of a password only once within the block, because that takes
+    most of the time.
+    """
     with patch.object(hashlib, "pbkdf2_hmac", _derived):
         yield
 
@@ -39,12 +41,12 @@ class Access:
 
     protocol: str
     mechanism: str
-    """Empty for a listener without SASL."""
+    """Mechanism of SASL. Empty for a listener without SASL."""
     session_ms: int
     token_life: float
-    """Seconds."""
+    """Lifetime of a token in seconds."""
     answer_delay_ms: int
-    """Delay of the answer to a failed login."""
+    """Delay of the response to a failed login."""
 
     @property
     def uses_tls(self) -> bool:
@@ -58,7 +60,7 @@ class Access:
 
     @classmethod
     def draw(cls, rng: random.Random) -> Access:
-        """Draw one."""
+        """Draw random settings."""
         protocol = rng.choice((*["SASL_PLAINTEXT", "SASL_SSL"] * 3, "SSL"))
         mechanism = rng.choice(("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "OAUTHBEARER"))
         return cls(
@@ -72,17 +74,17 @@ class Access:
 
 @dataclass(slots=True)
 class Account:
-    """A user: one for each slot of members."""
+    """User of one slot of members."""
 
     name: str
     number: int = 0
     """Number of the password, or of the token key, that the brokers accept."""
     given: int = 0
-    """Number of the one that the member's provider returns."""
+    """Number of the password or key that the member's provider returns."""
     removed: int = 0
     """Faults that keep the user from existing."""
     last_error: str = ""
-    """Fault of the provider: it raises, hangs, or returns outdated values."""
+    """Current fault of the provider: it raises, hangs, or returns outdated values."""
 
     def password(self, number: int) -> str:
         """Return a password by its number."""
@@ -90,7 +92,7 @@ class Account:
 
 
 class Accounts:
-    """The users of a cluster."""
+    """Users of a cluster."""
 
     def __init__(self, access: Access, rng: random.Random) -> None:
         self.access = access
@@ -129,9 +131,9 @@ class Accounts:
     # --- the cluster's side ---------------------------------------------------------------------
 
     def set_up(self, account: Account, cluster: MemoryCluster) -> None:
-        """Have the brokers know of the user what is true now."""
+        """Update the user's credentials in the brokers to those of the account."""
         if self.access.uses_tokens or not self.access.mechanism:
-            return  # _check() looks itself
+            return  # _check() checks this
         if account.removed:
             cluster.remove_user(account.name)
         else:

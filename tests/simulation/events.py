@@ -1,6 +1,6 @@
-"""What happens in a simulation: one list of events, in order, from which everything is judged.
+"""Events of a simulation: one ordered list, from which the invariants are checked.
 
-An event renders to one line without anything in it that could differ between two runs of a seed.
+An event renders to one line without anything that could differ between two runs of a seed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Partitions = frozenset[TopicPartition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """``at``: seconds of the virtual clock. ``who``: the life of a member, or "" for the world."""
+    """One event. ``at`` is its virtual time in seconds. ``who`` is the life of a member, "" for the
+    world.
+    """
 
     at: float = 0.0
     who: str = ""
@@ -39,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Event):
-    """A consumer is made and about to join."""
+    """A consumer is created and about to join."""
 
     topics: frozenset[str]
     settings: str
@@ -47,7 +49,7 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribed(Event):
-    """It wants other topics from now on."""
+    """The member subscribes to other topics."""
 
     topics: frozenset[str]
 
@@ -68,7 +70,7 @@ class Revoking(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revoked(Event):
-    """on_partitions_revoked returns."""
+    """on_partitions_revoked returned."""
 
     partitions: Partitions
 
@@ -87,7 +89,7 @@ class CallbackBegan(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackEnded(Event):
-    """It returned, or was cancelled."""
+    """A method of the listener returned or was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ class Delivered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processed(Event):
-    """The member's code is done with them."""
+    """The member's code has processed these records."""
 
     partition: TopicPartition
     offsets: tuple[int, ...]
@@ -125,24 +127,24 @@ class Failed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broke(Event):
-    """A call raised what it must never raise."""
+    """A call raised an error that no call may raise."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping(Event):
-    """The member leaves its block."""
+    """The member leaves its ``async with`` block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(Event):
-    """It has left it."""
+    """The member has left its block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed(Event):
-    """It is no more; whatever still runs of it is cut off from the cluster."""
+    """The member has crashed. Whatever still runs of it is cut off from the cluster."""
 
 
 # --- the cluster --------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ class Produced(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recreated(Event):
-    """A topic was deleted and is there again, as the ``number``-th with its name."""
+    """A topic was deleted and created again, as the ``number``-th with its name."""
 
     topic: str
     number: int
@@ -167,7 +169,7 @@ class Recreated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationStored(Event):
-    """The coordinator wrote the group down. ``assignments``: (client id, member id, partitions)."""
+    """The coordinator stored the group. ``assignments`` has (client id, member id, partitions)."""
 
     generation: int
     assignments: tuple[tuple[str, str, Partitions], ...]
@@ -175,7 +177,7 @@ class GenerationStored(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetStored(Event):
-    """The coordinator wrote a committed offset down."""
+    """The coordinator stored a committed offset."""
 
     partition: TopicPartition
     offset: int
@@ -183,7 +185,7 @@ class OffsetStored(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitAccepted(Event):
-    """The coordinator took a member's commit, a moment after OffsetStored."""
+    """The coordinator accepted a member's commit, a moment after OffsetStored."""
 
     member_id: str
     generation: int
@@ -195,9 +197,9 @@ class CommitAccepted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Event):
-    """Something was done to members or cluster.
+    """An operation on members or cluster was started.
 
-    ``fault``: it may cost duplicates or rebalances. ``takes_time``: brokers hold answers back.
+    ``fault``: it may cause duplicates or rebalances. ``takes_time``: brokers delay responses.
     """
 
     what: str
@@ -207,7 +209,7 @@ class Operation(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginsFail(Event):
-    """Members of a slot, "" for all, may see these errors of logins or of TLS until a time."""
+    """Members of a slot ("" for all) may get these errors of logins or of TLS until a time."""
 
     slot: str
     errors: frozenset[str]
@@ -216,7 +218,7 @@ class LoginsFail(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionFailed(Event):
-    """A connection of a member could not be made, or ended; ``lost``: with requests in flight."""
+    """A connection failed to open, or ended. ``lost``: requests were in flight."""
 
     error: str
     lost: bool
@@ -224,40 +226,42 @@ class ConnectionFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalled(Event):
-    """The clock went on by so much while nobody could do anything."""
+    """The clock advanced by this time while no task could run."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorePaused(Event):
-    """The tasks of a member's core are not run for so long, or until all is healed."""
+    """The tasks of a member's core do not run for this time, or until all faults have ended."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady(Event):
-    """All members are in the group, before anything is done to it."""
+    """All members are in the group, before the first operation on it."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healed(Event):
-    """No fault acts any more, and nothing new comes."""
+    """All faults have ended, and no operation follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled(Event):
-    """The group is stable with all members in it, and everything is processed; shares by slot."""
+    """The group is stable with all members in it, and all records are processed. Shares are by
+    slot.
+    """
 
     assignments: tuple[tuple[str, Partitions], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeverSettled(Event):
-    """It did not come to that in its time. ``why``: what was missing."""
+    """The group did not settle in time. ``why``: the missing conditions."""
 
     why: str
 
@@ -281,7 +285,7 @@ class EventLog:
         return [event for event in self._events if isinstance(event, kind)]
 
     def render(self) -> bytes:
-        """One line an event."""
+        """Return one line for each event."""
         return "".join(f"{event}\n" for event in self._events).encode()
 
 

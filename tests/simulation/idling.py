@@ -1,4 +1,4 @@
-"""Operations on members that do nothing for a while: their code, or the core of their consumer."""
+"""Operations that stop a member for a while: its code, or the core of its consumer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _one(world: World, rng: random.Random) -> Member | None:
 
 
 async def rest(world: World, rng: random.Random, habits: Habits) -> None:
-    """A member does not poll after a poll that returned nothing; the group must not notice."""
+    """Stop polling after a poll that returned nothing. The group must not be affected."""
     if member := _one(world, rng):
         seconds = rng.uniform(0.3, 0.9) * MAX_POLL_INTERVAL
         again = rng.random() < 0.3
@@ -28,7 +28,9 @@ async def rest(world: World, rng: random.Random, habits: Habits) -> None:
 
 
 async def start_beside_rest(world: World, rng: random.Random, habits: Habits) -> None:
-    """A member starts while another one rests, and must not wait for its next poll."""
+    """Start a member while another one does not poll. It must not wait for that
+    member's next poll.
+    """
     member, free = _one(world, rng), world.free(SLOTS)
     if member and free:
         seconds = rng.uniform(0.8, 0.9) * MAX_POLL_INTERVAL
@@ -40,7 +42,7 @@ async def start_beside_rest(world: World, rng: random.Random, habits: Habits) ->
 
 
 async def pause_core(world: World, rng: random.Random, habits: Habits) -> None:
-    """The tasks of a member's core are not run for a while; its own code is."""
+    """Stop the tasks of a member's core for a while. Its own code runs on."""
     member = _one(world, rng)
     core = member and core_of(member.consumer)
     if member and core:

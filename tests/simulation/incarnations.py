@@ -26,26 +26,27 @@ MARK = "@"
 
 
 def name_of(topic: str, number: int) -> str:
-    """The name in a log of the topic that was the ``number``-th with its name, from 1."""
+    """Return the name in a log of the ``number``-th topic with this name, from 1."""
     return topic if number == 1 else f"{topic}{MARK}{number}"
 
 
 def value_of(topic: str, number: int, partition: int, index: int) -> str:
-    """A record's value, which names the topic that it was written to."""
+    """Return a record's value, which names the topic that it was written to."""
     return name_of(f"{topic}{partition}.{index}", number)
 
 
 def number_of(value: str) -> int:
-    """The number of the topic that a value was written to."""
+    """Return the number of the topic that a value was written to."""
     return int(value.partition(MARK)[2] or 1)
 
 
 def by_incarnation(log: EventLog) -> EventLog:
-    """The log with a name of its own for each topic; the same where none was recreated.
+    """Return the log with a separate name for each topic. Without recreated topics it stays the
+    same.
 
     A record belongs to the topic that it was written to. A stored offset belongs to the topic that
-    was there. Who owns a partition owns it in every topic with the name, and in the end in the
-    last.
+    existed then. The owner of a partition owns it in every topic with the name, and at the end in
+    the last one.
     """
     last = Counter({event.topic: event.number for event in log.of(Recreated)})
     if not last:

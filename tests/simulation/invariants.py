@@ -1,4 +1,4 @@
-"""What must hold of every log, whatever happened. One function an invariant, named as in the page.
+"""Invariants of every log. Each is one function, named as in docs/simulation.md.
 
 Each takes the log and returns a sentence for each violation.
 """
@@ -47,30 +47,30 @@ Check = Callable[[EventLog], list[str]]
 
 NOTHING: Partitions = frozenset()
 STOP_LIMIT = 5.5
-"""Seconds; close() takes five."""
+"""Time limit of close() in seconds. close() takes at most five."""
 COMMIT_LIMIT = 9.0
-"""Seconds; request_timeout_ms is eight."""
+"""Time limit of a commit in seconds. request_timeout_ms is eight."""
 SLOW_FOR = 30.0
-"""Seconds for which a fault may hold up answers, and what waits behind them."""
+"""Seconds for which a fault may delay responses, and the requests that wait for these."""
 JOIN_LIMIT = 12.0
-"""Seconds from a start to the first assignment; a member rests for up to 18."""
+"""Seconds from a start to the first assignment. A member does not poll for up to 18."""
 ERRORS = {
     "commit": {"CommitFailedError", "RebalanceInProgressError", "KafkaTimeoutError"},
     "getmany": {"UnknownTopicOrPartitionError"},
     "start": set[str](),
     "block": set[str](),
 }
-"""What a call may raise, whatever happens to the cluster."""
+"""Errors that a call may raise in any state of the cluster."""
 RIGHTS = {"TopicAuthorizationFailedError", "GroupAuthorizationFailedError"}
-"""Further errors that it may raise where rights are denied."""
+"""Further errors that a call may raise where rights are denied."""
 
 
 TOLD_FOR = 45.0
-"""Seconds after a fault of logins in which members may still hear of it, or try with a pause."""
+"""Seconds after a fault of logins in which members may still get its error, or wait to retry."""
 
 
 class _Done:
-    """How far each partition is processed, without a gap."""
+    """Processed offsets of each partition, without a gap."""
 
     def __init__(self) -> None:
         self._done: defaultdict[TopicPartition, set[int]] = defaultdict(set)
@@ -87,7 +87,10 @@ class _Done:
 
 
 def only_owned_partitions_are_delivered(log: EventLog) -> list[str]:
-    """I1, I16: between on_assigned, and the end of on_revoked or the beginning of on_lost."""
+    """Check I1 and I16: records are delivered only to the owner of their partition.
+
+    Ownership lasts from on_assigned to the end of on_revoked or the start of on_lost.
+    """
     found: list[str] = []
     owned: defaultdict[str, set[TopicPartition]] = defaultdict(set)
     for event in log:
@@ -104,7 +107,7 @@ def only_owned_partitions_are_delivered(log: EventLog) -> list[str]:
 
 
 def positions_are_contiguous(log: EventLog) -> list[str]:
-    """I2: inside one ownership no offset is left out, and none comes again."""
+    """Check I2: within one ownership no offset is skipped, and none is repeated."""
     found: list[str] = []
     last: dict[tuple[str, TopicPartition], int] = {}
     for event in log:
@@ -121,12 +124,13 @@ def positions_are_contiguous(log: EventLog) -> list[str]:
 
 
 def commits_are_of_what_is_done(log: EventLog) -> list[str]:
-    """I3, I18: what is accepted is of this generation, of owned partitions, and not ahead.
+    """Check I3 and I18: accepted commits are of this generation, of owned partitions, and not
+    ahead.
 
-    A cooperative member commits what is taken from it when it hears of that, which may be a
-    generation or two later, as long as the partition is nobody else's. And it owns what it owned
-    in a generation that it joined and that was given up before anybody got a share in it: that one
-    is never stored. A consumer that assigns by hand is in no generation.
+    A cooperative member commits revoked partitions when it learns of the revocation. That may be a
+    generation or two later, as long as the partition has no other owner. It also owns what it owned
+    in a generation that was replaced before its assignment was stored. A consumer that assigns
+    manually is in no generation.
     """
     found: list[str] = []
     done = _Done()
@@ -156,11 +160,11 @@ def commits_are_of_what_is_done(log: EventLog) -> list[str]:
 
 
 def commits_never_go_back(log: EventLog) -> list[str]:
-    """I4: what the coordinator has of a partition only grows.
+    """Check I4: committed offsets never decrease.
 
-    Not looked at while brokers take their time: a commit that waits behind another request of its
-    connection is carried out after its client gave the connection up and committed more over the
-    next one. No client can help that.
+    The check is off while brokers delay responses. A commit may wait there behind another request
+    of its connection. Its client closes the connection and commits more over the next one, and the
+    old commit is applied last. No client can prevent that.
     """
     found: list[str] = []
     stored: dict[TopicPartition, int] = {}
@@ -177,7 +181,7 @@ def commits_never_go_back(log: EventLog) -> list[str]:
 
 
 def everything_is_processed(log: EventLog) -> list[str]:
-    """I5, I15: of what has an owner in the end, every record was processed by somebody."""
+    """Check I5 and I15: every record of a partition with an owner at the end was processed."""
     found: list[str] = []
     settled = log.of(Settled)
     owned = {tp for event in settled for _, share in event.assignments for tp in share}
@@ -191,7 +195,7 @@ def everything_is_processed(log: EventLog) -> list[str]:
 
 
 def each_partition_has_one_owner(log: EventLog) -> list[str]:
-    """I6: in each generation, and in the end all of them have one."""
+    """Check I6: each partition has one owner in each generation, and all have one at the end."""
     found: list[str] = []
     for event in log.of(GenerationStored):
         given: set[TopicPartition] = set()
@@ -203,7 +207,7 @@ def each_partition_has_one_owner(log: EventLog) -> list[str]:
 
 
 def nobody_starts_ahead(log: EventLog) -> list[str]:
-    """I7: an owner never starts beyond what was processed; so what it is given is never ahead."""
+    """Check I7: an owner never starts after the processed offsets, so no record is skipped."""
     found: list[str] = []
     done = _Done()
     fresh: set[tuple[str, TopicPartition]] = set()
@@ -221,7 +225,7 @@ def nobody_starts_ahead(log: EventLog) -> list[str]:
 
 
 def nobody_rewinds(log: EventLog) -> list[str]:
-    """I17: an owner starts where the group has committed, and never before."""
+    """Check I17: an owner starts at the committed offset, and never before."""
     found: list[str] = []
     stored: dict[TopicPartition, int] = {}
     starts: dict[tuple[str, TopicPartition], int] = {}
@@ -239,7 +243,9 @@ def nobody_rewinds(log: EventLog) -> list[str]:
 
 
 def nothing_comes_twice(log: EventLog) -> list[str]:
-    """I8: where members only start, stop in good order and subscribe anew, once is enough."""
+    """Check I8: each record is delivered once if members only start, stop normally
+    and resubscribe.
+    """
     found: list[str] = []
     seen: defaultdict[TopicPartition, set[int]] = defaultdict(set)
     for event in log.of(Processed):
@@ -250,12 +256,12 @@ def nothing_comes_twice(log: EventLog) -> list[str]:
 
 
 def stopping_takes_its_time_at_most(log: EventLog) -> list[str]:
-    """I10: a member that leaves its block is out of it in five seconds."""
+    """Check I10: a member leaves its block within five seconds."""
     return _too_long(log, Stopping, Stopped, STOP_LIMIT)
 
 
 def steady_groups_stay(log: EventLog) -> list[str]:
-    """I11, I12: brokers that restart, and static members that do, cost no rebalance."""
+    """Check I11 and I12: restarts of brokers and of static members cause no rebalance."""
     found: list[str] = []
     steady: int | None = None
     for event in log:
@@ -270,7 +276,7 @@ def steady_groups_stay(log: EventLog) -> list[str]:
 
 
 def records_are_what_was_produced(log: EventLog) -> list[str]:
-    """I14: everybody reads the same at an offset: what was written there."""
+    """Check I14: all members read the record that was written at an offset."""
     written = {(event.partition, event.offset): event.value for event in log.of(Produced)}
     return [
         f"{event}: at {offset} there is {written.get((event.partition, offset))}"
@@ -281,12 +287,12 @@ def records_are_what_was_produced(log: EventLog) -> list[str]:
 
 
 def revocation_does_not_hang(log: EventLog) -> list[str]:
-    """I16: a commit in on_revoked comes to an end, well or not."""
+    """Check I16: a commit in on_revoked ends, successfully or not."""
     return _too_long(log, Revoking, Revoked, COMMIT_LIMIT)
 
 
 def _too_long(log: EventLog, begins: type[Event], ends: type[Event], limit: float) -> list[str]:
-    """What a living member began and did not end within the limit, standstills left out."""
+    """Return actions that a living member did not end within the limit, stalls left out."""
     found: list[str] = []
     since: dict[str, float] = {}
     paused: dict[str, float] = {}
@@ -299,7 +305,7 @@ def _too_long(log: EventLog, begins: type[Event], ends: type[Event], limit: floa
             since.pop(event.who, None)
         elif isinstance(event, begins):
             since[event.who] = event.at
-        elif isinstance(event, ends | Stopped):  # stopping cuts everything else short
+        elif isinstance(event, ends | Stopped):  # stopping cancels everything else
             took = event.at - max(since.pop(event.who, event.at), paused.get(event.who, 0.0))
             if took > limit:
                 found.append(f"{event}: after {took:.1f} s")
@@ -308,7 +314,7 @@ def _too_long(log: EventLog, begins: type[Event], ends: type[Event], limit: floa
 
 
 def callbacks_run_alone(log: EventLog) -> list[str]:
-    """I19: a member's callback runs beside no other, and no poll returns records meanwhile."""
+    """Check I19: callbacks of a member do not overlap, and no poll returns records during one."""
     found: list[str] = []
     inside: set[str] = set()
     for event in log:
@@ -325,12 +331,14 @@ def callbacks_run_alone(log: EventLog) -> list[str]:
 
 
 def idle_members_hold_nobody_up(log: EventLog) -> list[str]:
-    """I20: a member that starts has its share soon, whether the others poll or rest."""
+    """Check I20: a member that starts gets its share soon, even if other members do not poll."""
     return _too_long(log, Started, Assigned, JOIN_LIMIT)
 
 
 def errors_are_the_ones_told_of(log: EventLog) -> list[str]:
-    """I18: what a commit or a poll may raise; a zombie's commit fails so, and nothing else does."""
+    """Check I18: commits and polls raise only documented errors, and a zombie's
+    commit is refused.
+    """
     denied = any("is denied" in event.what for event in log.of(Operation))
     refused = log.of(LoginsFail)
     return [
@@ -349,22 +357,22 @@ def _refusals(faults: list[LoginsFail], failed: Failed) -> set[str]:
         if is_about_it and fault.at <= failed.at <= fault.until + TOLD_FOR:
             errors |= fault.errors
     if failed.call == "start" and len(errors) > 1:
-        errors.add("SecurityError")  # the bootstrap servers refuse for different reasons
+        errors.add("SecurityError")  # the bootstrap servers refuse logins for different reasons
     return errors
 
 
 def connections_last(log: EventLog) -> list[str]:
-    """I21: no connection fails where nothing is done to them, however short sessions are."""
+    """Check I21: without faults no connection fails, however short sessions are."""
     return [str(event) for event in log.of(ConnectionFailed)]
 
 
 def all_is_well_in_the_end(log: EventLog) -> list[str]:
-    """I9, I15: once the faults are over, the group is stable and has read everything in time."""
+    """Check I9 and I15: after the faults the group becomes stable and reads everything in time."""
     return [str(event) for event in log.of(NeverSettled)]
 
 
 def nothing_breaks(log: EventLog) -> list[str]:
-    """No call raises anything but kohort's errors."""
+    """Check that calls raise no other errors than kohort's."""
     return [str(event) for event in log.of(Broke)]
 
 
@@ -385,7 +393,7 @@ ALWAYS: tuple[Check, ...] = (
     all_is_well_in_the_end,
     nothing_breaks,
 )
-"""What holds of every seed."""
+"""Checks for every seed."""
 IN_PROFILE: dict[str, tuple[Check, ...]] = {
     "calm": (nothing_comes_twice, idle_members_hold_nobody_up, connections_last),
     "unpolled": (nothing_comes_twice, idle_members_hold_nobody_up, connections_last),
@@ -393,7 +401,7 @@ IN_PROFILE: dict[str, tuple[Check, ...]] = {
     "bounce": (steady_groups_stay,),
     "static": (steady_groups_stay,),
 }
-"""What holds besides, where no more is done than the profile says."""
+"""Further checks for seeds of a profile with fewer operations."""
 
 
 BY_NAME: tuple[Check, ...] = (only_owned_partitions_are_delivered,)
@@ -401,7 +409,7 @@ BY_NAME: tuple[Check, ...] = (only_owned_partitions_are_delivered,)
 
 
 def violations(log: EventLog, profile: str) -> list[str]:
-    """All of them, each with the invariant that it violates."""
+    """Return all violations, each with its invariant."""
     by_topic = by_incarnation(log)
     return [
         f"{check.__name__}: {sentence}"

@@ -1,4 +1,4 @@
-"""Operations that keep members from logging in, or end their sessions, for a while."""
+"""Operations that prevent logins of members, or end their sessions, for a while."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.world import BROKERS, World
 REFUSED = frozenset({"SaslAuthenticationFailedError"})
 OF_PROVIDERS = {"raises": "SecurityError", "outdated": "SaslAuthenticationFailedError"}
 OF_TOKEN_PROVIDERS = {"outdated": "OAuthTokenError"}
-"""Errors by the trouble of a provider. Other troubles are none that a caller has to see."""
+"""Error that a caller may see, by the provider's fault. The other faults cause none."""
 CERTIFICATES = ("expired", "not_yet_valid", "wrong_host", "unknown_ca")
 
 
@@ -28,14 +28,14 @@ def _begin(
     errors: frozenset[str] = REFUSED,
     slot: str = "",
 ) -> None:
-    """Note a fault, and have it end."""
+    """Log a fault and schedule its end."""
     world.note(f"{what} for {seconds:.1f} s", fault=True)
     world.log.add(LoginsFail(at=now(), slot=slot, errors=errors, until=now() + seconds))
     world.until(seconds, end)
 
 
 def _accounts(world: World, rng: random.Random) -> tuple[Accounts, list[Account], str]:
-    """Return the accounts, those that a fault is about, and their name."""
+    """Return the accounts, those that a fault affects, and their name."""
     accounts = world.accounts
     assert accounts is not None
     slot = rng.choice(("", *sorted(accounts.users)))
@@ -44,7 +44,7 @@ def _accounts(world: World, rng: random.Random) -> tuple[Accounts, list[Account]
 
 
 async def change_password(world: World, rng: random.Random) -> None:
-    """The brokers accept a new password before the members' providers return it."""
+    """Change the password in the brokers before the members' providers return it."""
     accounts, users, slot = _accounts(world, rng)
     seconds = rng.choice((0.0, rng.uniform(0, 12)))
     for user in users:
@@ -60,7 +60,7 @@ async def change_password(world: World, rng: random.Random) -> None:
 
 
 async def remove_user(world: World, rng: random.Random) -> None:
-    """A user does not exist for a while."""
+    """Remove a user for a while."""
     accounts, users, slot = _accounts(world, rng)
     for user in users:
         user.removed += 1
@@ -78,7 +78,7 @@ async def remove_user(world: World, rng: random.Random) -> None:
 
 
 async def break_provider(world: World, rng: random.Random) -> None:
-    """A provider raises, hangs, or returns what is outdated."""
+    """Let a provider raise, hang, or return outdated values."""
     accounts, users, slot = _accounts(world, rng)
     last_error = rng.choice(("raises", "hangs", "outdated"))
     for user in users:
@@ -95,14 +95,14 @@ async def break_provider(world: World, rng: random.Random) -> None:
 
 
 async def refuse_logins(world: World, rng: random.Random) -> None:
-    """Brokers refuse all logins."""
+    """Refuse all logins for a while."""
     node = rng.choice((None, *BROKERS))
     fault = world.cluster.fail_login(times=None, node=node)
     _begin(world, f"logins at {node or 'all brokers'} fail", rng.uniform(0.5, 12), fault.stop)
 
 
 async def forge(world: World, rng: random.Random) -> None:
-    """Brokers do not prove that they know the password."""
+    """Let brokers fail to prove that they know the password."""
     node = rng.choice((None, *BROKERS))
     how = rng.choice(("signature", "no_signature", "nonce", "iterations"))
     fault = world.cluster.forge_scram(how, node=node)
@@ -111,7 +111,7 @@ async def forge(world: World, rng: random.Random) -> None:
 
 
 async def end_sessions_early(world: World, rng: random.Random) -> None:
-    """Sessions last half as long as the brokers say."""
+    """Halve the sessions that the brokers promise."""
     node = rng.choice((None, *BROKERS))
 
     async def promise(call: Call) -> Response | None:
@@ -126,7 +126,7 @@ async def end_sessions_early(world: World, rng: random.Random) -> None:
 
 
 async def break_tls(world: World, rng: random.Random) -> None:
-    """TLS handshakes fail, or take too long."""
+    """Let TLS handshakes fail, or take too long."""
     node = rng.choice((None, *BROKERS))
     kind = rng.choice(("slow", "plain", *CERTIFICATES))
     errors = frozenset({"TlsVerificationError"})
@@ -142,7 +142,7 @@ async def break_tls(world: World, rng: random.Random) -> None:
 
 
 async def reset_handshakes(world: World, rng: random.Random) -> None:
-    """The connections of a member are reset in the handshake."""
+    """Reset the connections of a member in the handshake."""
     running = world.running()
     if running:
         member = rng.choice(running)[1]
@@ -153,14 +153,14 @@ async def reset_handshakes(world: World, rng: random.Random) -> None:
 
 
 async def _end_some(world: World, rng: random.Random) -> None:
-    """End some connections: only new ones have a handshake."""
+    """End some connections, because only new ones have a handshake."""
     for _, member in world.running():
         for _ in range(rng.randint(0, 3)):
             member.network.break_one()
 
 
 async def break_logins(world: World, rng: random.Random, habits: Habits) -> None:
-    """Do one of the above that this seed knows."""
+    """Start one of the faults above that this seed supports."""
     accounts = world.accounts
     assert accounts is not None
     access = accounts.access

@@ -1,4 +1,4 @@
-"""A member of the group: kohort's asynchronous consumer in the hands of a plain user."""
+"""Member of the group: kohort's asynchronous consumer with the code of an ordinary user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.simulation.network import MemberNetwork
 
 GROUP = "g"
 SLOTS = ("a", "b", "c", "d")
-"""The names of members without the number of their life."""
+"""Names of members without the number of their life."""
 SESSION = 10.0
 MAX_POLL_INTERVAL = 20.0
 RECOMMIT = 20.0
@@ -48,22 +48,22 @@ RECOMMIT = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How a member's code uses its consumer."""
+    """Use of the consumer by a member's code."""
 
     autocommit: bool
     strategy: tuple[str, ...]
     commit_in_listener: bool = False
     most: int = 50
-    """Records a poll."""
+    """Highest number of records in a poll."""
     work: float = 0.2
-    """Seconds it works on a batch, at most."""
+    """Longest time in seconds to process a batch."""
     listen: float = 0.0
-    """Seconds that a callback takes after what it does, at most."""
+    """Longest time in seconds that a callback takes after its work."""
     wait_ms: int = 4000
-    """Of a poll."""
+    """Timeout of a poll in ms."""
     instance_id: str | None = None
     by_hand: Partitions | None = None
-    """It assigns these, and is no member of the group that it commits to."""
+    """Partitions that it assigns manually. It commits to the group without being a member."""
 
 
 class _Listener(ConsumerRebalanceListener):
@@ -100,7 +100,7 @@ class Member:
         rng: random.Random,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """``options``: those of the consumer that say how it logs in."""
+        """Prepare a member. ``options`` are the consumer's options for logins."""
         self.name = name
         self.habits = habits
         self.topics = topics
@@ -108,7 +108,7 @@ class Member:
         self.crashed = False
         self.ended = anyio.Event()
         self.block_for = 0.0
-        """How long it blocks before its next poll."""
+        """Seconds for which it blocks the event loop before its next poll."""
         self.rests = anyio.Event()
         """Set when the next rest has begun."""
         self._rest = 0.0
@@ -157,24 +157,24 @@ class Member:
 
     @property
     def alive(self) -> bool:
-        """It runs, and is not about to end."""
+        """True if it runs and is not about to end."""
         return not (self._stop or self.crashed or self.ended.is_set())
 
     def note(self, event: Event) -> None:
-        """Into the log, unless nobody can hear it any more."""
+        """Log an event, unless the member has crashed."""
         if not self.crashed:
             self._log.add(replace(event, at=now(), who=self.name))
 
     # --- what the world does to it --------------------------------------------------------------
 
     def stop(self, *, interrupt: bool) -> None:
-        """Have it leave in good order; ``interrupt``: out of a poll that is under way."""
+        """Let it leave normally. With ``interrupt`` a poll in progress is cancelled."""
         self._stop = True
         if interrupt:
             self.interrupt()
 
     async def crash(self, *, buried: bool) -> None:
-        """End it without a word; ``buried``: its connections do not even end."""
+        """End it without leaving the group. With ``buried`` its connections do not even end."""
         self.note(Crashed())
         self.crashed = True
         if buried:
@@ -184,25 +184,25 @@ class Member:
         self._scope.cancel()
 
     def resubscribe(self, topics: frozenset[str]) -> None:
-        """Have it want other topics, before its next poll."""
+        """Change its subscription before its next poll."""
         self.topics = self._next_topics = topics
         if self._resting is not None and not self._unsubscribes:
             self._subscribe()
 
     def rest(self, seconds: float, *, unsubscribe: bool) -> None:
-        """Have it not poll for so long, after a poll that returns nothing."""
+        """Let it not poll for ``seconds`` after a poll that returns nothing."""
         self._rest, self._unsubscribes = seconds, unsubscribe
         self.rests = anyio.Event()
 
     def interrupt(self) -> None:
-        """Cancel a poll that is under way; it goes on with the next."""
+        """Cancel a poll in progress. The member continues with the next poll."""
         if self._polling is not None:
             self._polling.cancel()
         if self._resting is not None and self._stop:
             self._resting.cancel()
 
     def relieve(self) -> None:
-        """End everything that is wrong with it."""
+        """End all faults of this member."""
         self.network.thaw()
         self.network.complete_handshakes()
         self.network.latency = 0.0
@@ -211,7 +211,7 @@ class Member:
     # --- its life -------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """From start to end."""
+        """Run the member from start to end."""
         habits = self.habits
         settings = f"{'auto' if habits.autocommit else 'manual'}/{'+'.join(habits.strategy)}"
         self.note(Started(topics=self.topics, settings=settings))
@@ -245,7 +245,7 @@ class Member:
 
     @contextmanager
     def _starting(self) -> Iterator[None]:
-        """Go on after a refused start, as a user does who waits for a password."""
+        """Continue after a refused start, as a user does who waits for a password."""
         try:
             yield
         except SecurityError as error:
@@ -281,7 +281,9 @@ class Member:
         self.consumer.subscribe(sorted(topics), listener=_Listener(self))
 
     async def _take_rest(self) -> None:
-        """Do not poll for a while; maybe unsubscribe at its beginning and subscribe again soon."""
+        """Stop polling for a while, sometimes with unsubscribe() before it and subscribe() after
+        it.
+        """
         seconds, self._rest = self._rest, 0.0
         self.rests.set()
         with anyio.CancelScope() as self._resting:
@@ -296,7 +298,7 @@ class Member:
 
     @asynccontextmanager
     async def callback(self) -> AsyncIterator[None]:
-        """Note where a callback begins and ends; it takes a while."""
+        """Log the start and the end of a callback, which takes a while."""
         self.note(CallbackBegan())
         try:
             yield
@@ -311,21 +313,21 @@ class Member:
         return {}
 
     async def commit(self) -> None:
-        """Commit what was processed; its failure is noted."""
+        """Commit the processed offsets. A failure is logged."""
         began = now()
         if await self._guarded("commit", self.consumer.commit) is not False:
             self.note(Committed(seconds=now() - began))
 
     async def _guarded(self, call: str, function: Callable[[], Any]) -> Any:
-        """What it returns; False if it raised an error of kohort's, which is noted."""
+        """Return the call's result. False means an error of kohort's, which is logged."""
         began = now()
         try:
             return await function()
         except IllegalStateError:
-            raise  # the core broke down, or the consumer thinks it is used wrongly
+            raise  # the core failed, or the consumer reports a wrong use
         except KafkaError as error:
             name = type(error).__name__
             self.note(Failed(call=call, error=name, seconds=now() - began))
-            # A user who goes on at once is not what is looked for here.
+            # Users who continue immediately are not simulated here.
             await anyio.sleep(0.1)
             return False

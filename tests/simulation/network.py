@@ -1,4 +1,4 @@
-"""A member's network: the one in memory, which may break at any byte, fall silent, or be cut."""
+"""Network of a member: connections in memory that can break at any byte, freeze or be cut."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class MemberNetwork:
         self._thawed = anyio.Event()
         self._thawed.set()
         self.cut = False
-        """Nothing goes through, and it is told at once: the process is no more."""
+        """Flag for an ended process: no bytes pass, and both sides see the end immediately."""
         self.dead = False
-        """Nothing goes through ever again, and nobody is told: the machine is no more."""
+        """Flag for an ended machine: no bytes pass any longer, and no side sees an end."""
         self.latency = 0.0
         self.resets_handshakes = False
         """New connections are reset before their TLS handshake is complete."""
 
     async def connect(self, host: str, port: int) -> _Connection:
-        """The connect hook. It raises what a failed TLS handshake would."""
+        """Open a connection. It raises what a failed TLS handshake would."""
         await self.pass_through()
         if self.resets_handshakes:
             raise ConnectionResetError("reset in the TLS handshake")
@@ -46,7 +46,7 @@ class MemberNetwork:
         return connection
 
     async def pass_through(self) -> None:
-        """Return when bytes may pass; ConnectionResetError if they never will."""
+        """Return when bytes may pass. Raise ConnectionResetError if they never will."""
         await self._thawed.wait()
         if self.cut:
             raise ConnectionResetError("the network is cut")
@@ -58,7 +58,7 @@ class MemberNetwork:
             self._open.remove(connection)
 
     def freeze(self) -> None:
-        """Silence in both directions, until thaw(); what was sent before may arrive late."""
+        """Stop both directions until thaw(). What was sent before may arrive late."""
         if self._thawed.is_set():
             self._thawed = anyio.Event()
 
@@ -67,11 +67,11 @@ class MemberNetwork:
             self._thawed.set()
 
     def complete_handshakes(self) -> None:
-        """Let new connections have their handshake."""
+        """Let new connections complete their handshake."""
         self.resets_handshakes = False
 
     def break_one(self) -> bool:
-        """One connection breaks, after some bytes more in one of its directions."""
+        """Break one connection, after some more bytes in one of its directions."""
         if not self._open:
             return False
         connection = self._rng.choice(self._open)
@@ -83,20 +83,20 @@ class MemberNetwork:
         return True
 
     async def kill(self) -> None:
-        """The process is no more: its connections end, at both sides."""
+        """End the connections at both sides, as the end of a process does."""
         self.cut = True
         self._thawed.set()
         for connection in tuple(self._open):
             await connection.reset()
 
     def bury(self) -> None:
-        """The machine is no more: the brokers hear nothing, not even an end."""
+        """Stop all bytes, as the end of a machine does. The brokers do not even see an end."""
         self.dead = True
         self.freeze()
 
 
 class _Connection:
-    """A connection of a member; see ``ByteConnection`` of kohort's transport."""
+    """Connection of a member; see ``ByteConnection`` of kohort's transport."""
 
     def __init__(self, network: MemberNetwork, inner: MemoryConnection) -> None:
         self._network = network
@@ -135,7 +135,7 @@ class _Connection:
             await self._inner.aclose()
 
     async def reset(self) -> None:
-        """End it, for both sides, and tell whoever waits in it."""
+        """End it for both sides and wake its waiting tasks."""
         self._broken = True
         await self._inner.aclose()
 

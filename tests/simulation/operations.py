@@ -1,4 +1,4 @@
-"""What may happen to members and cluster, and in which mixture."""
+"""Operations on members and cluster, and mixtures of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PASSING = {
     "Metadata": (E.LEADER_NOT_AVAILABLE, E.UNKNOWN_TOPIC_OR_PARTITION),
     "OffsetForLeaderEpoch": (E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH),
 }
-"""Errors that an API may answer with and that pass, or that a member survives as another."""
+"""Temporary error codes of an API, or codes that a member handles."""
 APIS = sorted(PASSING)
 RETENTION = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 5000}
 
@@ -197,7 +197,7 @@ async def disconnect(world: World, rng: random.Random, habits: Habits) -> None:
 
 
 async def revoke(world: World, rng: random.Random, habits: Habits) -> None:
-    """A right is missing for a while: to read, or to see, a topic or the group."""
+    """Deny a right for a while: to read or to describe a topic or the group."""
     seconds, operation = rng.uniform(1, 15), rng.choice(("READ", "READ", "DESCRIBE", "ALL"))
     topic = rng.choice((None, *sorted(TOPICS), *sorted(TOPICS)))
     group = GROUP if topic is None else None
@@ -225,7 +225,7 @@ async def hang(world: World, rng: random.Random, habits: Habits) -> None:
 
 
 async def answer_late(world: World, rng: random.Random, habits: Habits) -> None:
-    """The request is carried out, the answer comes later."""
+    """Carry a request out and delay its response."""
     api, seconds, times = rng.choice(APIS), rng.uniform(0, 10), rng.randint(1, 3)
     what = f"the answer to {api} comes {seconds:.1f} s late, {times} times"
     world.note(what, fault=True, takes_time=True)
@@ -239,7 +239,7 @@ async def answer_late(world: World, rng: random.Random, habits: Habits) -> None:
 
 
 async def carry_out_twice(world: World, rng: random.Random, habits: Habits) -> None:
-    """The request reaches the broker twice; the second answer is the one that arrives."""
+    """Send a request to the broker twice. The second response is the one that arrives."""
     api = rng.choice(APIS)
     world.note(f"one {api} is carried out twice", fault=True)
 
@@ -257,7 +257,7 @@ async def recreate(world: World, rng: random.Random, habits: Habits) -> None:
     world.delete(topic)
     await anyio.sleep(seconds)
     world.create_again(topic)
-    for partition in range(TOPICS[topic]):  # often more than was read of the old topic
+    for partition in range(TOPICS[topic]):  # often more records than were read of the old topic
         world.produce(topic, partition, rng.randint(0, 150))
 
 
@@ -265,7 +265,7 @@ async def recreate(world: World, rng: random.Random, habits: Habits) -> None:
 
 
 async def outlive_retention(world: World, rng: random.Random, habits: Habits) -> None:
-    """Let the time pass after which brokers delete offsets, then have the consumer crash."""
+    """Let the time pass after which brokers delete offsets, then crash the consumer."""
     seconds = rng.uniform(1.2, 3) * 60 * RETENTION["offsets_retention_minutes"]
     world.note(f"nothing happens for {seconds:.0f} s")
     await anyio.sleep(seconds)
@@ -287,7 +287,7 @@ async def restart(world: World, rng: random.Random, habits: Habits) -> None:
 
 
 async def restart_static(world: World, rng: random.Random, habits: Habits) -> None:
-    """A static member ends, in good order or not, and is back within its session."""
+    """End a static member, normally or not, and restart it within its session."""
     running = world.running()
     if not running:
         return
@@ -304,23 +304,23 @@ async def restart_static(world: World, rng: random.Random, habits: Habits) -> No
 
 
 def habits_of(habits: Habits, slot: str, *, static: bool) -> Habits:
-    """The habits of whoever has the slot."""
+    """Return the habits of the current member in the slot."""
     return replace(habits, instance_id=slot) if static else habits
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A mixture of operations. ``name`` decides which invariants hold in it."""
+    """Mixture of operations. ``name`` decides which invariants it must keep."""
 
     name: str
     weights: Mapping[Operate, float]
     pause: float = 3.0
-    """Seconds between two operations, at most."""
+    """Longest time in seconds between two operations."""
     steady: bool = False
-    """All members start first, and stay."""
+    """True if all members start first and stay."""
     static: bool = False
     by_hand: bool = False
-    """One consumer that assigns all partitions, and brokers that soon delete offsets."""
+    """True if one consumer assigns all partitions and brokers soon delete offsets."""
 
 
 _MEMBERS: dict[Operate, float] = {produce: 6, start: 3, stop: 2, resubscribe: 1, interrupt: 1}
@@ -371,6 +371,6 @@ PROFILES = (
     ALONE,
 )
 WITH_RIGHTS = (RIGHTS, RIGHTS_STORM)
-"""Drawn for a tenth of the seeds, instead of the others."""
+"""Profiles for a tenth of the seeds, instead of the others."""
 WITH_LOGINS = (LOGINS, LOGINS, LOGINS_STORM, LOGINS_STORM, CALM, UNPOLLED)
-"""Drawn for three quarters of the seeds whose members log in."""
+"""Profiles for three quarters of the seeds whose members log in."""

@@ -1,4 +1,4 @@
-"""Cores that stand still: the tasks below one task are not run for a while, the others are."""
+"""Paused cores: the tasks below one task do not run for a while, all others do."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from trio.lowlevel import Task
 from kohort import AsyncKafkaConsumer
 
 _paused: dict[Task, list[Task]] = {}
-"""The first task of each core that stands still, and what of it is due to run."""
+"""First task of each paused core, and its tasks that are ready to run."""
 
 
 def core_of(consumer: AsyncKafkaConsumer) -> Task | None:
-    """The first task of a consumer's core; None before its start and after its end."""
+    """Return the first task of a consumer's core. None before its start and after its end."""
     group: Any = getattr(consumer._background_task, "_group", None)
     nursery = getattr(group, "_nursery", None)
     tasks = [] if nursery is None else list(nursery.child_tasks)
@@ -26,7 +26,7 @@ def core_of(consumer: AsyncKafkaConsumer) -> Task | None:
 
 
 def pause(core: Task) -> Callable[[], None]:
-    """Keep a core from running; returns a function that ends that."""
+    """Keep a core from running. Return a function that ends that."""
     _paused.setdefault(core, [])
 
     def resume() -> None:
@@ -46,7 +46,7 @@ def _paused_above(task: Task) -> Task | None:
 
 @contextmanager
 def pausable() -> Iterator[None]:
-    """Cores can be paused within the block."""
+    """Allow cores to be paused within the block."""
     schedule: Callable[..., None] = scheduler.Runner.reschedule
 
     def reschedule(runner: scheduler.Runner, task: Task, *outcome: Any) -> None:

@@ -1,4 +1,4 @@
-"""Bugs to be found: the client, made wrong on purpose, while a block lasts."""
+"""Planted bugs: each is active in the client within a block."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kohort.types import TopicPartition
 
 @contextmanager
 def commit_before_processing() -> Iterator[None]:
-    """A poll counts what it returns as done with, so that it is committed meanwhile."""
+    """Count records as processed when a poll returns them, so that they are committed too early."""
     poll: Callable[..., Any] = AsyncKafkaConsumer._poll
 
     async def poll_and_count(consumer: AsyncKafkaConsumer, *args: Any) -> Any:
@@ -40,7 +40,7 @@ def commit_before_processing() -> Iterator[None]:
 
 @contextmanager
 def deliver_after_revoke() -> Iterator[None]:
-    """What is revoked stays, and is delivered, until the next assignment."""
+    """Keep and deliver revoked partitions until the next assignment."""
 
     def keep(
         state: SubscriptionState, partitions: Iterable[TopicPartition]
@@ -56,7 +56,7 @@ def deliver_after_revoke() -> Iterator[None]:
 
 @contextmanager
 def heartbeat_with_an_old_generation() -> Iterator[None]:
-    """Heartbeats tell the generation before this one, where there was one."""
+    """Send heartbeats with the generation before this one, if there was one."""
     start: Callable[..., None] = Heartbeats.start
     tick: Callable[..., bool] = Heartbeats.tick
     seen: dict[Heartbeats, list[int]] = {}
@@ -80,14 +80,14 @@ def heartbeat_with_an_old_generation() -> Iterator[None]:
 
 @contextmanager
 def rebalance_in_polls_only() -> Iterator[None]:
-    """A member that is not polled does nothing for its group, as if it held records."""
+    """Do nothing for the group without polls, as if returned records waited to be processed."""
     with patch.object(AsyncCallbacks, "_may_run_unpolled", lambda consumer: False):
         yield
 
 
 @contextmanager
 def rebalance_while_records_are_held() -> Iterator[None]:
-    """Returned records do not keep a member from giving up their partitions."""
+    """Give up partitions whose returned records are not processed yet."""
     check: Callable[..., bool] = AsyncCallbacks._may_run_unpolled
 
     def forget_first(consumer: AsyncCallbacks) -> bool:
@@ -100,7 +100,7 @@ def rebalance_while_records_are_held() -> Iterator[None]:
 
 @contextmanager
 def read_on_in_recreated_topics() -> Iterator[None]:
-    """A new id of a topic is taken, and positions in the old topic are kept."""
+    """Keep the positions of the old topic after a topic was recreated."""
     note: Callable[..., list[Recreation]] = TopicHistory.note_ids
 
     def noted(history: TopicHistory, ids: Mapping[str, bytes]) -> list[Recreation]:
@@ -144,7 +144,7 @@ def commit_unchanged_offsets_once() -> Iterator[None]:
 
 @contextmanager
 def lose_answers_at_logins() -> Iterator[None]:
-    """Nobody hears of the answers to requests that are in flight when a session is renewed."""
+    """Lose the responses to requests that are in flight when a session is renewed."""
     renew: Callable[[Logins, BrokerConnection], Awaitable[None]] = Logins._renew
 
     async def renewed(logins: Logins, connection: BrokerConnection) -> None:
@@ -158,7 +158,7 @@ def lose_answers_at_logins() -> Iterator[None]:
 
 @contextmanager
 def connect_again_at_the_end_of_sessions() -> Iterator[None]:
-    """A session is not renewed on its connection: a new one replaces it, and a fetch is lost."""
+    """Replace a connection instead of renewing its session, so that a fetch is lost."""
 
     async def refused(logins: Logins, connection: BrokerConnection) -> None:
         raise KafkaConnectionError("not renewed")
@@ -169,7 +169,7 @@ def connect_again_at_the_end_of_sessions() -> Iterator[None]:
 
 @contextmanager
 def give_up_refused_brokers() -> Iterator[None]:
-    """A broker that refuses a login or TLS once is never connected to again."""
+    """Never connect again to a broker that has refused a login or TLS once."""
     fail: Callable[..., None] = Nodes._failed
 
     def failed(nodes: Nodes, node: Any, error: KafkaError, *, lost: bool = True) -> None:
@@ -183,7 +183,7 @@ def give_up_refused_brokers() -> Iterator[None]:
 
 @contextmanager
 def keep_expired_tokens() -> Iterator[None]:
-    """A token is never replaced."""
+    """Never replace a token."""
     with (
         patch.object(Token, "is_fresh", lambda token, now: True),
         patch.object(Token, "is_sendable", lambda token, now: True),

@@ -1,4 +1,4 @@
-"""Run one seed, and judge it."""
+"""Run of one seed, with the check of its invariants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.simulation.world import TOPICS, World
 from tests.support.virtual import run_virtual
 
 OPERATIONS = 25
-"""Of a seed, unless told otherwise."""
+"""Default number of operations in a seed."""
 STRATEGIES = (
     ("range",),
     ("roundrobin",),
@@ -52,7 +52,7 @@ STRATEGIES = (
 )
 LEAVE_LIMIT = 20.0
 STEPS = 100_000
-"""Of tasks, in one moment of the virtual clock: more than that, and somebody spins."""
+"""Highest number of task steps in one moment of the virtual clock. More is a busy loop."""
 
 SHARE_OF_RIGHTS = 0.1
 SHARE_OF_LOGINS = 0.4
@@ -60,11 +60,11 @@ SHARE_OF_LOGINS = 0.4
 OPEN = Security(
     listeners=["PLAINTEXT"], authorization=Authorization(allow_everyone_if_no_acl_found=True)
 )
-"""Everybody may do everything that no ACL denies."""
+"""Security in which every user may do everything that no ACL denies."""
 
 
 class _Watch(trio.abc.Instrument):
-    """Ends a simulation in which virtual time does not go on."""
+    """Watchdog that ends a simulation in which virtual time does not advance."""
 
     def __init__(self, log: EventLog, scope: anyio.CancelScope, clock: MockClock) -> None:
         self._log = log
@@ -82,22 +82,22 @@ class _Watch(trio.abc.Instrument):
             self._log.add(Broke(at=at, error=f"time stands still: {task.name} and others spin"))
             self._scope.cancel()
         if self._steps >= STEPS:
-            self._clock.jump(1.0)  # what is shielded has its own time limit
+            self._clock.jump(1.0)  # shielded work has its own time limit
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a seed."""
+    """Result of a seed."""
 
     seed: int
     profile: str
     log: EventLog
     violations: list[str]
     seconds: float
-    """Of the virtual clock."""
+    """Duration on the virtual clock."""
 
     def tally(self) -> Counter[str]:
-        """How much of what it went through."""
+        """Count what the log has, such as operations, faults, rebalances and records."""
         operations = self.log.of(Operation)
         generations = {event.generation for event in self.log.of(GenerationStored)}
         return Counter(
@@ -113,7 +113,7 @@ class Outcome:
 
 
 def simulate(seed: int, operations: int = OPERATIONS) -> Outcome:
-    """One seed from beginning to end; the same each time."""
+    """Run one seed from beginning to end. Each run has the same result."""
     log = EventLog()
     profile, seconds = run_virtual(_live, seed, operations, log, seed=seed)
     return Outcome(seed, profile.name, log, violations(log, profile.name), seconds)
@@ -122,7 +122,7 @@ def simulate(seed: int, operations: int = OPERATIONS) -> Outcome:
 async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, float]:
     rng = random.Random(f"schedule {seed}")
     profile = rng.choice(PROFILES)
-    # Drawn apart, so that the other seeds stay as they were.
+    # A separate generator draws these, so that the other seeds stay as they were.
     of_rights = random.Random(f"rights {seed}")
     if of_rights.random() < SHARE_OF_RIGHTS:
         profile = of_rights.choice(WITH_RIGHTS)

@@ -1,4 +1,4 @@
-"""Many seeds, in several processes."""
+"""Runs of many seeds in several processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from functools import partial
 from tests.simulation.simulate import OPERATIONS, simulate
 
 CHUNK = 10
-"""Seeds that a process takes at a time."""
+"""Number of seeds that a process takes at a time."""
 SHOWN = 5
-"""Violations of a seed that are told."""
+"""Number of violations of a seed that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A seed that violated something."""
+    """Seed with a violation."""
 
     seed: int
     operations: int
@@ -30,12 +30,12 @@ class Failure:
     violations: list[str]
 
     def __str__(self) -> str:
-        told = [f"  {sentence}" for sentence in self.violations[:SHOWN]]
-        more = len(self.violations) - len(told)
+        shown = [f"  {sentence}" for sentence in self.violations[:SHOWN]]
+        more = len(self.violations) - len(shown)
         return "\n".join(
             [
                 f"seed {self.seed} ({self.profile}) violates:",
-                *told,
+                *shown,
                 *([f"  and {more} more"] if more else []),
                 f"again: {replay(self.seed, self.operations)}",
             ]
@@ -44,7 +44,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Report:
-    """What came of some seeds."""
+    """Results of some seeds."""
 
     tally: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
@@ -64,12 +64,12 @@ class Report:
 
 
 def replay(seed: int, operations: int = OPERATIONS) -> str:
-    """The command that has one seed again, the same to the last byte, and prints its log."""
+    """Return the command that repeats one seed to the last byte, and prints its log."""
     return f"python -m tests.simulation --seed {seed} --operations {operations}"
 
 
 def run_seeds(seeds: Iterable[int], operations: int) -> Report:
-    """One after the other, in this process."""
+    """Run the seeds one after the other in this process."""
     logging.disable(logging.CRITICAL)
     report = Report()
     try:
@@ -98,7 +98,7 @@ def soak(
     seconds: float = float("inf"),
     progress: Callable[[Report, float], None] = lambda report, took: None,
 ) -> Report:
-    """In processes of their own, until all are done or the time is over."""
+    """Run the seeds in several processes, until all are done or the time is over."""
     began = time.monotonic()
     total = Report()
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]

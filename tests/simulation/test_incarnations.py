@@ -1,4 +1,4 @@
-"""A log with recreated topics is judged topic by topic."""
+"""A log with recreated topics is checked topic by topic."""
 
 from __future__ import annotations
 

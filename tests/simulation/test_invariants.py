@@ -1,4 +1,4 @@
-"""Each invariant is found violated in a log that violates it, and in no good one."""
+"""Each invariant is violated by a log that breaks it, and by no good log."""
 
 from __future__ import annotations
 

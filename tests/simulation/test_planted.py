@@ -8,7 +8,7 @@ from tests.simulation.planted import BUGS
 from tests.simulation.simulate import simulate
 
 SEEDS = (*range(2, 23), 25, 40, 42)
-"""The first two find most of them; where members or cluster change, another may come first."""
+"""Seeds to try. The first two find most bugs, others are for changes of members or cluster."""
 
 
 @pytest.mark.timeout(300)

@@ -1,4 +1,4 @@
-"""Seeds of the simulation: nothing is violated, and each is the same when it is had again."""
+"""Seeds of the simulation: none has a violation, and each repeats identically."""
 
 from __future__ import annotations
 

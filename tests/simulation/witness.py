@@ -1,4 +1,4 @@
-"""What the coordinators write and accept, seen where it happens."""
+"""Observation of what coordinators store and accept, inside the coordinators."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from tests.simulation.events import (
 
 Records = list[tuple[bytes, bytes | None]]
 CLOSED_BY_CLIENT = "closed by this client"
-"""Part of the error of a connection that is closed because nobody wants it any longer."""
+"""Part of the error of a connection that the client has closed on purpose."""
 
 
 @contextmanager
 def watching(log: EventLog) -> Iterator[None]:
-    """Note what coordinators do and which connections fail, in any cluster, within the block."""
+    """Log what coordinators do and which connections fail, in any cluster, within the block."""
     append: Callable[..., None] = ClusterState._append_group_records
     commit: Callable[..., list[ErrorCode]] = GroupCoordinator.commit
     fail: Callable[..., None] = Nodes._failed
@@ -97,14 +97,14 @@ def watching(log: EventLog) -> Iterator[None]:
 
 def _stored(key: bytes, value: bytes) -> Event | None:
     what: Any = read_key(key)
-    told: Any = read_value(what, value)
-    if isinstance(what, OffsetCommitKey) and isinstance(told, OffsetCommitValue):
+    stored: Any = read_value(what, value)
+    if isinstance(what, OffsetCommitKey) and isinstance(stored, OffsetCommitValue):
         place = TopicPartition(what.topic, what.partition)
-        return OffsetStored(at=now(), partition=place, offset=told.offset)
-    if isinstance(what, GroupMetadataKey) and isinstance(told, GroupMetadataValue):
+        return OffsetStored(at=now(), partition=place, offset=stored.offset)
+    if isinstance(what, GroupMetadataKey) and isinstance(stored, GroupMetadataValue):
         assignments = tuple(
             (member.client_id, member.member_id, _partitions(bytes(member.assignment)))
-            for member in told.members
+            for member in stored.members
         )
-        return GenerationStored(at=now(), generation=told.generation, assignments=assignments)
+        return GenerationStored(at=now(), generation=stored.generation, assignments=assignments)
     return None

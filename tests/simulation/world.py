@@ -1,4 +1,4 @@
-"""One seed: a cluster, a group, and what happens to both until everything is healed."""
+"""World of one seed: a cluster, a group, and operations on both until all faults have ended."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from tests.simulation.incarnations import by_incarnation, name_of, value_of
 from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, Habits, Member
 
 SETTLE = 3 * (SESSION + MAX_POLL_INTERVAL)
-"""Seconds after the last fault within which all must be well."""
+"""Seconds after the last fault within which the group must settle."""
 LOOK_AGAIN = 0.5
 TOPICS = {"t": 4, "u": 3}
 BROKERS = (1, 2, 3)
 
 
 def slot_of(name: str) -> str:
-    """The slot of a life: a static member's later lives keep the client id of the first."""
+    """Return the slot of a life. Later lives of a static member keep the first one's client id."""
     return name.partition(".")[0]
 
 
 class World:
-    """Members and cluster, and the one generator from which all that happens is drawn."""
+    """Members and cluster, and the one random generator of the whole simulation."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class World:
         self.log = log
         self.rng = rng
         self.accounts = accounts
-        """The users; None where nobody logs in."""
+        """Users of the cluster. None if members do not log in."""
         self.members: dict[str, Member] = {}
-        """The members that run, by their name without the number of their life."""
+        """Running members by their name without the number of their life."""
         self.tasks: TaskGroup | None = None
         self._lives: Counter[str] = Counter()
         self._produced: Counter[TopicPartition] = Counter()
@@ -68,7 +68,7 @@ class World:
     # --- members --------------------------------------------------------------------------------
 
     def start(self, slot: str, habits: Habits, topics: Iterable[str]) -> Member:
-        """A new life in a slot that is free."""
+        """Start a new life in a free slot."""
         assert self.tasks is not None
         self._lives[slot] += 1
         name = f"{slot}.{self._lives[slot]}"
@@ -86,16 +86,16 @@ class World:
         return member
 
     async def steady(self) -> None:
-        """Wait until all that run are in the group; says so in the log."""
+        """Wait until all running members are in the group, and log it."""
         await self._until_well()
         self.log.add(Steady(at=now(), generation=self.cluster.group(GROUP).generation))
 
     def running(self) -> list[tuple[str, Member]]:
-        """Slots whose members live and are not about to end."""
+        """Return the slots whose members run and are not about to end."""
         return [(slot, member) for slot, member in self.members.items() if member.alive]
 
     def free(self, slots: Iterable[str]) -> list[str]:
-        """Slots whose members have ended, or are no more."""
+        """Return the slots whose members have ended or crashed."""
         taken = {
             slot
             for slot, member in self.members.items()
@@ -106,20 +106,22 @@ class World:
     # --- faults ---------------------------------------------------------------------------------
 
     def until(self, seconds: float, end: Callable[[], None]) -> None:
-        """Have something end after so long, and when all is healed at the latest."""
+        """Schedule the end of a fault: after ``seconds``, or when all faults end, if that is
+        earlier.
+        """
 
         async def wait() -> None:
             try:
                 await anyio.sleep(seconds)
             finally:
-                end()  # a core that stands still would keep the world from ending
+                end()  # a paused core would keep the world from ending
 
         assert self.tasks is not None
         self._ends.append(end)
         self.tasks.start_soon(wait)
 
     def heal(self) -> None:
-        """End everything that is wrong."""
+        """End all faults."""
         for end in self._ends:
             end()
         self.cluster.stop_faults()
@@ -143,13 +145,13 @@ class World:
         self._produced[place] += count
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, and forget what was written to it."""
+        """Delete a topic and forget the records that were written to it."""
         self.cluster.delete_topic(topic)
         for place in [place for place in self._produced if place.topic == topic]:
             del self._produced[place]
 
     def create_again(self, topic: str) -> None:
-        """Create a topic that was deleted."""
+        """Create a deleted topic again."""
         self.cluster.create_topic(topic, TOPICS[topic])
         self._numbers[topic] += 1
         self.log.add(Recreated(at=now(), topic=topic, number=self._numbers[topic]))
@@ -165,7 +167,9 @@ class World:
         )
 
     def _missing(self, partitions: frozenset[TopicPartition]) -> str:
-        """What is left to come before all is well; empty when nothing is."""
+        """Return the conditions that are still missing before the group has
+        settled, "" for none.
+        """
         return self._group_missing(partitions) or self._unread(partitions)
 
     def _group_missing(self, partitions: frozenset[TopicPartition]) -> str:
@@ -210,7 +214,7 @@ class World:
         return found
 
     async def settle(self) -> None:
-        """Wait until all is well; says so in the log, or what is missing."""
+        """Wait until the group has settled. Log that, or the missing conditions."""
         self.heal()
         self.log.add(Healed(at=now()))
         why = await self._until_well()
@@ -223,7 +227,9 @@ class World:
         self.log.add(Settled(at=now(), assignments=tuple(sorted(shares))))
 
     async def _until_well(self) -> str:
-        """Look every now and then whether all is well; what was missing to the last."""
+        """Check the group repeatedly until it has settled. Return the conditions missing at the
+        last check.
+        """
         wanted, deadline = self._wanted(), now() + SETTLE
         while (why := self._missing(wanted)) and now() < deadline:
             with anyio.move_on_after(LOOK_AGAIN):
