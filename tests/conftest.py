@@ -1,4 +1,4 @@
-"""What every test shares: the two event loops, and what the machine can run."""
+"""Fixtures that all tests share: the two event loops, and checks of what the machine can run."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ pytest_plugins = ["tests.support.plugin"]
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """The event loop of tests marked ``anyio``: each runs on both."""
+    """Event loop of tests marked ``anyio``: each runs on both."""
     return str(request.param)

@@ -1,1 +1,1 @@
-"""Programs that write parts of the project; not in the wheel."""
+"""Programs that write parts of the project. They are not in the wheel."""

@@ -1,7 +1,7 @@
 """Writer of the options as typed dictionaries: ``python -m tools.typed_options``.
 
 The table of options in ``kohort/config`` is the source. Type checkers and editors read the two
-files that this program writes. Nothing imports them at run time but ``typing.get_type_hints``.
+files that this program writes. At run time only ``typing.get_type_hints`` imports them.
 """
 
 from __future__ import annotations

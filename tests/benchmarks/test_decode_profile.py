@@ -1,4 +1,4 @@
-"""The profile of the hot loops: what it reads, and how it tells what perf has found."""
+"""Profile of the hot loops: the data that it reads, and the report on samples of perf."""
 
 from __future__ import annotations
 

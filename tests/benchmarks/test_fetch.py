@@ -1,4 +1,4 @@
-"""The pieces of benchmarks/fetch.py work, on the in-process cluster and with kohort alone."""
+"""Parts of benchmarks/fetch.py, run on the in-process cluster with kohort alone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read(cluster: Cluster, filled: Filled, name: str) -> Reading:
 
 
 def counted(reading: Reading) -> tuple[int, int]:
-    """Number and checksum of the records that were read."""
+    """Return number and checksum of the records that were read."""
     assert reading.total is not None
     return reading.records, checksum(reading.total)
 

@@ -1,4 +1,4 @@
-"""The pieces of benchmarks/profile.py, on the in-process cluster and with events written here."""
+"""Parts of benchmarks/profile.py, on the in-process cluster and with events written here."""
 
 from __future__ import annotations
 

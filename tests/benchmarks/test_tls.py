@@ -11,7 +11,7 @@ from benchmarks.tls import Way, added_cpu, goals_table, rates_table, text_of
 
 
 def reading(rate: float, cpu_us: float) -> Reading:
-    """A reading of 1,000 records."""
+    """Return a reading of 1,000 records."""
     return Reading(1000, None, 1000 / rate, cpu_us / 1000, 50.0)
 
 

@@ -1,4 +1,4 @@
-"""The demo on fewer flights, and its account on made-up readings."""
+"""Demo on fewer flights, and its report on made-up readings."""
 
 from __future__ import annotations
 

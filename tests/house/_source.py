@@ -1,4 +1,4 @@
-"""kohort's own source, read as syntax trees: which module imports what."""
+"""Source of kohort as syntax trees, with the imports of each module."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Module:
 
     @property
     def part(self) -> str:
-        """The package or module directly under kohort that it belongs to; "" for kohort itself."""
+        """Package or module directly under kohort that it belongs to. "" for kohort itself."""
         return self.name.partition(".")[2].partition(".")[0]
 
     def imports(self) -> Iterator[tuple[str, int]]:
-        """Every absolute dotted name that is imported anywhere in the module, with its line.
+        """Yield every absolute dotted name that the module imports, with its line.
 
         Imports inside functions and under TYPE_CHECKING count: they are dependencies too.
         """
@@ -40,7 +40,7 @@ class Module:
                     yield f"{base}.{alias.name}", node.lineno
 
     def _base(self, node: ast.ImportFrom) -> str:
-        """The absolute name that ``from ... import`` starts at."""
+        """Return the absolute name that ``from ... import`` starts at."""
         if not node.level:
             return node.module or ""
         package = self.name.split(".")
@@ -52,7 +52,7 @@ class Module:
 
 @functools.cache
 def modules() -> tuple[Module, ...]:
-    """All modules of the package, ordered by name."""
+    """Return all modules of the package, ordered by name."""
     found = []
     for path in sorted((ROOT / "kohort").rglob("*.py")):
         names = path.relative_to(ROOT).with_suffix("").parts

@@ -1,4 +1,4 @@
-"""The script that a change has to pass: which tests it runs twice, and what it says of them."""
+"""Script that a change has to pass: the tests that it runs twice, and its report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND = "test ARGS=--last-failed --last-failed-no-failures=none"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a checkout with a ``make`` that fails where the next line of ``statuses`` is 1."""
+    """Checkout with a ``make`` that fails where the next line of ``statuses`` is 1."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
     make = tmp_path / "bin" / "make"
@@ -34,7 +34,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(checkout: Path, statuses: list[int], failed: list[str]) -> tuple[int, str, list[str]]:
-    """Run it; return its status, its last line and the calls of make."""
+    """Run it and return its status, its last line and the calls of make."""
     cache = checkout / ".pytest_cache" / "v" / "cache" / "lastfailed"
     cache.parent.mkdir(parents=True)
     cache.write_text(json.dumps(dict.fromkeys(failed, True), indent=2) if failed else "")

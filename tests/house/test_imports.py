@@ -1,4 +1,4 @@
-"""An import takes no more than what most consumers need: processes of Spark's start with one."""
+"""Limits of an import: it loads only what most consumers need. Each process of Spark runs one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_dir_lists_names_that_are_imported_late(module: str) -> None:
 
 
 def test_import_compiles_no_dataclass_methods() -> None:
-    # A dataclass compiles its methods when it is made, which takes 0.3 to 1 ms of each start.
+    # A dataclass compiles its methods when it is created, which takes 0.3 to 1 ms of each start.
     said = subprocess.run(
         [sys.executable, "-c", _LIST_DATACLASSES], capture_output=True, check=True, text=True
     )

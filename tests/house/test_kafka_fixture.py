@@ -1,4 +1,4 @@
-"""Apache Kafka as a fixture: up, asked with its own tools, restarted, and gone with its owner."""
+"""Apache Kafka as a fixture: started, queried with its own tools, restarted and ended."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def test_what_is_supervised_ends_when_its_owner_is_killed() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         os.kill(process.pid, signal.SIGKILL)
-        assert process.stdout.read() == b""  # the end comes when the last holder is gone
+        assert process.stdout.read() == b""  # the process ends when the last writer closes the pipe

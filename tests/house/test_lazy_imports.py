@@ -1,4 +1,4 @@
-"""Names that are imported on first use behave as if the import of kohort had brought them."""
+"""Names that are imported on first use behave as if the import of kohort had loaded them."""
 
 from __future__ import annotations
 

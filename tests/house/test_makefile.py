@@ -1,4 +1,4 @@
-"""The Makefile's choice of a virtual environment."""
+"""Choice of a virtual environment by the Makefile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THIS = f"{sys.version_info.major}.{sys.version_info.minor}{sys.abiflags}"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a checkout without environments; its ``bin`` is the first folder of PATH."""
+    """Checkout without environments. Its ``bin`` is the first folder of PATH."""
     for name in ("Makefile", "constraints", "pyproject.toml", "setup.py", "kohort"):
         (tmp_path / name).symlink_to(ROOT / name)
     python(tmp_path / "bin" / "python3", THIS)
@@ -29,7 +29,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def python(path: Path, version: str) -> Path:
-    """Write a program that prints this version, whatever it is asked to run."""
+    """Write a program that prints this version for any arguments."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho {version}\n")
     path.chmod(0o755)

@@ -30,7 +30,7 @@ SUFFIXES = {".py", ".md", ".toml", ".txt", ".json", ".pxd", ".h", ".typed"}
 
 
 def project_files() -> Iterator[Path]:
-    """Every text file of the project."""
+    """Yield every text file of the project."""
     yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")
     yield ROOT / ".ci" / "run"
     for place in PLACES:

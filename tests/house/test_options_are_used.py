@@ -1,4 +1,4 @@
-"""An option that is accepted does something: some part of the client reads it."""
+"""An accepted option has an effect: a part of the client reads it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kohort.config import (
 )
 from tests.house._source import modules
 
-# Read by the configuration itself, under another name.
+# Read by the configuration, under another name.
 READ_AS = {
     "enable_auto_commit": "auto_commit",
     "key_deserializer": "deserialize_key",
     "value_deserializer": "deserialize_value",
 }
-# Read by checks of the configuration alone.
+# Read only by checks of the configuration.
 READ_BY_CONFIG = {
     "ssl_keystore_type",
     "ssl_truststore_type",

@@ -1,4 +1,4 @@
-"""The project's own papers agree with each other."""
+"""Files that describe the project agree with each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PINS = (ROOT / "constraints" / "pins.txt").read_text()
 
 
 def normal(requirement: str) -> str:
-    """The name of the distribution that a requirement or a pin is about, in its comparable form."""
+    """Return the comparable name of the distribution in a requirement or a pin."""
     name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()
 

@@ -36,7 +36,7 @@ class Client(NamedTuple):
 
 
 def rows(heading: str) -> list[Row]:
-    """The table under a heading of the migration page, without its backticks."""
+    """Return the table under a heading of the migration page, without its backticks."""
     section = PAGE.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
@@ -50,7 +50,10 @@ def public_methods(cls: type[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def shape(function: Any) -> str:
-    """``(a, *b, c=None)``: names, kinds and defaults, without self and annotations."""
+    """Return names, kinds and defaults of the parameters, without self and annotations.
+
+    The format is ``(a, *b, c=None)``.
+    """
     parameters = list(inspect.signature(function).parameters.values())[1:]
     bare = [each.replace(annotation=inspect.Parameter.empty) for each in parameters]
     return str(inspect.Signature(bare))

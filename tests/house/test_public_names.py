@@ -1,4 +1,4 @@
-"""What kohort offers is listed, documented and told about in the README."""
+"""Public names of kohort are listed, documented and mentioned in the README."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def public() -> Iterator[tuple[str, object]]:
 
 
 def methods(name: str, thing: type) -> Iterator[tuple[str, object]]:
-    """The public methods and properties that a class of kohort adds."""
+    """Yield the public methods and properties that a class of kohort adds."""
     for attribute, value in inspect.getmembers_static(thing):
         plain = value.fget if isinstance(value, property) else inspect.unwrap(value)
         plain = getattr(plain, "__func__", plain)
@@ -147,7 +147,7 @@ def test_every_public_name_and_method_has_a_docstring() -> None:
 
 
 def test_type_hints_of_public_names_can_be_resolved() -> None:
-    """Modules that kohort imports late are named in annotations."""
+    """Annotations name modules that kohort imports late."""
     pytest.importorskip("pyarrow")
     for name, thing in public():
         if isinstance(thing, type):

@@ -1,4 +1,4 @@
-"""Defaults of times and sizes stand in kohort/config alone; nothing repeats them as numbers."""
+"""Defaults of times and sizes are written in kohort/config alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = re.compile(r"timeout|interval|max_age|max_frame|max_in_flight|_ms$|_seco
 
 
 def defaults(tree: ast.AST) -> Iterator[tuple[int, str, ast.expr]]:
-    """Line, name and default of each parameter and of each annotated field."""
+    """Yield line, name and default of each parameter and of each annotated field."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             of = node.args
@@ -44,5 +44,5 @@ def test_no_default_repeats_an_option_as_a_number() -> None:
 
 
 def test_spark_connector_knows_the_default_of_the_poll_interval() -> None:
-    """It imports nothing but kohort's public names, so the number stands there once more."""
+    """The connector imports nothing but kohort's public names, so it repeats the number."""
     assert GroupConfig().max_poll_interval_ms == MAX_POLL_INTERVAL_MS

@@ -1,4 +1,4 @@
-"""Secrets are taken out of their wrapping in few modules, which are named here."""
+"""Secrets are revealed in few modules, which are listed here."""
 
 from __future__ import annotations
 

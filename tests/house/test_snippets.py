@@ -1,4 +1,4 @@
-"""What the pages and the examples show, runs: offline, each in a process of its own."""
+"""Code of the pages and the examples runs offline, each program in a separate process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BLOCKS = [
     pytest.param(code, id=f"{page.name}:{line}")
     for page in PAGES
     for line, code in python_blocks(page)
-    if page.name not in ("architecture.md",)  # fragments of signatures, not programs
+    if page.name not in ("architecture.md",)  # fragments of signatures, which cannot run
 ]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def marks(example: Path) -> list[pytest.MarkDecorator]:
-    """What an example needs beyond kohort, read from what it imports."""
+    """Return marks for what an example needs beyond kohort, from its imports."""
     return [pytest.mark.spark] if "pyspark" in example.read_text() else []
 
 

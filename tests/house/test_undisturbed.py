@@ -18,7 +18,7 @@ MB = 1 << 20
 
 @contextmanager
 def noise() -> Iterator[None]:
-    """Run a thread that allocates, frees and makes reference cycles all the time."""
+    """Run a thread that constantly allocates, frees and creates reference cycles."""
     started, over = threading.Event(), threading.Event()
 
     def allocate() -> None:
@@ -39,7 +39,7 @@ def noise() -> Iterator[None]:
 
 @pytest.fixture
 def tracing() -> Iterator[None]:
-    """Run with tracemalloc."""
+    """Running tracemalloc."""
     tracemalloc.start()
     yield
     tracemalloc.stop()

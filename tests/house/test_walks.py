@@ -41,7 +41,8 @@ def test_walk_is_no_longer_than_before(
 
 def _entry(place: str, *, thread: int = 1, caller: str | None = None) -> Entry:
     file, function = place.split(":")
-    return Entry(thread, 0, file, function, tuple(caller.split(":")) if caller else None)  # type: ignore[arg-type]
+    calling, _, name = (caller or "").partition(":")
+    return Entry(thread, 0, file, function, (calling, name) if caller else None)
 
 
 def test_figures_count_first_entries_only() -> None:
