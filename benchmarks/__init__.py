@@ -1,1 +1,1 @@
-"""Measurements; each module runs as ``python -m benchmarks.<name>``."""
+"""Measurements. Each module runs as ``python -m benchmarks.<name>``."""

@@ -1,6 +1,6 @@
-"""``python -m benchmarks [NAME [OPTIONS]]``: all measurements, one after the other, or one of them.
+"""Command ``python -m benchmarks [NAME [OPTIONS]]``: all measurements in turn, or one of them.
 
-Each is in a process of its own.
+Each runs in a separate process.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: that of the last measurement that failed, else 0."""
+    """Return the exit status: that of the last measurement that failed, else 0."""
     found = [path.stem for path in sorted(Path(__file__).parent.glob("[!_]*.py"))]
     names, options = (arguments[:1], arguments[1:]) if arguments else (found, [])
     if unknown := set(names).difference(found):
-        print(f"there is no {', '.join(unknown)}; there are {', '.join(found)}")
+        print(f"unknown names {', '.join(unknown)}, known are {', '.join(found)}")
         return 2
     status = 0
     for name in names:

@@ -1,7 +1,7 @@
-"""The anchors of benchmarks/fetch.py: programs that do less than a consumer of a group.
+"""Anchors of benchmarks/fetch.py: programs that do less than a consumer of a group.
 
-The limit receives a topic over a blocking socket and looks at the lengths of batches only. No
-client is faster on the same machine, because each has to receive the same bytes.
+The limit receives a topic over a blocking socket and reads only the lengths of batches. No client
+is faster on the same machine, because each has to receive the same bytes.
 
 The bare decoder checks and decodes every record with kohort's own decoder, in the main thread. A
 second thread receives with a blocking socket. It sends the next fetch before the last response is
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 LARGE = Sizes(partition=4 << 20, response=10 << 20)
 SMALL = Sizes(partition=1 << 20, response=4 << 20)
-"""Fetches of the bare decoder: larger responses leave the caches before they are decoded."""
+"""Fetch sizes of the bare decoder. Larger responses leave the caches before they are decoded."""
 TABLE_BYTES = 4 << 20
-"""Keys and values of one table, as in ``poll_arrow()``."""
+"""Bytes of keys and values in one table, as in ``poll_arrow()``."""
 BUFFERS = 3
 
 
@@ -115,14 +115,14 @@ def _bare(ask: Ask, read: Callable[[list[RecordSet]], tuple[int, int]]) -> Readi
     records = total = 0
     for found in _responses(ask, SMALL):
         more, fields = read(found)
-        meter.came(more)  # imports on first use are over
+        meter.came(more)  # modules imported on first use are loaded by now
         records += more
         total += fields
     return meter.reading(records, total)
 
 
 def _responses(ask: Ask, sizes: Sizes) -> Iterator[list[RecordSet]]:
-    """Yield what each response brought; its buffer is used again after the next step."""
+    """Yield the batches of each response. The next step reuses their buffer."""
     from kohort.records import RecordSet
 
     free: SimpleQueue[memoryview] = SimpleQueue()

@@ -19,6 +19,6 @@ def numbers(text: str) -> list[int]:
 def require_known(
     parser: argparse.ArgumentParser, given: Collection[str], known: Collection[str]
 ) -> None:
-    """Exit with a message that names the words that are not known."""
+    """Exit with a message that names the unknown words."""
     if unknown := set(given).difference(known):
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")

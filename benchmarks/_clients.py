@@ -1,4 +1,4 @@
-"""How the clients of benchmarks/fetch.py are run: each reading is a process of its own."""
+"""Clients of benchmarks/fetch.py. Each reading is a separate process."""
 
 from __future__ import annotations
 
@@ -23,27 +23,31 @@ from tests.support.needs import java
 
 LIMIT_S = 900.0
 COMPILED_ONCE = {"PYTHONDONTWRITEBYTECODE": ""}
-"""To compile what it imports would count as memory of a client."""
+"""Setting that lets Python write bytecode. Compiling would count as memory of a client."""
 NO_SPINNING = {"OPENBLAS_NUM_THREADS": "1"}
-"""numpy, which pyarrow imports, starts threads that spin for a while and read nothing."""
+"""Setting for numpy, which pyarrow imports. Without it numpy starts threads that
+spin for a while.
+"""
 HERE = Path(__file__).parent
 JAVA_SOURCE = HERE / "Drain.java"
 
 
 class ReadingError(Exception):
-    """A client failed, or has not read what there is."""
+    """A client failed, or has not read all records."""
 
 
 class Client(NamedTuple):
-    """``words`` has ``{servers}``, ``{topic}``, ``{group}``, ``{records}`` where they belong."""
+    """Client to measure. ``words`` has the fields ``{servers}``, ``{topic}``, ``{group}``,
+    ``{records}``.
+    """
 
     name: str
     words: tuple[str, ...]
     env: Mapping[str, str] = {}
 
     def read(self, bootstrap_servers: str, filled: Filled) -> Reading:
-        """Read the topic to its end. ReadingError."""
-        told = {
+        """Read the topic to its end. Raise ReadingError if that fails."""
+        fields = {
             "servers": bootstrap_servers,
             "topic": filled.topic,
             "group": f"g-{uuid.uuid4().hex[:8]}",
@@ -51,7 +55,7 @@ class Client(NamedTuple):
         }
         try:
             done = subprocess.run(
-                [word.format(**told) for word in self.words],
+                [word.format(**fields) for word in self.words],
                 cwd=HERE.parent,
                 env={**os.environ, **COMPILED_ONCE, **NO_SPINNING, **self.env},
                 capture_output=True,
@@ -63,15 +67,18 @@ class Client(NamedTuple):
         if done.returncode:
             raise ReadingError(f"{self.name}, {filled.topic}: {done.stderr[-2000:]}")
         reading = Reading(**json.loads(done.stdout.splitlines()[-1]))
-        # The limit does not look at records.
+        # The limit does not read records.
         total = filled.checksum if reading.total is None else checksum(reading.total)
         if (reading.records, total) != filled[1:]:
-            raise ReadingError(f"{self.name} read something else of {filled}: {reading}")
+            raise ReadingError(f"{self.name} read other records than those of {filled}: {reading}")
         return reading
 
 
 def clients(wanted: list[str], folder: Path) -> tuple[list[Client], dict[str, str]]:
-    """Those that can be run here, and why the others cannot; programs are built in ``folder``."""
+    """Return the clients that can run here, and the reasons why others cannot.
+
+    Programs are built in ``folder``.
+    """
     missing = {name: reason for name in wanted if (reason := _missing(name)) is not None}
     return [_client(name, folder) for name in wanted if name not in missing], missing
 
@@ -97,15 +104,15 @@ def _client(name: str, folder: Path) -> Client:
         command = [str(_javac()), "-cp", path, "-d", str(folder), str(JAVA_SOURCE)]
         subprocess.run(command, check=True)
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-        told = "{servers}", "{topic}", "{group}", "{records}"
-        return Client(name, (str(java()), quiet, "-cp", path, JAVA_SOURCE.stem, *told))
-    told = "{servers}", "{topic}", "{group}", "{records}"
+        fields = "{servers}", "{topic}", "{group}", "{records}"
+        return Client(name, (str(java()), quiet, "-cp", path, JAVA_SOURCE.stem, *fields))
+    fields = "{servers}", "{topic}", "{group}", "{records}"
     env = {"KOHORT_PURE": "1"} if name == names.PURE else {}
-    return Client(name, (sys.executable, "-m", _read.__name__, name, *told), env)
+    return Client(name, (sys.executable, "-m", _read.__name__, name, *fields), env)
 
 
 def _javac() -> Path | None:
-    """The compiler beside the Java that is run."""
+    """Return the compiler of the Java that is run."""
     program = java()
-    beside = None if program is None else Path(program).resolve().with_name("javac")
-    return beside if beside is not None and beside.exists() else None
+    compiler = None if program is None else Path(program).resolve().with_name("javac")
+    return compiler if compiler is not None and compiler.exists() else None

@@ -1,4 +1,4 @@
-"""Consumers of five libraries behind one interface, for measurements of a consumer that waits.
+"""Consumers of five libraries with one interface, for measurements of a consumer that waits.
 
 Each has its library's default options, but reads from the earliest record. The libraries are
 imported where they are used, because a measured process has one of them only.
@@ -14,14 +14,14 @@ CONFLUENT, AIOKAFKA, KAFKA_PYTHON = "confluent-kafka", "aiokafka", "kafka-python
 
 
 class Ask(NamedTuple):
-    """The topic to read, in a group of which the consumer is the only member."""
+    """Topic to read, in a group with this consumer as its only member."""
 
     bootstrap_servers: str
     topic: str
     group: str
 
     def keywords(self) -> dict[str, Any]:
-        """The options for kohort, aiokafka and kafka-python."""
+        """Return the options for kohort, aiokafka and kafka-python."""
         return {
             "bootstrap_servers": self.bootstrap_servers,
             "group_id": self.group,
@@ -30,14 +30,14 @@ class Ask(NamedTuple):
 
 
 class Consumer(Protocol):
-    """A synchronous consumer."""
+    """Synchronous consumer."""
 
     def poll(self, timeout_ms: int) -> list[bytes]:
         """Return the values of the next records, or nothing after the time-out."""
 
 
 class AsyncConsumer(Protocol):
-    """An asynchronous consumer."""
+    """Asynchronous consumer."""
 
     async def start(self) -> None:
         """Connect to the cluster."""
@@ -47,7 +47,7 @@ class AsyncConsumer(Protocol):
 
 
 class _Polled:
-    """``kohort.KafkaConsumer`` or ``kafka.KafkaConsumer``."""
+    """Consumer of type ``kohort.KafkaConsumer`` or ``kafka.KafkaConsumer``."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
@@ -57,7 +57,7 @@ class _Polled:
 
 
 class _Confluent:
-    """``confluent_kafka.Consumer``."""
+    """Consumer of type ``confluent_kafka.Consumer``."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
@@ -68,7 +68,7 @@ class _Confluent:
 
 
 class _Awaited:
-    """``kohort.AsyncKafkaConsumer`` or ``aiokafka.AIOKafkaConsumer``."""
+    """Consumer of type ``kohort.AsyncKafkaConsumer`` or ``aiokafka.AIOKafkaConsumer``."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
@@ -141,5 +141,5 @@ MODULES = {
 
 
 def module_of(client: str) -> str:
-    """The package that a client is imported from."""
+    """Return the package that a client is imported from."""
     return MODULES[client]

@@ -1,4 +1,4 @@
-"""The tables and the plot of benchmarks/fetch.py."""
+"""Tables and plot of benchmarks/fetch.py."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from benchmarks._reading import Reading
 from benchmarks._topics import SHAPES, Filled
 
 BUSY = 10
-"""Percent of all cores: if other processes take more, the figures are not reliable."""
+"""Percent of all cores. If other processes take more, the figures are not reliable."""
 ANCHORS_TEXT = (
-    "Limit: a blocking socket that receives the topic and looks at the lengths of batches only, "
+    "Limit: a blocking socket that receives the topic and reads only the lengths of batches, "
     "with fetches of 4 MiB a partition, or of kohort's default sizes. Bare decoder: kohort's own "
-    "decoder behind a blocking socket in a second thread, with responses of 4 MiB, without a "
+    "decoder, fed by a blocking socket in a second thread, with responses of 4 MiB, without a "
     "group, with CRC checks. The share of the limit compares rates. The last column but one "
-    "compares CPU a record: with the bare decoder for Arrow if the client reads columns, else with "
+    "compares CPU a record with the bare decoder for Arrow if the client reads columns, else with "
     "the one for records. The goals take the bare decoder as their anchor for CPU."
 )
 
 
 class Run:
-    """The readings of the topics with one number of partitions.
+    """Readings of the topics with one number of partitions.
 
-    ``others``: percent of all cores that other processes took, at each reading.
+    ``others`` is the percentage of all cores that other processes took, at each reading.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def rounds(self) -> int:
-        """The most readings of a client on a topic."""
+        """Highest number of readings of a client on a topic."""
         return max(map(len, self.readings.values()), default=0)
 
     @property

@@ -1,8 +1,9 @@
-"""The first record of one consumer in a new group, in this process.
+"""First record of one consumer in a new group, in this process.
 
     python -m benchmarks._first CLIENT BOOTSTRAP_SERVERS TOPIC GROUP
 
-Prints a line of JSON: milliseconds of the import, and from the constructor to the first record.
+The output is a line of JSON: milliseconds of the import, and from the constructor to the first
+record.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CLASSES = {KOHORT: "KafkaConsumer", KOHORT_ASYNC: "AsyncKafkaConsumer"}
 
 
 class First(NamedTuple):
-    """Figures in milliseconds; the CPU time of the import is that of the process."""
+    """Figures in milliseconds. The CPU time of the import is that of the process."""
 
     import_ms: float
     record_ms: float

@@ -1,4 +1,4 @@
-"""Goals of the fetch path, and the figures of a run beside them."""
+"""Goals of the fetch path, compared with the figures of a run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from benchmarks._rounds import short
 from benchmarks._topics import HUGE, LARGE, LZ4, PLAIN, ZSTD
 
 Readings = Mapping[tuple[str, str], list[Reading]]
-"""(client, topic) -> a reading a round."""
+"""Readings of each (client, topic), one a round."""
 
 
 class Figure(NamedTuple):
-    """A figure of all rounds, and those of the single rounds."""
+    """Figure of all rounds, and those of the single rounds."""
 
     value: float
     rounds: list[float]
 
 
 class Goal(NamedTuple):
-    """A figure of ``client``, as a ratio to that of ``over`` unless that is None.
+    """Goal for a figure of ``client``, as a ratio to that of ``over`` unless that is None.
 
     ``field`` is a field of a Reading. A goal below its floor means that less is better.
     """
@@ -38,11 +38,11 @@ class Goal(NamedTuple):
 
     @property
     def cells(self) -> set[tuple[str, str]]:
-        """The (client, topic) pairs that it needs."""
+        """Pairs of client and topic that it needs."""
         return {(name, self.topic) for name in (self.client, self.over) if name is not None}
 
     def figure(self, readings: Readings) -> Figure | None:
-        """Return the median, or the ratio of the medians; None without a figure of both sides."""
+        """Return the median, or the ratio of the medians. None without a figure of both sides."""
         ours = [getattr(r, self.field) for r in readings.get((self.client, self.topic), [])]
         if not ours or not min(ours):
             return None
@@ -84,7 +84,7 @@ GOALS = (
 
 
 def verdict(value: float, goal: float, floor: float) -> str:
-    """Compare a figure with its goal and floor; a goal below its floor means less is better."""
+    """Compare a figure with its goal and floor. A goal below its floor means less is better."""
     sign = -1 if goal < floor else 1
     if sign * value >= sign * goal:
         return "reached"
@@ -92,7 +92,7 @@ def verdict(value: float, goal: float, floor: float) -> str:
 
 
 def table(readings: Readings) -> str:
-    """Return Markdown with the goal and the floor beside each figure."""
+    """Return Markdown with each figure, its goal and its floor."""
     lines = [
         "| measure | figure | least and most of a round | goal | floor | |",
         "|---|---:|---:|---:|---:|---|",

@@ -2,9 +2,9 @@
 
     python -m benchmarks._idling CLIENT BOOTSTRAP_SERVERS TOPIC GROUP CONSUMERS SECONDS
 
-Each consumer is in a separate group and waits in calls of one second: a synchronous one in a
-separate thread, an asynchronous one in a task. The topic has one record. When all consumers have
-had that, CPU and context switches are counted for SECONDS. Prints a line of JSON.
+Each consumer is in a separate group and waits in calls of one second. A synchronous one has a
+separate thread, an asynchronous one a task. The topic has one record. CPU and context switches are
+counted for SECONDS after all consumers have had that. The output is a line of JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks._consumers import ASYNC, SYNC, Ask, module_of
 
 WAIT_MS = 1000
 SETTLE_S = 2.0
-"""The second fetch of each consumer and the first commit are not counted."""
+"""Seconds for the second fetch and the first commit of each consumer, which are not counted."""
 
 
 class Idling(NamedTuple):
@@ -37,7 +37,7 @@ class Idling(NamedTuple):
 
 
 class Meter:
-    """Waits until all consumers are ready."""
+    """Meter that waits until all consumers are ready."""
 
     def __init__(self, consumers: int, seconds: float) -> None:
         self._left = consumers
@@ -46,14 +46,14 @@ class Meter:
         self.all_ready = threading.Event()
 
     def ready(self) -> None:
-        """One more consumer has had the first record."""
+        """Count one more consumer that has had the first record."""
         with self._lock:
             self._left -= 1
             if not self._left:
                 self.all_ready.set()
 
     def measure(self) -> None:
-        """Count while nothing comes, print the result and end the process."""
+        """Count while no records arrive, print the result and end the process."""
         self.all_ready.wait()
         time.sleep(SETTLE_S)
         before, begun = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
@@ -67,14 +67,14 @@ class Meter:
 
 
 def resident_mb() -> float:
-    """Resident memory of this process in MB."""
+    """Return the resident memory of this process in MB."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) / 1000
 
 
 def idle(client: str, ask: Ask, meter: Meter) -> None:
-    """Wait with a synchronous consumer, for ever."""
+    """Wait with a synchronous consumer, forever."""
     consumer = SYNC[client](ask)
     ready = False
     while True:
@@ -84,7 +84,7 @@ def idle(client: str, ask: Ask, meter: Meter) -> None:
 
 
 async def idle_async(client: str, ask: Ask, meter: Meter) -> None:
-    """Wait with an asynchronous consumer, for ever."""
+    """Wait with an asynchronous consumer, forever."""
     consumer = ASYNC[client](ask)
     await consumer.start()
     ready = False

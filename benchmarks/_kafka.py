@@ -1,4 +1,4 @@
-"""Apache Kafka as it is measured: one node, for as long as a measurement lasts."""
+"""Apache Kafka for a measurement: one node that runs as long as the measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.secure_kafka import SecureKafka
 
 
 class _Fast(KafkaServer):
-    """With all of the JVM's compilers; the tests do without, for the sake of a quick start."""
+    """Node with all of the JVM's compilers. Nodes of tests have fewer, for a quick start."""
 
     def _java(self, main_class: str, *args: object, level: str = "warn") -> list[str]:
         command = super()._java(main_class, *args, level=level)
@@ -21,22 +21,22 @@ class _Fast(KafkaServer):
 
 
 class FastSecureKafka(_Fast, SecureKafka):
-    """A node with TLS and SASL listeners."""
+    """Node with TLS and SASL listeners."""
 
 
 class FastKafka(_Fast):
-    """A node with one plaintext listener."""
+    """Node with one plaintext listener."""
 
     @property
     def pid(self) -> int:
-        """Of the process that watches over it, whose only child it is."""
+        """Id of the process that supervises the node, its only child."""
         assert self._process is not None
         return self._process.pid
 
 
 @contextmanager
 def kafka() -> Iterator[FastKafka]:
-    """A node that is not started yet; afterwards it and all of its data are gone."""
+    """Yield a node that is not started yet. Delete it and all of its data afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         server = FastKafka(jars(), Path(folder))
         try:
@@ -47,7 +47,9 @@ def kafka() -> Iterator[FastKafka]:
 
 @contextmanager
 def secure_kafka() -> Iterator[FastSecureKafka]:
-    """A running node with TLS and SASL listeners; afterwards it and all of its data are gone."""
+    """Yield a running node with TLS and SASL listeners. Delete it and all of its
+    data afterwards.
+    """
     with tempfile.TemporaryDirectory() as folder:
         server = FastSecureKafka(jars(), Path(folder))
         try:

@@ -1,9 +1,9 @@
-"""One consumer reads a topic to its end and then waits, in this process.
+"""Memory of a consumer that has read a topic to its end and waits, in this process.
 
     python -m benchmarks._keeping CLIENT BOOTSTRAP_SERVERS TOPIC GROUP RECORDS
 
-Prints a line of JSON: resident MB after the last record and a second of waiting, less those before
-the consumer was made.
+The output is a line of JSON: resident MB after the last record and a second of waiting, less those
+before the consumer was created.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The machine that is measured on: who else uses it, and what it is."""
+"""Description of the machine that runs a measurement, and of its other load."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process and of what it has started, the ended ones included."""
+    """Return the CPU seconds of a process and its children, including ended ones."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     total = sum(int(field) for field in fields[11:15]) / TICK
-    # Any thread may have started some.
+    # Any thread may have started children.
     for child in _children(pid):
         try:
             total += cpu_of(int(child))
         except FileNotFoundError:
-            continue  # it ended meanwhile
+            continue  # it ended in the meantime
     return total
 
 
@@ -34,20 +34,20 @@ def _children(pid: int) -> list[int]:
 
 
 class Others:
-    """What all other processes, and other machines on the same host, take of this one."""
+    """Load of all other processes and of other machines on the same host."""
 
     def __init__(self) -> None:
         self._before = self._now()
 
     def share(self) -> float:
-        """Percent of all cores, since this was made or last asked."""
+        """Return the percentage of all cores since the last call, or since the constructor."""
         before, self._before = self._before, self._now()
         total, busy, ours = (now - then for now, then in zip(self._before, before, strict=True))
         return max(0.0, busy - ours) / total * 100 if total else 0.0
 
     @staticmethod
     def _now() -> tuple[float, float, float]:
-        """CPU seconds: of all cores, those not idle, and our own."""
+        """Return CPU seconds: of all cores, those not idle, and of this process."""
         line = Path("/proc/stat").read_text().splitlines()[0]
         fields = [int(field) / TICK for field in line.split()[1:9]]
         idle = fields[3] + fields[4]
@@ -55,7 +55,7 @@ class Others:
 
 
 def hardware() -> str:
-    """Processor, cores, memory and system."""
+    """Return processor, cores, memory and system."""
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
@@ -65,7 +65,7 @@ def hardware() -> str:
 
 
 def versions(*packages: str, java: bool = False, go: bool = False) -> list[str]:
-    """Of kohort with its commit, of Python, and of what else takes part."""
+    """Return the versions of kohort with its commit, of Python, and of the other programs."""
     commit = _output("git", "describe", "--always", "--dirty")
     program = java_program()
     return [

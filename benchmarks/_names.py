@@ -1,4 +1,4 @@
-"""The clients that benchmarks/fetch.py measures, by the names of the tables."""
+"""Clients that benchmarks/fetch.py measures, by the names of the tables."""
 
 from __future__ import annotations
 

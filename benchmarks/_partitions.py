@@ -3,9 +3,9 @@
     python -m benchmarks._partitions CLIENT WAY BOOTSTRAP_SERVERS TOPIC PARTITIONS RECORDS
 
 The way is ``busy`` or ``backlog``. ``busy`` prints "ready" after the first record and then measures
-so many more: the CPU time, and the time from the producer's clock in each value to the return of
-the record. ``backlog`` measures the rate from the first record to the last. Both print JSON. Each
-client has a group, commits automatically and has default options otherwise.
+RECORDS more. It takes the CPU time, and the time from the producer's clock in each value to the
+return of the record. ``backlog`` measures the rate from the first record to the last. Both print
+JSON. Each client has a group, commits automatically and has default options otherwise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONFLUENT_RECORDS = 500
 
 
 class Task(NamedTuple):
-    """The partitions to assign, and the records to read of the first one."""
+    """Partitions to assign, and the number of records to read from the first one."""
 
     way: str
     bootstrap_servers: str
@@ -38,7 +38,7 @@ class Task(NamedTuple):
     records: int
 
     def keywords(self) -> dict[str, Any]:
-        """Options of kohort, aiokafka and kafka-python."""
+        """Return the options of kohort, aiokafka and kafka-python."""
         return {
             "bootstrap_servers": self.bootstrap_servers,
             "group_id": f"g-{uuid.uuid4().hex[:8]}",
@@ -47,7 +47,7 @@ class Task(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Seconds of measuring, CPU seconds of it, records, and the median latency in ms."""
+    """Measured seconds, CPU seconds, records, and the median latency in ms."""
 
     seconds: float
     cpu_s: float
@@ -56,7 +56,7 @@ class Result(NamedTuple):
 
 
 class Meter:
-    """Receives every value; over when all records came."""
+    """Meter that receives every value. It is over when all records have arrived."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -66,7 +66,7 @@ class Meter:
         self._warm = task.way == BUSY
 
     def take(self, values: Iterable[bytes | None]) -> None:
-        """Values as they were returned; the first one begins the measurement."""
+        """Take the values that a call returned. The first one starts the measurement."""
         now = time.time_ns()
         for value in values:
             if not self._began:
@@ -114,7 +114,7 @@ def kohort_sync(task: Task, meter: Meter) -> None:
 
 
 def on_asyncio(read: Callable[[Task, Meter], Awaitable[None]]) -> Callable[[Task, Meter], None]:
-    """A reader for the command out of a coroutine."""
+    """Return a reader for the command that runs a coroutine."""
 
     async def ended(task: Task, meter: Meter) -> NoReturn:
         await read(task, meter)
@@ -181,7 +181,7 @@ READERS: dict[str, Callable[[Task, Meter], None]] = {
 
 
 def _end(meter: Meter) -> NoReturn:
-    """Print the result and leave: how a client closes is not measured."""
+    """Print the result and exit, because closing a client is not measured."""
     print(json.dumps(meter.result()._asdict()), flush=True)
     os._exit(0)
 

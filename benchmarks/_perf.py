@@ -1,8 +1,8 @@
-"""Samples of one process by ``perf``: CPU time by kind of code, and what each thread waits for.
+"""Samples of one process by ``perf``: CPU time by kind of code, and reasons to wait by thread.
 
-perf records two events. Samples of the CPU clock say which code runs. Each switch of a thread says
-when it leaves its core and when it comes back, and the first argument of its system call says what
-it waits for: a futex inside the interpreter is the GIL.
+perf records two events. Samples of the CPU clock name the code that runs. Each switch of a thread
+has the times at which it leaves its core and returns. The first argument of its system call says
+what it waits for. A futex inside the interpreter is the GIL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 KINDS = ("Python", "lock", "copy", "CRC", "decoding", "kernel", "other")
 """Kinds of code. Copy is the kernel's receive, memcpy and memmove."""
 WAITS = ("GIL", "core", "rest")
-"""Reasons to wait; the rest is the broker, the other thread or a time-out."""
+"""Reasons to wait. The rest is the broker, the other thread or a time-out."""
 SAMPLES_PER_S = 4000
 _FIRST_ARGUMENT = {"x86_64": "di", "aarch64": "x0"}
 
@@ -44,7 +44,7 @@ def missing() -> str | None:
     done = subprocess.run([*command(Path("/dev/null")), "true"], capture_output=True, text=True)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[0]
-        return f"perf may not record (try kernel.perf_event_paranoid=1): {reason}"
+        return f"perf has no permission to record: {reason}. Try kernel.perf_event_paranoid=1"
     return None
 
 
@@ -89,10 +89,10 @@ def kind(symbol: str, library: str) -> str:
 
 
 class Window(NamedTuple):
-    """The time to look at, and the addresses in which a futex is the GIL.
+    """Time to analyse, and the addresses in which a futex is the GIL.
 
-    ``begin`` and ``end``: seconds of the monotonic clock. ``gil``: first address, and the address
-    after the last.
+    ``begin`` and ``end`` are seconds of the monotonic clock. ``gil`` is the first address and the
+    address after the last.
     """
 
     begin: float
@@ -126,7 +126,7 @@ class ThreadTime:
 def read(events: Iterable[str], window: Window) -> dict[int, ThreadTime]:
     """Return the time of each thread, by its id.
 
-    The time on a core comes from the switches. Its parts are shared out by the samples.
+    The time on a core comes from the switches. It is divided by the samples.
     """
     samples: defaultdict[int, Counter[str]] = defaultdict(Counter)
     threads: defaultdict[int, ThreadTime] = defaultdict(ThreadTime)

@@ -1,4 +1,4 @@
-"""Bars as SVG, written by hand."""
+"""Bar charts as SVG, written without a library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS, OTHER = "#1f6feb", "#9aa4b2"
 
 
 class Bar(NamedTuple):
-    """``least`` and ``most`` are shown as a line over the bar."""
+    """Bar with a line from ``least`` to ``most`` over it."""
 
     name: str
     value: float
@@ -23,7 +23,7 @@ class Bar(NamedTuple):
 
 
 def svg(panels: Mapping[str, Sequence[Bar]], unit: str) -> str:
-    """A panel for each title, each with a scale of its own."""
+    """Return a panel for each title, each with a separate scale."""
     rows = [list(panels.items())[at : at + COLUMNS] for at in range(0, len(panels), COLUMNS)]
     parts: list[str] = []
     top = 0

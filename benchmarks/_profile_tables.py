@@ -1,4 +1,4 @@
-"""The tables of benchmarks/profile.py."""
+"""Tables of benchmarks/profile.py."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ and pyarrow. The caller reads all fields of each record: its Python includes the
 its other the sums over columns. The last three columns are time without CPU: waiting for the GIL,
 for a core, and for the rest, which is the broker or the other thread."""
 UNKNOWN = "CPU"
-"""The only kind of code without samples."""
+"""Kind of code that is used without samples."""
 
 
 class Cost(NamedTuple):
-    """The work of some readings and the time of each thread, by its role."""
+    """Work of some readings and the time of each thread, by its role."""
 
     wall_s: float
     records: int
@@ -31,9 +31,9 @@ class Cost(NamedTuple):
 
     @classmethod
     def of(cls, found: Profiled, events: Iterable[str], per_batch: float) -> Cost:
-        """Divide the time of one reading, by what perf recorded (nothing: by thread only).
+        """Divide the time of one reading by the events of perf, or by thread if there are none.
 
-        ``per_batch``: records in a batch.
+        ``per_batch`` is the number of records in a batch.
         """
         window = Window(found.begin, found.end, (found.gil[0], found.gil[1]))
         by_id = read(events, window)
@@ -51,7 +51,7 @@ class Cost(NamedTuple):
 
     @property
     def units(self) -> dict[str, tuple[float, float]]:
-        """The number of fetches, batches and records, each with the factor of its unit."""
+        """Number of fetches, batches and records, each with the factor of its unit."""
         return {
             "fetch, us": (max(1, self.fetches), 1e6),
             "batch, us": (self.records / self.per_batch, 1e6),

@@ -1,10 +1,10 @@
-"""One consumer reads a topic for some seconds while benchmarks/profile.py samples this process.
+"""Run of one consumer for some seconds, while benchmarks/profile.py samples this process.
 
     python -m benchmarks._profiled OUTPUT BOOTSTRAP_SERVERS TOPIC GROUP RECORDS SECONDS
 
 OUTPUT is "columns" for poll_arrow() or "objects" for poll(). After RECORDS records the consumer
 seeks to the beginning. All fields of each record are read. Options are the defaults, except for
-``fetch_max_wait_ms``, which matters at the end of the log only. Prints a line of JSON, see
+``fetch_max_wait_ms``, which matters at the end of the log only. The output is a line of JSON, see
 :class:`Profiled`.
 """
 
@@ -27,11 +27,11 @@ WAIT_MS = 1000
 
 
 class Profiled(NamedTuple):
-    """The work between two times of the monotonic clock, in seconds.
+    """Work between two times of the monotonic clock, in seconds.
 
-    ``threads``: roles by thread id. ``cpu_s`` and ``core_s``: CPU seconds of these threads, and
-    seconds that they waited for a core. ``gil``: the first address of the interpreter's data, which
-    holds the GIL, and the address after its last.
+    ``threads`` has roles by thread id. ``cpu_s`` and ``core_s`` are CPU seconds of these threads,
+    and seconds that they waited for a core. ``gil`` is the memory of the interpreter's data, which
+    holds the GIL. It has the first address and the address after the last.
     """
 
     begin: float
@@ -53,7 +53,7 @@ def interpreter_data(maps: str, address: int) -> tuple[int, int]:
         if first <= address < after:
             found = first, after
         elif found is not None and first == found[1] and fields[-1] != "[heap]":
-            found = found[0], after  # data that is zero at first follows in a second mapping
+            found = found[0], after  # data that starts as zeros follows in a second mapping
     assert found is not None, "the interpreter's data is not mapped"
     return found
 

@@ -1,6 +1,6 @@
 """Fetches of one topic over blocking sockets: no group, no commits, no event loop.
 
-The fetches are written here by hand, in version 4 of the API, so that the measured process spends
+This module writes the fetches itself, in version 4 of the API, so that the measured process spends
 its time on the socket. The leaders come from one Metadata response of kohort's codec.
 """
 
@@ -22,7 +22,7 @@ MAX_WAIT_MS, MIN_BYTES = 500, 1
 CLIENT = b"raw"
 TIMEOUT_S = 60.0
 HEADROOM = 1 << 16
-"""Bytes of a response beside its records, with 100 partitions."""
+"""Bytes of a response besides its records, with 100 partitions."""
 
 _REQUEST = struct.Struct(">ihhih3siiiibih")
 _ASKED = struct.Struct(">iqi")
@@ -32,7 +32,7 @@ _BATCH_HEAD = 61
 _ABORTED = 16
 
 Take = Callable[[int, int, memoryview], int]
-"""Called with partition, offset and the bytes of its batches; returns the next offset."""
+"""Function of partition, offset and the bytes of its batches. It returns the next offset."""
 
 
 class FetchError(Exception):
@@ -40,14 +40,14 @@ class FetchError(Exception):
 
 
 class Sizes(NamedTuple):
-    """Bytes: the most of a partition, and of a response."""
+    """Highest number of bytes of a partition, and of a response."""
 
     partition: int
     response: int
 
 
 class _Link:
-    """A connection to one leader with one fetch in flight."""
+    """Connection to one leader with one fetch in flight."""
 
     def __init__(self, host: str, port: int, partitions: list[int]) -> None:
         self.socket = _connect(host, port)
@@ -57,7 +57,7 @@ class _Link:
 class RawFetches:
     """All partitions of a topic from offset 0 to their high watermarks.
 
-    Each leader has one fetch in flight; the responses of several leaders are received in turn.
+    Each leader has one fetch in flight. The responses of several leaders are received in turn.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, sizes: Sizes, take: Take) -> None:
@@ -83,7 +83,7 @@ class RawFetches:
     def receive(self, buffer: memoryview) -> memoryview:
         """Receive one response, pass its batches to ``take`` and send the next fetch.
 
-        Return the memory of the response: new memory if ``buffer`` was too small.
+        Return the memory of the response, which is new if ``buffer`` was too small.
         """
         link = self._links[0]
         (size,) = struct.unpack(">i", _receive_into(link.socket, memoryview(bytearray(4))))
@@ -132,7 +132,7 @@ class RawFetches:
         link.socket.sendall(head + rest)
 
     def _parse(self, link: _Link, frame: memoryview) -> list[int]:
-        """Pass on all batches; return the partitions that are read to their end."""
+        """Pass on all batches and return the partitions that are read to their end."""
         topics, name_size = struct.unpack_from(">ih", frame, 8)
         pos = 14 + max(0, name_size)
         (count,) = struct.unpack_from(">i", frame, pos) if topics else (0,)
@@ -149,7 +149,8 @@ class RawFetches:
                 offset = self._take(partition, self._offsets[partition], frame[pos : pos + size])
                 self._offsets[partition] = offset
                 pos += size
-                # A broker fills its response in the order of the request: others come first now.
+                # A broker fills its response in the order of the request, so other partitions come
+                # first now.
                 link.partitions.remove(partition)
                 link.partitions.append(partition)
             if self._offsets[partition] >= high_watermark:
@@ -197,7 +198,7 @@ def _memory(size: int) -> memoryview:
 
 
 def _receive_into(link: socket.socket, view: memoryview) -> memoryview:
-    """Fill the view."""
+    """Fill the view from the connection."""
     have, size = 0, len(view)
     while have < size:
         got = link.recv_into(view[have:])
@@ -208,7 +209,7 @@ def _receive_into(link: socket.socket, view: memoryview) -> memoryview:
 
 
 def _leaders(bootstrap_servers: str, topic: str) -> dict[tuple[str, int], list[int]]:
-    """Address of each leader -> its partitions."""
+    """Return the partitions of each leader by its address."""
     from kohort.protocol import decode_response, encode_request
     from kohort.protocol.messages import MetadataRequest, MetadataResponse
 

@@ -1,9 +1,9 @@
-"""One client reads a topic to its end, as the only member of a new group, in this process.
+"""Reading of a topic to its end, by the only member of a new group, in this process.
 
     python -m benchmarks._read CLIENT BOOTSTRAP_SERVERS TOPIC GROUP RECORDS
 
-Prints the result as JSON. Wall and CPU time count from the first record received to the last, so
-that imports and the start of a consumer do not count. Every client reads all four fields of every
+The output is JSON. Wall and CPU time count from the first record received to the last, so that
+imports and the start of a consumer do not count. Every client reads all four fields of every
 record, commits automatically and checks CRCs. Each client runs the documented loop of its library
 with default options, except for the options in its name. The anchors (``_anchors``) have no group
 and do not commit.
@@ -163,7 +163,7 @@ def aiokafka(
         async def main() -> Reading:
             consumer = AIOKafkaConsumer(ask.topic, **keywords)
             await consumer.start()
-            return _over(await read(meter, consumer, ask))  # stop() may take its time
+            return _over(await read(meter, consumer, ask))  # stop() may take long
 
         meter = Meter()
         return asyncio.run(main())
@@ -198,7 +198,7 @@ READERS: dict[str, Callable[[Ask], Reading]] = {
 
 
 def _over(reading: Reading) -> NoReturn:
-    """Print it and be gone: how a client closes is not measured."""
+    """Print the result and exit, because closing a client is not measured."""
     print(json.dumps(reading._asdict()), flush=True)
     os._exit(0)
 

@@ -15,12 +15,12 @@ CA_VARIABLE = "BENCHMARK_SSL_CAFILE"
 
 
 def cafile() -> str | None:
-    """Return the CA of this process' connections; None for plaintext."""
+    """Return the CA of this process's connections. None means plaintext."""
     return os.environ.get(CA_VARIABLE)
 
 
 class Ask(NamedTuple):
-    """The topic to read, the group to join and the number of records in the topic."""
+    """Topic to read, group to join and number of records in the topic."""
 
     bootstrap_servers: str
     topic: str
@@ -41,12 +41,12 @@ class Ask(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The result of one process.
+    """Result of one process.
 
     ``total`` is the sum of all fields (see ``_topics.checksum``), or None if the client does not
-    look at records. ``seconds`` and ``cpu_s`` count from the arrival of the first batch to the
-    last record. ``peak_mb`` is the largest resident memory. ``first`` is the number of records of
-    the first batch, which were received before the clocks started.
+    read records. ``seconds`` and ``cpu_s`` count from the arrival of the first batch to the last
+    record. ``peak_mb`` is the largest resident memory. ``first`` is the number of records of the
+    first batch, which were received before the clocks started.
     """
 
     records: int
@@ -58,17 +58,17 @@ class Reading(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Records a second; 0 if all records came with the first batch."""
+        """Records a second. 0 if all records came with the first batch."""
         return (self.records - self.first) / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """CPU time of a record in microseconds; 0 if all records came with the first batch."""
+        """CPU time of a record in microseconds. 0 if all records came with the first batch."""
         return self.cpu_s / max(1, self.records - self.first) * 1e6 if self.rate else 0.0
 
 
 class Meter:
-    """The clocks of one reading."""
+    """Clocks of one reading."""
 
     def __init__(self) -> None:
         self._began = self._cpu_s = 0.0

@@ -1,10 +1,10 @@
-"""One client receives records as they are produced, in this process.
+"""One client that receives records as they are produced, in this process.
 
     python -m benchmarks._receiving CLIENT HOW BOOTSTRAP_SERVERS TOPIC GROUP RECORDS
 
 HOW is "wait" for calls that wait for a record, or "spin" for poll(timeout_ms=0) in a loop. The
-topic has one record at first. The process prints "ready" when it has that, and after RECORDS more
-a line of JSON: when each came in monotonic ns, CPU seconds, and polls a second.
+topic has one record at first. The process prints "ready" when it has that, and after RECORDS more a
+line of JSON. The line has the arrival of each in monotonic ns, CPU seconds, and polls a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAIT_MS = 1000
 
 
 class Received(NamedTuple):
-    """``at_ns``: when the call that brought each record returned."""
+    """Result. ``at_ns`` has the time at which the call with each record returned."""
 
     at_ns: list[int]
     cpu_s: float
@@ -31,7 +31,7 @@ class Received(NamedTuple):
 
 
 class Meter:
-    """Counts from the first record on."""
+    """Meter that counts from the first record on."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -40,7 +40,7 @@ class Meter:
         self._polls = 0
 
     def polled(self, values: list[bytes]) -> bool:
-        """Take what a call returned; True when all records are there."""
+        """Take the values that a call returned. Return True when all records have arrived."""
         self._polls += 1
         if not values:
             return False
@@ -58,7 +58,7 @@ class Meter:
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process."""
+    """Return the CPU seconds of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def over(meter: Meter) -> None:
-    """Print the result and end the process: closing is not measured."""
+    """Print the result and end the process, because closing is not measured."""
     print(json.dumps(meter.received()._asdict()), flush=True)
     os._exit(0)
 

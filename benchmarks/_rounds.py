@@ -1,4 +1,4 @@
-"""Who is measured when: all take turns, so that load on the machine falls on all of them."""
+"""Order of measurements: all take turns, so that load on the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 def turns(rounds: int, ways: Iterable[K], *, warm_up: bool = True) -> Iterator[tuple[int, K]]:
-    """(round, way): each way once a round, in an order that changes; round 0 warms up."""
+    """Yield round and way: each way once a round, in an order that changes. Round 0 warms up."""
     order = list(ways)
     for number in range(0 if warm_up else 1, rounds + 1):
         for way in order[:: 1 if number % 2 else -1]:
@@ -18,12 +18,12 @@ def turns(rounds: int, ways: Iterable[K], *, warm_up: bool = True) -> Iterator[t
 
 
 def spread(values: list[float]) -> str:
-    """The median, with the least and the most in brackets; "" of nothing."""
+    """Return the median, with minimum and maximum in brackets, or "" without values."""
     if len(values) < 2:
         return short(values[0]) if values else ""
     return f"{short(statistics.median(values))} ({short(min(values))} to {short(max(values))})"
 
 
 def short(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Return three digits, or all before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

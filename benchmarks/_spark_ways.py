@@ -1,6 +1,6 @@
-"""What Spark is asked to do with a topic, with either source; benchmarks/spark.py measures it.
+"""Measurements of Spark on one topic, with either source, for benchmarks/spark.py.
 
-Every way reads the whole topic and returns seconds, or milliseconds of a median micro-batch.
+Every way reads the whole topic. It returns seconds, or milliseconds of a median micro-batch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 END_S = 300
 TINY_ROWS = 400
 WARM_BATCHES = 5
-"""The first micro-batches of a query, which start its processes."""
+"""Number of first micro-batches of a query, which start its processes."""
 
 
 class Source(NamedTuple):
-    """``joins``: its streams can be members of a group."""
+    """Source of Spark. ``joins`` is True if its streams can be members of a group."""
 
     name: str
     format: str
@@ -30,7 +30,10 @@ class Source(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A topic of so many rows, to be read by a source; ``member``: of a new group, if it can."""
+    """Topic of ``rows`` rows and the source that reads it.
+
+    With ``member`` the stream joins a new group, if the source can.
+    """
 
     spark: SparkSession
     source: Source
@@ -52,7 +55,7 @@ class Ask(NamedTuple):
         return reader.options(**self._options()).load()
 
     def stream(self, **more: Any) -> list[Any]:
-        """The progress of all batches of an AvailableNow query from the earliest offsets."""
+        """Return the progress of all batches of an AvailableNow query from the earliest offsets."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             reader = self.spark.readStream.format(self.source.format)
             options = self._options(**more)
@@ -118,12 +121,12 @@ def bounded(rows: int) -> Callable[[Ask], float]:
 
 
 def in_a_group(way: Callable[[Ask], float]) -> Callable[[Ask], float]:
-    """The same with a stream that joins, commits and leaves, where the source can do that."""
+    """Return the way with a stream that joins, commits and leaves, if the source can do that."""
     return lambda ask: way(ask._replace(member=True))
 
 
 def tiny(ask: Ask) -> float:
-    """Milliseconds of a batch."""
+    """Return the milliseconds of a batch."""
     progress = ask.stream(maxOffsetsPerTrigger=TINY_ROWS)
     took = [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]]
     return statistics.median(took[WARM_BATCHES:])

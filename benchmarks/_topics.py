@@ -1,4 +1,4 @@
-"""The topics that benchmarks/fetch.py reads, written by librdkafka."""
+"""Topics that benchmarks/fetch.py reads, written by librdkafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.topics import create_topic
 
 PARTITIONS = 4
 LINGER_MS = 5
-"""Milliseconds for each partition, in which its batch gets full."""
+"""Milliseconds for each partition, in which its batch becomes full."""
 DISTINCT = 20_000
 STEP = 7919
 FIRST_MS = 1_700_000_000_000
@@ -25,10 +25,11 @@ WORDS = (
 
 
 class Shape(NamedTuple):
-    """The records of a topic.
+    """Records of a topic.
 
-    ``records``: their number with ``scale`` 1. ``batches``: the most records in a batch, for each
-    producer in turn. ``distinct``: different keys and values, which then repeat.
+    ``records`` is their number with ``scale`` 1. ``batches`` has the most records in a batch, for
+    each producer in turn. ``distinct`` is the number of different keys and values, which then
+    repeat.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Shape(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A topic, and the number and :func:`checksum` of its records."""
+    """Topic with the number and :func:`checksum` of its records."""
 
     topic: str
     records: int
@@ -54,13 +55,13 @@ def checksum(total: int) -> int:
 
 
 def text(size: int) -> Callable[[random.Random, int], bytes]:
-    """Values of words."""
+    """Return a function that creates values of words."""
     return lambda rng, _: " ".join(rng.choices(WORDS, k=size // 3 + 1)).encode()[:size]
 
 
 def event(rng: random.Random, number: int) -> bytes:
-    """250 bytes of JSON."""
-    told = {
+    """Return 250 bytes of JSON."""
+    fields = {
         "id": number,
         "user": f"u{rng.randrange(10**6):06}",
         "event": rng.choice(["view", "click", "cart", "purchase"]),
@@ -69,7 +70,7 @@ def event(rng: random.Random, number: int) -> bytes:
         "currency": rng.choice(["EUR", "USD", "GBP"]),
         "note": " ".join(rng.choices(WORDS, k=18)),
     }
-    return json.dumps(told).encode()[:250].ljust(250)
+    return json.dumps(fields).encode()[:250].ljust(250)
 
 
 PLAIN, LZ4, LARGE, HUGE = "plain", "lz4", "large", "huge"
@@ -95,9 +96,10 @@ def fill(
     partitions: int = PARTITIONS,
     name: str | None = None,
 ) -> Filled:
-    """Create a topic of this shape, called like it unless named, with ``scale`` times its records.
+    """Create a topic of this shape with ``scale`` times its records.
 
-    Batches have the same size with any number of partitions.
+    Its name is that of the shape by default. Batches have the same size with any number of
+    partitions.
     """
     records = max(partitions, int(shape.records * scale))
     topic = create_topic(bootstrap_servers, name or shape.name, partitions)
@@ -142,12 +144,12 @@ def fill(
         ends[partition] += 1
     left = sum(producer.flush(FLUSH_S) for producer in producers)
     if left or failed:
-        raise RuntimeError(f"{topic}: {left} records were not written: {failed[:1]}")
+        raise RuntimeError(f"{topic}: {left} records were not written, {failed[:1]}")
     return Filled(topic, records, checksum(total))
 
 
 def _in_turn(producers: list[Producer], batches: tuple[int, ...]) -> Iterator[Producer]:
-    """Each so often as its batch has records, for ever."""
+    """Yield each producer as often as its batch has records, forever."""
     while True:
         for producer, most in zip(producers, batches, strict=True):
             for _ in range(most):

@@ -1,4 +1,4 @@
-"""What benchmarks/cluster.py has brokers do; each works alike on any broker at a port."""
+"""Work of brokers in benchmarks/cluster.py. Each function works with any broker at a port."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Response)
 
 HOST = "127.0.0.1"
 FETCH_VERSION = 11
-"""Not flexible: up to the records everything has a fixed place."""
+"""Version that is not flexible: up to the records each field has a fixed place."""
 RECORD = 1000
 BATCH_RECORDS = 64
 PIPELINED = 8
@@ -41,7 +41,7 @@ UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 25, 27, 79
 
 
 class Link:
-    """A blocking connection to a broker."""
+    """Blocking connection to a broker."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection((HOST, port), timeout=READY_S)
@@ -71,7 +71,7 @@ class Link:
 
 
 def create_topic(port: int, name: str) -> None:
-    """A topic of one partition; returns when it has a leader."""
+    """Create a topic of one partition and return when it has a leader."""
     link = Link(port)
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     answer = link.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
@@ -90,7 +90,7 @@ def delete_topic(port: int, name: str) -> None:
 
 
 def load(port: int, topic: str, size: int) -> tuple[int, int]:
-    """Store so many bytes, as many equal batches; (batches, bytes of each)."""
+    """Store ``size`` bytes in equal batches. Return the number of batches and the bytes of each."""
     value = random.Random(1).randbytes(RECORD)
     stamp = int(time.time() * 1000)
     batch = encode_batch([NewRecord(stamp, None, value)] * BATCH_RECORDS)
@@ -109,7 +109,7 @@ def load(port: int, topic: str, size: int) -> tuple[int, int]:
 
 
 def fetch_all(port: int, topic: str, stored: tuple[int, int], limit: int) -> float:
-    """MB/s of reading all, one fetch after the other; the batches are not looked at."""
+    """Return MB/s of reading all, with one fetch in flight. The batches are not decoded."""
     count, batch = stored
     name = topic.encode()
     # size, correlation id, throttling, error, session, topics, name, partitions, index, error,
@@ -134,13 +134,16 @@ def fetch_all(port: int, topic: str, stored: tuple[int, int], limit: int) -> flo
                 size += struct.unpack_from(">i", buffer)[0]
         (length,) = struct.unpack_from(">i", buffer, length_at)
         assert 0 <= size - length_at - 4 - length < 8 and length >= batch, (size, length)
-        assert buffer[length_at + 4 + 16] == 2, "there begins a batch of format 2"
+        assert buffer[length_at + 4 + 16] == 2, "a batch of format 2 begins there"
         done += length // batch
     return count * batch / (time.perf_counter() - start) / 1e6
 
 
 def produce(port: int, topic: str, records: int) -> float:
-    """Records/s of confluent-kafka: 100 bytes each, linger 20 ms, until all are acknowledged."""
+    """Return records/s of confluent-kafka until all are acknowledged.
+
+    Records have 100 bytes each, and linger is 20 ms.
+    """
     failed = []
     producer = Producer(
         {
@@ -169,7 +172,10 @@ def produce(port: int, topic: str, records: int) -> float:
 
 
 def join_all(port: int, group: str, members: int) -> float:
-    """Seconds until so many members, all coming at once, are synced in one generation."""
+    """Return the seconds until ``members`` members are synced in one generation.
+
+    All of them start at the same time.
+    """
     return asyncio.run(_join_all(port, group, members))
 
 
@@ -202,7 +208,7 @@ async def _join_all(port: int, group: str, members: int) -> float:
 
 
 class _Member:
-    """A member that does what every client does; its heartbeats come every 100 ms."""
+    """Member that sends what every client sends. Its heartbeats come every 100 ms."""
 
     def __init__(self, port: int, group: str) -> None:
         self._port = port
@@ -212,7 +218,9 @@ class _Member:
     async def live(
         self, number: int, synced: Callable[[int, int], None], complete: asyncio.Event
     ) -> None:
-        """Until all are complete; tells every generation that it is synced in."""
+        """Run until ``complete`` is set, and report each generation to ``synced``
+        after SyncGroup.
+        """
         self._reader, self._writer = await asyncio.open_connection(HOST, self._port)
         try:
             while not complete.is_set():
@@ -230,7 +238,7 @@ class _Member:
             self._writer.close()
 
     async def _join(self) -> int | None:
-        """The generation that it is synced in; None if it has to join again."""
+        """Return the generation after SyncGroup. None means that it has to join again."""
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(40))
         joined = await self._ask(
             JoinGroupRequest(

@@ -1,4 +1,4 @@
-"""Time of each assignor, and the longest time that the event loop waits meanwhile.
+"""Time of each assignor, and the longest time that the event loop waits for it.
 
     python -m benchmarks.assignors [--short] [--output FILE]
 
@@ -7,8 +7,8 @@ members' assignments. "CPU s" is the assignor alone. "leader ms" is the most CPU
 turns of another task of the event loop while the leader does all of it. The members own what they
 got from the assignment before, and every tenth of them is new. "racks" have each member in one of
 three racks and two replicas of each partition. "mixed" have each member leave out one topic. Peers
-run in separate processes, and are ended after 10 CPU seconds. The runtime of each is the best
-of three runs, or of one if that takes more than 5 s.
+run in separate processes, and are ended after 10 CPU seconds. The runtime of each is the best of
+three runs, or of one if that takes more than 5 s.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +54,7 @@ RACKS = ("a", "b", "c")
 
 
 class Size(NamedTuple):
-    """A group: its members, their topics, the partitions of each topic, and its kind."""
+    """Group: its members, their topics, the partitions of each topic, and its kind."""
 
     members: int
     topics: int
@@ -72,7 +73,7 @@ Members = dict[str, Subscription]
 
 
 def cluster_of(size: Size) -> ClusterTopics:
-    """The topics of a group."""
+    """Return the topics of a group."""
     counts = {f"topic-{number:03}": size.partitions for number in range(size.topics)}
     if size.kind != "racks":
         return ClusterTopics(counts)
@@ -86,7 +87,7 @@ def cluster_of(size: Size) -> ClusterTopics:
 
 
 def members_of(size: Size, assignor: type[BuiltInAssignor], cluster: ClusterTopics) -> Members:
-    """The members of a group that has had one assignment, every tenth of them new."""
+    """Return the members of a group after one assignment. Every tenth of them is new."""
     rng, topics = random.Random(1), sorted(cluster.partitions)
     fresh: Members = {}
     for number in range(size.members):
@@ -109,7 +110,7 @@ def members_of(size: Size, assignor: type[BuiltInAssignor], cluster: ClusterTopi
 
 
 def best(run: Callable[[], object]) -> float:
-    """CPU seconds of a run."""
+    """Return the CPU seconds of a run."""
     found: list[float] = []
     while len(found) < 3 and sum(found) < 5:
         gc.collect()
@@ -120,7 +121,7 @@ def best(run: Callable[[], object]) -> float:
 
 
 async def longest_wait(work: Callable[[], Any]) -> float:
-    """CPU seconds of the thread between two turns of another task, at most."""
+    """Return the most CPU seconds of the thread between two turns of another task."""
     longest, over = 0.0, False
 
     async def tick() -> None:
@@ -142,7 +143,7 @@ async def longest_wait(work: Callable[[], Any]) -> float:
 
 
 async def lead(assignor: BuiltInAssignor, cluster: ClusterTopics, frame: bytes) -> None:
-    """The leader's duties, from the answer to JoinGroup to the request SyncGroup."""
+    """Run the leader's duties, from the JoinGroup response to the SyncGroup request."""
     response = decode(JoinGroupResponse, JOIN_VERSION, frame)
     members = await finish_in_slices(read_members(response, "g"))
     dealt = await finish_in_slices(assignor.steps(cluster, members))
@@ -153,7 +154,7 @@ async def lead(assignor: BuiltInAssignor, cluster: ClusterTopics, frame: bytes) 
 
 
 def join_answer(members: Members) -> bytes:
-    """The coordinator's answer to the leader."""
+    """Return the coordinator's response to the leader."""
     kind = JoinGroupResponse.JoinGroupResponseMember
     return encode(
         JoinGroupResponse(
@@ -170,7 +171,7 @@ def join_answer(members: Members) -> bytes:
 
 
 class PeerCluster:
-    """The cluster as the assignors of aiokafka and kafka-python ask for it."""
+    """Cluster metadata in the form that the assignors of aiokafka and kafka-python read."""
 
     def __init__(self, cluster: ClusterTopics) -> None:
         self._sets = {topic: set(range(n)) for topic, n in cluster.partitions.items()}
@@ -193,11 +194,11 @@ def aiokafka_assign(name: str, cluster: ClusterTopics, members: Members) -> Call
         "roundrobin": RoundRobinPartitionAssignor,
         "sticky": StickyPartitionAssignor,
     }[name]
-    told = {
+    subscribed = {
         member: ConsumerProtocolMemberMetadata(0, list(said.topics), said.user_data or b"")
         for member, said in members.items()
     }
-    return lambda: kind.assign(PeerCluster(cluster), told)
+    return lambda: kind.assign(PeerCluster(cluster), subscribed)
 
 
 def kafka_python_assign(
@@ -216,12 +217,12 @@ def kafka_python_assign(
         "cooperative-sticky": CooperativeStickyAssignor,
     }[name]
 
-    class Told(NamedTuple):
+    class Member(NamedTuple):
         member_id: str
         group_instance_id: str | None
         metadata: Any
 
-    told = []
+    subscribed = []
     for member, said in members.items():
         by_topic: dict[str, list[int]] = {}
         for topic, number in said.owned:
@@ -237,9 +238,9 @@ def kafka_python_assign(
             generation_id=said.generation,
             version=2,
         )
-        told.append(Told(member, None, metadata))
+        subscribed.append(Member(member, None, metadata))
     assignor = kind() if "sticky" in name else kind
-    return lambda: assignor.assign(PeerCluster(cluster), told)
+    return lambda: assignor.assign(PeerCluster(cluster), subscribed)
 
 
 PEERS = {"aiokafka": aiokafka_assign, "kafka-python": kafka_python_assign}
@@ -256,7 +257,10 @@ def _measure_peer(
 
 
 def peer_time(peer: str, name: str, cluster: ClusterTopics, members: Members) -> str:
-    """CPU seconds, in a process that can be ended; "-" for an assignor that the peer lacks."""
+    """Return CPU seconds, measured in a process that can be ended.
+
+    The result is "-" for an assignor that the peer lacks.
+    """
     if peer == "aiokafka" and name == "cooperative-sticky":
         return "-"
     context = multiprocessing.get_context("fork")
@@ -280,7 +284,7 @@ def peer_time(peer: str, name: str, cluster: ClusterTopics, members: Members) ->
 
 @contextmanager
 def collected() -> Iterator[None]:
-    """Nothing but the work of this block is for the garbage collector."""
+    """Freeze all objects that exist before the block, so that garbage collection skips them."""
     gc.collect()
     gc.freeze()
     try:
@@ -290,7 +294,7 @@ def collected() -> Iterator[None]:
 
 
 def rows(sizes: tuple[Size, ...], *, peers: bool) -> Iterator[str]:
-    """The table, as Markdown, line by line."""
+    """Yield the lines of the table in Markdown."""
     yield (
         "| members x topics x partitions | assignor | CPU s | leader ms | "
         + " | ".join(f"{peer} CPU s" for peer in PEERS)
@@ -304,7 +308,8 @@ def rows(sizes: tuple[Size, ...], *, peers: bool) -> Iterator[str]:
             with collected():
                 took = best(lambda: assignor().assign(cluster, members))  # noqa: B023
                 frame = join_answer(members)
-                gap = asyncio.run(longest_wait(lambda: lead(assignor(), cluster, frame)))  # noqa: B023
+                work = partial(lead, assignor(), cluster, frame)
+                gap = asyncio.run(longest_wait(work))
             theirs = [
                 peer_time(peer, assignor.name, cluster, members) if peers and not size.kind else ""
                 for peer in PEERS
@@ -329,7 +334,7 @@ def main() -> None:
             f"- {line}" for line in [hardware(), *versions("aiokafka", "kafka-python")]
         )
         text = __doc__.split("\n\n", 2)[2].strip()
-        goal = f"Goal: at most {GOAL_MS} ms between two turns, in no case more than {LIMIT_MS}."
+        goal = f"Goal: at most {GOAL_MS} ms between two turns, and never more than {LIMIT_MS}."
         table = "\n".join(lines)
         args.output.write_text(f"# Assignors\n\n{text}\n\n{goal}\n\n{table}\n\n{about}\n")
 

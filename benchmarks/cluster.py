@@ -1,11 +1,11 @@
-"""The in-process cluster beside Apache Kafka, on the same machine and in the same run.
+"""In-process cluster compared with Apache Kafka, on the same machine and in the same run.
 
     python -m benchmarks.cluster [--rounds 5] [--size MB] [--records N] [--output FILE]
 
-Both run in processes of their own, and the clients in this one. The two take turns within each
-round, now one first and now the other, so that load on the machine falls on both; so a ratio is the
-median of the rounds' own ratios. The first round warms up and is not counted. What other processes
-took of the machine meanwhile is told beside each row. Without Java, kohort is measured alone.
+Both run in separate processes, and the clients in this one. The two take turns within each round,
+in alternating order, so that load on the machine affects both. A ratio is therefore the median of
+the ratios of the rounds. The first round warms up and is not counted. Each row reports the load of
+other processes on the machine. Without Java, kohort is measured alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.jars import KAFKA_VERSION, missing_kafka
 
 KOHORT, KAFKA = "kohort", "Apache Kafka"
 BUSY = 10
-"""Percent of all cores that may be others' before a figure is not to be trusted."""
+"""Percent of all cores. If other processes take more, the figures are not reliable."""
 FRESH = """
 import time
 start = time.perf_counter()
@@ -55,9 +55,10 @@ print(time.perf_counter() - start)
 
 
 class Row(NamedTuple):
-    """``reached``: of kohort's median and of its ratio to Kafka; None where that is not known.
+    """Row of the table.
 
-    ``others``: percent of the machine's cores that other processes took meanwhile.
+    ``reached`` is about kohort's median and about its ratio to Kafka. None means unknown.
+    ``others`` is the percentage of the machine's cores that other processes took.
     """
 
     name: str
@@ -68,7 +69,9 @@ class Row(NamedTuple):
     others: float
 
     def ratios(self) -> list[float]:
-        """kohort's value by Kafka's, of each round; empty if they did not take turns."""
+        """Return kohort's value divided by Kafka's for each round. Empty if they did not take
+        turns.
+        """
         ours, kafka = self.values[KOHORT], self.values.get(KAFKA, [])
         if len(ours) != len(kafka):
             return []
@@ -76,7 +79,7 @@ class Row(NamedTuple):
 
 
 def serve(pipe: Connection, brokers: int) -> None:
-    """A cluster in this process: its port, then its CPU seconds whenever asked, until the end."""
+    """Run a cluster in this process. Send its port, then its CPU seconds on each request."""
     from kohort.testing import Cluster
 
     with Cluster(brokers) as cluster:
@@ -86,7 +89,7 @@ def serve(pipe: Connection, brokers: int) -> None:
 
 
 class KohortServer:
-    """A cluster of kohort's in a child process."""
+    """Cluster of kohort in a child process."""
 
     def __init__(self, brokers: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -105,14 +108,17 @@ class KohortServer:
 
 
 def idle_cpu(servers: dict[str, Callable[[], float]], seconds: float) -> dict[str, float]:
-    """Percent of one core, of all at the same time."""
+    """Return the percentage of one core that each takes. All are measured at the same time."""
     before = {name: cpu_s() for name, cpu_s in servers.items()}
     time.sleep(seconds)
     return {name: (cpu_s() - before[name]) / seconds * 100 for name, cpu_s in servers.items()}
 
 
 def fresh(program: str, rounds: int) -> list[list[float]]:
-    """The numbers that a program prints, of so many processes; a list for each number."""
+    """Return the numbers that a program prints, a list for each number.
+
+    The program runs in ``rounds`` processes, one after the other.
+    """
     lines = [
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         for _ in range(rounds + 1)
@@ -124,7 +130,7 @@ def fresh(program: str, rounds: int) -> list[list[float]]:
 def interleaved(
     rounds: int, ways: Mapping[str, Callable[[], float]], name: str
 ) -> dict[str, list[float]]:
-    """What each way measured, a number a round; the first round is dropped."""
+    """Return the values of each way, a number a round. The first round is dropped."""
     values: dict[str, list[float]] = {way: [] for way in ways}
     for number, way in turns(rounds, ways):
         value = ways[way]()
@@ -139,12 +145,12 @@ def below(limit: float) -> Callable[[float, float | None], bool | None]:
 
 
 def half(_: float, ratio: float | None) -> bool | None:
-    """Whether a rate is at least half of Kafka's; None without Kafka."""
+    """Return True if a rate is at least half of Kafka's. None without Kafka."""
     return None if ratio is None else ratio >= 0.5
 
 
 def measure(args: argparse.Namespace, ports: dict[str, int], others: Others) -> list[Row]:
-    """What is asked of running brokers, a row each."""
+    """Return a row for each measurement of running brokers."""
     numbers = itertools.count()
 
     def produce(port: int) -> float:
@@ -184,7 +190,7 @@ def measure(args: argparse.Namespace, ports: dict[str, int], others: Others) -> 
 
 
 def start_up(args: argparse.Namespace, others: Others) -> list[Row]:
-    """How long kohort takes to be there."""
+    """Measure the time until kohort is started."""
     imported, first, second = ([1000 * v for v in column] for column in fresh(FRESH, args.rounds))
     taken = others.share()
     (package,) = ([1000 * v for v in column] for column in fresh(IMPORT, args.rounds))
@@ -198,7 +204,7 @@ def start_up(args: argparse.Namespace, others: Others) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: medians, with the least and the most in brackets."""
+    """Return the medians in Markdown, with minimum and maximum in brackets."""
     lines = [
         f"| | unit | {KOHORT} | {KAFKA} {KAFKA_VERSION} | ratio | aim | | others |",
         "|---|---|---:|---:|---:|---|---|---:|",
@@ -222,22 +228,22 @@ def table(rows: list[Row]) -> str:
 
 
 def verdict(rows: list[Row]) -> str:
-    """Whether the machine was quiet enough for the figures to mean something."""
+    """Return a sentence on whether the machine was quiet enough for the figures."""
     busy = [row for row in rows if row.others >= BUSY]
     if not busy:
         return f"The machine was quiet: others took at most {max(r.others for r in rows):.0f} %."
     return (
         f"**The machine was busy**: in {len(busy)} of {len(rows)} rows others took {BUSY} % or "
         f"more of its cores, up to {max(row.others for row in busy):.0f} %. Of those rows trust "
-        "the ratios only, as both sides suffered."
+        "the ratios only, because the load affected both."
     )
 
 
 def setting(args: argparse.Namespace) -> str:
-    """The machine, the versions and how it was measured."""
-    told = "; ".join([hardware(), *versions("confluent-kafka", "anyio", java=True)])
+    """Return the machine, the versions and the method."""
+    software = "; ".join([hardware(), *versions("confluent-kafka", "anyio", java=True)])
     return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {told}.\n\n"
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {software}.\n\n"
         f"Medians of {args.rounds} rounds, the least and the most in brackets; both take turns "
         "within a round, after one to warm up. A ratio is kohort's by Kafka's, of each round. "
         "Others: what other processes took of all cores meanwhile. Kafka's start is one run; its "
@@ -246,14 +252,14 @@ def setting(args: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    """Measure everything, print the table, and write it if asked to."""
+    """Measure everything, print the table, and write it with ``--output``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--size", type=int, default=100, help="MB that are stored and fetched")
+    parser.add_argument("--size", type=int, default=100, help="MB to store and fetch")
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--members", type=int, default=500)
-    parser.add_argument("--idle", type=float, default=5.0, help="seconds of each look at idleness")
-    parser.add_argument("--output", type=Path, help="where the table goes, besides the screen")
+    parser.add_argument("--idle", type=float, default=5.0, help="seconds of each idle measurement")
+    parser.add_argument("--output", type=Path, help="file for the table, which is also printed")
     args = parser.parse_args()
     began = time.monotonic()
     head = setting(args)
@@ -278,7 +284,7 @@ def main() -> None:
         values = {name: [each[name] for each in rounds] for name in servers}
         name = "CPU of an idle cluster (kohort: 3 brokers, Kafka: 1)"
         rows.append(Row(name, "% of a core", values, "under 1 %", below(1), others.share()))
-    title = "# The in-process cluster beside Apache Kafka"
+    title = "# The in-process cluster compared with Apache Kafka"
     text = f"{title}\n\n{head}\n{verdict(rows)}\n\n{table(rows)}\n"
     print(f"\n{text}\nmeasured in {time.monotonic() - began:.0f} s")
     if reason:

@@ -1,8 +1,8 @@
-"""kohort's message codec beside kafka-python's: the same bytes, decoded and encoded by both.
+"""Message codec of kohort compared with kafka-python's: both decode and encode the same bytes.
 
     python -m benchmarks.codec [--rounds 9]
 
-The two take turns within each round, so that load on the machine falls on both; the best round
+The two take turns within each round, so that load on the machine affects both. The best round
 counts. A ratio under 1 means that kohort takes less time.
 """
 
@@ -25,11 +25,11 @@ from kohort.protocol.messages import (
 )
 
 SLICE_S = 0.03
-"""One side's turn within a round, in seconds."""
+"""Seconds of one side's turn within a round."""
 
 
 class Case(NamedTuple):
-    """A message of ours, the version to use, and kafka-python's class of the same message."""
+    """Message of kohort, the version to use, and kafka-python's class of the same message."""
 
     name: str
     message: Message
@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Many small fields; a small request; large records in both directions."""
+    """Return the cases: many small fields, a small request, large records in both directions."""
     answer = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(node_id=node, host=f"host-{node}", port=9092)
@@ -90,10 +90,10 @@ def cases() -> list[Case]:
         ],
     )
     return [
-        Case("Metadata answer v12, 100 topics x 6", answer, 12, metadata.MetadataResponse),
+        Case("Metadata response v12, 100 topics x 6", answer, 12, metadata.MetadataResponse),
         Case("JoinGroup request v7", join, 7, consumer.JoinGroupRequest),
         Case(
-            "Fetch answer v12, 10 x 100 kB",
+            "Fetch response v12, 10 x 100 kB",
             FetchResponse(responses=[fetched]),
             12,
             consumer.FetchResponse,
@@ -108,7 +108,7 @@ def cases() -> list[Case]:
 
 
 def interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Microseconds a call, of each: the best of ``rounds`` turns."""
+    """Return the microseconds of each call: the best of ``rounds`` turns."""
     best = [float("inf")] * len(calls)
     for _ in range(rounds):
         for number, call in enumerate(calls):
@@ -124,7 +124,7 @@ def compare(case: Case, rounds: int) -> None:
     """Print the lines of one message."""
     data = encode(case.message, case.version)
     theirs = case.theirs.decode(data, version=case.version)
-    theirs._header = None  # a decoded one cannot be encoded otherwise
+    theirs._header = None  # a decoded message cannot be encoded otherwise
     if bytes(theirs.encode(version=case.version)) != data:
         raise SystemExit(f"{case.name}: the two do not write the same bytes")
     decoders = [
@@ -141,7 +141,7 @@ def compare(case: Case, rounds: int) -> None:
 
 
 def main() -> None:
-    """Print one line a message and direction."""
+    """Print one line for each message and direction."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds

@@ -1,8 +1,10 @@
-"""Decoding of record batches, side by side with kafka-python's and aiokafka's decoders.
+"""Decoding of record batches, compared with kafka-python's and aiokafka's decoders.
 
-``python -m benchmarks.decode``: for each shape of record every decoder takes turns at the same
-batches, CRC check included, and every record is read (key, value, offset, timestamp). CPU time;
-the best round counts, as everything that disturbs a round only makes it slower.
+    python -m benchmarks.decode
+
+For each shape of record, the decoders take turns at the same batches. They check CRCs and read key,
+value, offset and timestamp of each record. CPU time counts, in the best round, because any
+disturbance only makes a round slower.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class Shape:
     batches: int = 8
 
     def data(self) -> bytes:
-        """The batches, one behind the other."""
+        """Return the batches, one after the other."""
         return b"".join(self._batch(number) for number in range(self.batches))
 
     def _batch(self, number: int) -> bytes:
@@ -54,7 +56,7 @@ SHAPES = (
 
 
 def kohort(data: bytes) -> int:
-    """kohort: ConsumerRecords."""
+    """Decode with kohort into ConsumerRecords."""
     total = 0
     for batch in split_batches(data):
         batch.check_crc()
@@ -65,7 +67,7 @@ def kohort(data: bytes) -> int:
 
 
 def kafka_python(data: bytes) -> int:
-    """kafka-python: the records below its ConsumerRecord."""
+    """Decode with kafka-python into the records below its ConsumerRecord."""
     total = 0
     batches = KafkaPythonRecords(data)
     while batches.has_next():
@@ -77,7 +79,7 @@ def kafka_python(data: bytes) -> int:
 
 
 def aiokafka(data: bytes) -> int:
-    """aiokafka (compiled): the records below its ConsumerRecord."""
+    """Decode with compiled aiokafka into the records below its ConsumerRecord."""
     total = 0
     batches = AiokafkaRecords(data)
     while batches.has_next():
@@ -92,7 +94,7 @@ DECODERS: tuple[Callable[[bytes], int], ...] = (kohort, kafka_python, aiokafka)
 
 
 def measure(shape: Shape, rounds: int) -> dict[str, list[float]]:
-    """Thousand records a second, one number a round, by decoder."""
+    """Return thousand records a second by decoder, one number a round."""
     data = shape.data()
     count = shape.per_batch * shape.batches
     if len({decode(data) for decode in DECODERS}) != 1:
@@ -108,7 +110,7 @@ def measure(shape: Shape, rounds: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Print a table: thousand records a second, best (median), and ratios of the best."""
+    """Print a table of thousand records a second, with best, median and ratios of the best."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     rounds: int = parser.parse_args().rounds

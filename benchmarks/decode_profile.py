@@ -1,11 +1,12 @@
-"""The time of a record object and of a row of a table, by the lines of the decoder.
+"""Time of a record object and of a row of a table, by the lines of the decoder.
 
-``python -m benchmarks.decode_profile [--seconds 5] [--lines 20]``: plain batches of 100 B records
-are read again and again as record objects, as Arrow tables and as column views, while ``perf``
-takes samples. For that the compiled modules are built once more, in a separate folder, with the
-lines of their source in them. Shares are of the samples in user mode; nanoseconds are shares of the
-time of a record. Inlined C is under ``_native.h``, what Python does for us under its function.
-Without perf, cProfile says the same of the functions of the plain modules.
+    python -m benchmarks.decode_profile [--seconds 5] [--lines 20]
+
+Plain batches of 100 B records are read repeatedly as record objects, as Arrow tables and as column
+views, while ``perf`` takes samples. The compiled modules are built once more for that, in a
+separate folder, with the lines of their source in them. Shares are of the samples in user mode.
+Nanoseconds are shares of the time of a record. Inlined C is listed under ``_native.h``, and work of
+Python under its function. Without perf, cProfile measures the functions of the plain modules.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kohort.records import NewRecord, RecordSet, TablePlan, encode_batch, to_arr
 
 ROOT = Path(__file__).parents[1]
 OUTPUTS = ("records", "arrow", "columns")
-PER_BATCH, BATCHES = 140, 300  # as a producer with 16 KiB a batch
+PER_BATCH, BATCHES = 140, 300  # batches of 16 KiB, as a producer creates
 PER_POLL = 500
 SOURCES = ("_batch.py", "_columns.py", "_native.h")
 
@@ -51,7 +52,7 @@ def batches() -> bytes:
 
 
 def read(data: bytes, output: str) -> int:
-    """All of it in the form that a consumer hands out, every field of the objects looked at."""
+    """Read everything in the form that a consumer returns, with every field of the objects."""
     found = RecordSet(data, topic="topic", partition=0)
     count = 0
     while not found.done:
@@ -67,7 +68,7 @@ def read(data: bytes, output: str) -> int:
 
 
 def child(output: str) -> None:
-    """Says when the loop begins, and ends after a line of input with how many records a second."""
+    """Print a line when the loop begins. After a line of input, print records a second and exit."""
     data = batches()
     read(data, output)
     print("ready", flush=True)
@@ -79,7 +80,7 @@ def child(output: str) -> None:
 
 
 def built(folder: Path) -> Path:
-    """A copy of the package with lines in its compiled modules."""
+    """Return a copy of the package with line numbers in its compiled modules."""
     for name in ("kohort", "benchmarks", "pyspark_kohort", "pytest_kohort"):
         ignored = shutil.ignore_patterns("*.so", "__pycache__", "results")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -95,7 +96,7 @@ def built(folder: Path) -> Path:
 def sampled(
     package: Path, output: str, seconds: float
 ) -> tuple[float, dict[tuple[str, str], float]]:
-    """Nanoseconds a record, and (function, line) -> share of them."""
+    """Return the nanoseconds of a record, and the share of each (function, line)."""
     samples = package / f"{output}.perf"
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.decode_profile", "--child", output],
@@ -145,22 +146,22 @@ def table(output: str, cost: float, shares: dict[tuple[str, str], float], lines:
 
 
 def largest(shares: dict[K, float]) -> list[tuple[K, float]]:
-    """The largest first."""
+    """Return the largest first."""
     return sorted(shares.items(), key=lambda each: -each[1])
 
 
 def summary(cost: float, shares: dict[tuple[str, str], float]) -> str:
-    """Nanoseconds of each function in the compiled modules, and of Python and the libraries."""
+    """Return nanoseconds of the functions in compiled modules, of Python and of the libraries."""
     compiled = {symbol for symbol, place in shares if place}
     parts: dict[str, float] = defaultdict(float)
     for (symbol, _), share in shares.items():
         parts[f"{symbol}()" if symbol in compiled else "Python and libraries"] += share
-    told = [f"{name} {share * cost:.1f}" for name, share in largest(parts) if share > 0.01]
-    return f"In ns: {', '.join(told)}."
+    figures = [f"{name} {share * cost:.1f}" for name, share in largest(parts) if share > 0.01]
+    return f"In ns: {', '.join(figures)}."
 
 
 def functions(output: str, seconds: float) -> None:
-    """The plain modules by cProfile."""
+    """Profile the plain modules with cProfile and print the functions."""
     data = batches()
     profiler = cProfile.Profile()
     until = time.monotonic() + seconds
@@ -174,7 +175,9 @@ def functions(output: str, seconds: float) -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of samples, for each output")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="seconds of sampling for each output"
+    )
     parser.add_argument("--lines", type=int, default=20, help="lines in a table")
     parser.add_argument("--child", choices=OUTPUTS, help=argparse.SUPPRESS)
     args = parser.parse_args()

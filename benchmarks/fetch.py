@@ -1,25 +1,26 @@
-"""Whole topics read through a group: kohort beside other clients, and beside two anchors.
+"""Whole topics read through a group: kohort compared with other clients and with two anchors.
 
     python -m benchmarks.fetch [--short] [--rounds 5] [--scale 1] [--clients A,B] [--topics A,B]
-                               [--partitions 4,1,100] [--cluster kafka|inprocess]
+        [--partitions 4,1,100] [--cluster kafka|inprocess]
 
 Apache Kafka is started and filled. Then each client reads each topic from its earliest record to
-its end, as the only member of a new group, with automatic commits and CRC checks, and reads all
-four fields of every record. Each reading is a separate process; all take turns within each round.
-Rate and CPU time count after the first batch received, up to the last record; memory is the peak of
-resident memory. The number and the sum of the records are checked.
+its end, as the only member of a new group. Each commits automatically, checks CRCs and reads all
+four fields of every record. Each reading is a separate process, and all take turns within each
+round. Rate and CPU time count after the first batch received, up to the last record. Memory is the
+peak of resident memory. The number and the sum of the records are checked.
 
-The anchors have no group: the limit looks at lengths only, and the bare decoder has nothing but
+The anchors have no group. The limit reads only lengths, and the bare decoder runs nothing but
 kohort's decoder (benchmarks/_anchors.py).
 
---partitions: topics with the first number are read by all clients, topics with the other numbers
-by the anchors and by those clients that the goals compare. --cluster inprocess reads from two
-brokers of kohort.testing in a separate process, without a JVM: all clients are then measured with
-a slower broker, and a tenth of the records.
+``--partitions``: all clients read topics with the first number. The anchors and the clients that
+the goals compare read those with the other numbers.
 
-In full this takes more than an hour. With --brief slow clients read the first topic only. With
---short only the cells of the goals are measured, with four partitions and a tenth of the records,
-round after round for a minute.
+``--cluster inprocess`` reads from two brokers of kohort.testing in a separate process, without a
+JVM. All clients are then measured with a slower broker, and a tenth of the records.
+
+In full this takes more than an hour. With ``--brief`` slow clients read the first topic only. With
+``--short`` only the cells of the goals are measured, with four partitions and a tenth of the
+records, round after round for a minute.
 """
 
 from __future__ import annotations
@@ -53,15 +54,15 @@ PART = 0.1
 """Default scale of the short form, and of the in-process cluster."""
 KAFKA, IN_PROCESS = "kafka", "inprocess"
 BROKERS = 2
-"""Brokers of the in-process cluster."""
+"""Number of brokers of the in-process cluster."""
 COMPARED = set().union(*(goal.cells for goal in GOALS))
-"""The (client, topic) pairs of the goals."""
+"""Pairs of client and topic that the goals need."""
 WITH_LIMIT = COMPARED | {(names.LIMIT, topic) for _, topic in COMPARED}
 WITH_ANCHORS = COMPARED | {(client, topic) for client in names.ANCHORS for _, topic in COMPARED}
 
 
 class Cell(NamedTuple):
-    """A client that reads a topic; ``shape`` is the topic's name in the tables."""
+    """Client that reads a topic. ``shape`` is the topic's name in the tables."""
 
     client: Client
     shape: str
@@ -69,7 +70,7 @@ class Cell(NamedTuple):
 
 
 class Progress:
-    """A line for each of ``total`` readings, or of those that ``seconds`` have room for."""
+    """Progress of ``total`` readings, or of those that ``seconds`` have room for. One line each."""
 
     def __init__(self, total: int, seconds: float | None) -> None:
         self._total = total
@@ -125,7 +126,7 @@ def chosen(
 ) -> list[tuple[Client, str]]:
     """Return the pairs of client and topic to measure: all, or those whose names are in ``only``.
 
-    ``brief``: slow clients read the first topic only, unless a goal compares them.
+    With ``brief`` slow clients read the first topic only, unless a goal compares them.
     """
 
     def wanted(client: str, topic: str) -> bool:
@@ -158,16 +159,20 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     every = names.EVERY
-    parser.add_argument("--short", action="store_true", help="the goals alone, within a minute")
-    parser.add_argument("--brief", action="store_true", help="slow clients read the first topic")
+    parser.add_argument("--short", action="store_true", help="measure only the goals, in a minute")
+    parser.add_argument(
+        "--brief", action="store_true", help="slow clients read only the first topic"
+    )
     parser.add_argument("--rounds", type=int, help="5, or as many as fit into --short")
-    parser.add_argument("--scale", type=float, help="of the topics' sizes: 1, or 0.1 if short")
+    parser.add_argument(
+        "--scale", type=float, help="factor of the topics' sizes: 1, or 0.1 if short"
+    )
     parser.add_argument("--topics", type=words, default=list(SHAPES), help=", ".join(SHAPES))
     parser.add_argument("--clients", type=words, default=list(every), help=", ".join(every))
     parser.add_argument("--partitions", type=numbers, help="4,1,100, or 4 with --short")
     parser.add_argument("--cluster", choices=(KAFKA, IN_PROCESS), default=KAFKA)
     parser.add_argument(
-        "--output", type=Path, help=f"a folder; {RESULTS.name}/ beside this unless --short"
+        "--output", type=Path, help=f"folder, by default {RESULTS.name}/ unless --short"
     )
     args = parser.parse_args()
     for given, known in ((args.topics, SHAPES), (args.clients, every)):
@@ -185,7 +190,9 @@ def main() -> None:
     """Measure, print the tables and write them."""
     args = arguments()
     if args.cluster == KAFKA and (reason := missing_kafka()) is not None:
-        raise SystemExit(f"not measured: {reason}; --cluster {IN_PROCESS} does without")
+        raise SystemExit(
+            f"cannot start Apache Kafka: {reason}. Use --cluster {IN_PROCESS} to measure without it"
+        )
     runs: list[Run] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -202,7 +209,7 @@ def main() -> None:
                 print(f"filling {name}, {partitions} partitions: {shape.text}", flush=True)
                 topic = f"{name}-{partitions}"
                 filled[name] = fill(servers, shape, args.scale, partitions, topic)
-            os.sync()  # so that writing to disks does not run beside the first readings
+            os.sync()  # so that writing to disks does not slow the first readings
             cells = [Cell(client, name, filled[name]) for client, name in pairs]
             runs.append(measure(servers, partitions, cells, args.rounds, args.seconds))
     ours = f"{BROKERS} brokers of kohort.testing in a process"

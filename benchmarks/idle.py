@@ -1,14 +1,14 @@
-"""The cost of consumers that have nothing to read, and of the first record.
+"""Cost of consumers that have nothing to read, and of the first record.
 
     python -m benchmarks.idle [--rounds 5] [--short] [--output FILE]
 
 Each measurement is a separate process on Apache Kafka, and the clients take turns within each
-round. "CPU" is that of the process while 1 or 50 consumers, each in a separate group, wait for
-records in calls of one second. "MB each" is what 50 consumers need beyond the resident memory of a
+round. "CPU" is that of the process while 1 or 50 consumers wait for records in calls of one second.
+Each is in a separate group. "MB each" is what 50 consumers need beyond the resident memory of a
 process with 1, divided by 49. "import" is the time of importing the library. "first record" is the
-time from the constructor to the first record in a new group, without the import; the group's
-initial rebalance delay is 0. "kept" is the resident memory after reading 480 MB, less that before
-the consumer was made.
+time from the constructor to the first record in a new group. It does not include the import, and
+the group's initial rebalance delay is 0. "kept" is the resident memory after reading 480 MB, less
+that before the consumer was created.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ SWITCHES, EACH_MB = "context switches of 50 a second", "MB each of 50"
 IMPORT, FIRST, KEPT = "import, ms", "first record, ms", "kept after 480 MB, MB"
 MEASURES = (ONE_CPU, MANY_CPU, SWITCHES, EACH_MB, IMPORT, FIRST, KEPT)
 Figures = dict[tuple[str, str], list[float]]
-"""(client, measure) -> a figure a round."""
+"""Figures of each (client, measure), one a round."""
 
 
 class Goal(NamedTuple):
-    """A figure of a client, or its ratio to that of another one; less is better."""
+    """Goal for a figure of a client, or for its ratio to that of another one. Less is better."""
 
     measure: str
     client: str
@@ -72,7 +72,7 @@ GOALS = (
 
 
 def run(module: str, *words: object) -> dict[str, Any]:
-    """Run a module of this package; returns the JSON of its last line."""
+    """Run a module of this package and return the JSON of its last line."""
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{module}", *map(str, words)],
         cwd=Path(__file__).parents[1],
@@ -90,7 +90,7 @@ def run(module: str, *words: object) -> dict[str, Any]:
 def measure(
     client: str, servers: str, topic: str, filled: Filled | None, seconds: int
 ) -> dict[str, float]:
-    """All figures of a client, once."""
+    """Measure all figures of a client once."""
     one = run("_idling", client, servers, topic, group(), 1, seconds)
     many = run("_idling", client, servers, topic, group(), MANY, seconds)
     first = run("_first", client, servers, topic, group())
@@ -109,12 +109,12 @@ def measure(
 
 
 def group() -> str:
-    """A new group's name."""
+    """Return a new group's name."""
     return f"g-{uuid.uuid4().hex[:8]}"
 
 
 def table(figures: Figures, clients: Sequence[str]) -> str:
-    """The medians, with the least and the most of a round, as Markdown."""
+    """Return the medians, with minimum and maximum of the rounds, as Markdown."""
     lines = [
         f"| | {' | '.join(clients)} |",
         f"|---|{'---:|' * len(clients)}",
@@ -126,7 +126,7 @@ def table(figures: Figures, clients: Sequence[str]) -> str:
 
 
 def goals(figures: Figures) -> str:
-    """The goals and what was reached, as Markdown."""
+    """Return the goals and the figures as Markdown."""
     lines = ["| measure | figure | goal | never above | |", "|---|---:|---:|---:|---|"]
     for name, client, over, goal, floor in GOALS:
         ours, theirs = figures.get((client, name)), figures.get((over or "", name))
@@ -140,7 +140,7 @@ def goals(figures: Figures) -> str:
 
 
 def plot(figures: Figures, clients: Sequence[str]) -> str:
-    """A panel for each measure, as SVG; CPU and memory in hundredths."""
+    """Return a panel for each measure as SVG. CPU and memory are in hundredths."""
     panels: dict[str, list[Bar]] = {}
     for name in MEASURES:
         scale = 100.0 if name in (ONE_CPU, MANY_CPU, EACH_MB) else 1.0
@@ -164,7 +164,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measure_all(servers: str, args: argparse.Namespace) -> Figures:
-    """Every client once a round."""
+    """Measure every client once a round."""
     figures: Figures = defaultdict(list)
     topic = new_topic(servers)
     shape = SHAPES[LARGE]

@@ -1,11 +1,10 @@
-"""The CPU time of a process that imports a client.
+"""CPU time of a process that imports a client.
 
     python -m benchmarks.imports [--rounds 20] [--before FOLDER] [--output FILE]
 
 Each figure is user and system time of a new Python process, in milliseconds, with compiled
 bytecode. "nothing" is a process that imports nothing, and "asyncio" one that imports asyncio. The
-clients take turns within each round. ``--before`` measures another checkout of kohort beside this
-one.
+clients take turns within each round. ``--before`` measures another checkout of kohort, too.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ GOAL, FLOOR = 0.8, 1.1
 
 
 class Case(NamedTuple):
-    """A statement, and the folder where Python starts."""
+    """Statement to run, and the folder where Python starts."""
 
     name: str
     folder: Path
@@ -72,7 +71,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--before", type=Path, help="a folder with another state of kohort")
+    parser.add_argument("--before", type=Path, help="folder of another checkout of kohort")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     folders = [HERE] if args.before is None else [HERE, args.before]

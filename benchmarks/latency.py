@@ -1,11 +1,11 @@
-"""The time from the producer's send to the return of the consumer's call.
+"""Time from the producer's send to the return of the consumer's call.
 
     python -m benchmarks.latency [--rounds 5] [--records 100] [--short] [--output FILE]
 
 Each client reads a topic of one partition on Apache Kafka, as the only member of a group, in a
-separate process. A record is produced every 20 to 40 ms, so the topic is idle before each of
-them. "wait" is a call that waits for a record. "spin" is poll(timeout_ms=0) in a loop, without any
-pause. The clients take turns within each round.
+separate process. A record is produced every 20 to 40 ms, so the topic is idle before each of them.
+"wait" is a call that waits for a record. "spin" is poll(timeout_ms=0) in a loop, without any pause.
+The clients take turns within each round.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHORT_ROUNDS, SHORT_RECORDS = 3, 60
 
 
 class Case(NamedTuple):
-    """A client and how it asks for records."""
+    """Client and its way to poll."""
 
     client: str
     how: str
@@ -60,7 +60,7 @@ CASES = (
 
 
 class Latency(NamedTuple):
-    """``ms``: of each record; CPU in microseconds a record, and polls a second."""
+    """Latency of each record in ``ms``, CPU in microseconds a record, and polls a second."""
 
     ms: list[float]
     cpu_us: float
@@ -76,7 +76,7 @@ class Latency(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The p50 of ``case`` in ms, or its ratio to that of ``over``."""
+    """Goal for the p50 of ``case`` in ms, or for its ratio to that of ``over``."""
 
     text: str
     case: Case
@@ -93,7 +93,7 @@ GOALS = (
 
 
 def measure(case: Case, servers: str, topic: str, records: int, rng: random.Random) -> Latency:
-    """Produce the records, and take the time of each until the client has it."""
+    """Produce the records and measure the time of each until the client has it."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     words = [case.client, case.how, servers, topic, group, str(records)]
     link = Link(int(servers.rpartition(":")[2]))
@@ -119,7 +119,7 @@ def measure(case: Case, servers: str, topic: str, records: int, rng: random.Rand
 
 
 def produce(link: Link, topic: str, value: bytes) -> int:
-    """Produce a record; returns when it was sent, in monotonic ns."""
+    """Produce a record and return the time of sending in monotonic ns."""
     batch = encode_batch([NewRecord(time.time_ns() // 1_000_000, None, value)])
     data = ProduceRequest.PartitionProduceData(index=0, records=batch)
     named = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
@@ -133,7 +133,7 @@ def produce(link: Link, topic: str, value: bytes) -> int:
 
 
 def table(done: dict[Case, list[Latency]]) -> str:
-    """The medians of the rounds, as Markdown."""
+    """Return the medians of the rounds as Markdown."""
     lines = [
         "| client | how | p50 ms | least and most of a round | p99 ms | CPU us/record | polls/s |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -154,7 +154,7 @@ def table(done: dict[Case, list[Latency]]) -> str:
 
 
 def goals(done: dict[Case, list[Latency]]) -> str:
-    """The goals and what was reached, as Markdown."""
+    """Return the goals and the figures as Markdown."""
     lines = ["| p50 | figure | goal | never above | |", "|---|---:|---:|---:|---|"]
     for text, case, over, goal, floor in GOALS:
         value = _p50(done[case]) / (1.0 if over is None else _p50(done[over]))
@@ -168,7 +168,7 @@ def _p50(rounds: list[Latency]) -> float:
 
 
 def plot(done: dict[Case, list[Latency]]) -> str:
-    """The p50 in microseconds, as SVG."""
+    """Return the p50 in microseconds as SVG."""
     panels: dict[str, list[Bar]] = {}
     for case, rounds in done.items():
         medians = [each.median * 1000 for each in rounds]
@@ -217,7 +217,7 @@ def main() -> None:
 
 
 def measure_all(servers: str, args: argparse.Namespace) -> dict[Case, list[Latency]]:
-    """Each case once a round."""
+    """Measure each case once a round."""
     rng = random.Random(args.seed)
     rounds = args.rounds or (SHORT_ROUNDS if args.short else 5)
     records = args.records or (SHORT_RECORDS if args.short else 100)
@@ -236,7 +236,7 @@ def measure_all(servers: str, args: argparse.Namespace) -> dict[Case, list[Laten
 
 
 def new_topic(servers: str) -> str:
-    """A topic of one partition with one record."""
+    """Create a topic of one partition with one record."""
     from tests.support.topics import create_topic
 
     topic = create_topic(servers, f"latency-{uuid.uuid4().hex[:8]}", 1)

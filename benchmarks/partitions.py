@@ -1,11 +1,11 @@
-"""The cost of many assigned partitions when one of them has records, beside other clients.
+"""Cost of many assigned partitions when one of them has records, compared with other clients.
 
     python -m benchmarks.partitions [--rounds 5] [--short] [--output FOLDER]
 
-Measured on Apache Kafka: CPU and latency of a reader of 1,000 partitions while one of them gets 90
-records a second, and the rate at which a backlog in one of 10, 1,000 and 2,000 partitions is read.
-Each reading is a separate process, and the clients take turns within each round, so that load on
-the machine falls on all of them.
+Measurements run on Apache Kafka. The first ones are CPU and latency of a reader of 1,000 partitions
+while one of them gets 90 records a second. The others are the rate at which a backlog in one of 10,
+1,000 and 2,000 partitions is read. Each reading is a separate process, and the clients take turns
+within each round, so that load on the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ ROWS = (SYNC, ASYNC, CONFLUENT, AIOKAFKA, KAFKA_PYTHON)
 
 
 class Goal(NamedTuple):
-    """A figure to reach, and one never to miss."""
+    """Goal of a figure and its floor."""
 
     aim: float
     least: float
 
     def verdict(self, value: float, *, up: bool) -> str:
-        """``up``: the higher the better."""
+        """Return the result for a value. With ``up`` higher is better."""
         sign = 1 if up else -1
         if sign * value >= sign * self.aim:
             return "yes"
@@ -82,7 +82,7 @@ Results = dict[Case, list[Result]]
 
 
 def produce_at_rate(producer: Producer, topic: str, count: int) -> None:
-    """Send records to the first partition, each at its time; the value is the clock in ns."""
+    """Send records to the first partition at a fixed rate. The value is the clock in ns."""
     began = time.monotonic()
     for number in range(count):
         time.sleep(max(0.0, began + number / RATE - time.monotonic()))
@@ -92,7 +92,7 @@ def produce_at_rate(producer: Producer, topic: str, count: int) -> None:
 
 
 def fill(servers: str, topic: str, records: int) -> None:
-    """Put a backlog into the first partition."""
+    """Produce a backlog into the first partition."""
     options = {"bootstrap.servers": servers, "linger.ms": 20, "batch.size": 196_608}
     producer = Producer(options | {"queue.buffering.max.messages": 1_000_000})
     for number in range(records):
@@ -104,9 +104,9 @@ def fill(servers: str, topic: str, records: int) -> None:
 
 
 def read(case: Case, servers: str, topic: str, records: int, producer: Producer) -> Result:
-    """Let a client read in a separate process."""
-    told = case.client, case.way, servers, topic, str(case.partitions), str(records)
-    words = [sys.executable, "-m", "benchmarks._partitions", *told]
+    """Read with a client in a separate process."""
+    arguments = case.client, case.way, servers, topic, str(case.partitions), str(records)
+    words = [sys.executable, "-m", "benchmarks._partitions", *arguments]
     folder = Path(__file__).parents[1]
     with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -124,7 +124,7 @@ def read(case: Case, servers: str, topic: str, records: int, producer: Producer)
 
 
 def measure(servers: str, args: argparse.Namespace) -> tuple[Results, list[float]]:
-    """The results of all cases, and the percentage of the machine that others took each time."""
+    """Return the results of all cases, and the load of other processes at each of them."""
     cases = [Case(client, BUSY, BUSY_PARTITIONS) for client in args.clients]
     cases += [Case(client, BACKLOG, number) for number in BACKLOGS for client in args.clients]
     cases = [case for case in cases if args.way in (None, case.way)]
@@ -159,7 +159,7 @@ def measure(servers: str, args: argparse.Namespace) -> tuple[Results, list[float
 
 
 def busy_table(results: Results) -> str:
-    """CPU and latency of the readers, as Markdown; the goals are kohort's alone."""
+    """Return CPU and latency of the readers as Markdown. The goals are for kohort only."""
     lines = ["| client | CPU % | p50 ms | CPU reached | p50 reached |", "|---|---:|---:|---|---|"]
     for client in ROWS:
         if done := results.get(Case(client, BUSY, BUSY_PARTITIONS)):
@@ -176,7 +176,7 @@ def busy_table(results: Results) -> str:
 
 
 def backlog_table(results: Results) -> str:
-    """Rates, and their ratios to the rate with the fewest partitions in the same round."""
+    """Return rates, and their ratios to the rate with the fewest partitions in the same round."""
     head = [f"1 of {number:,}: thousand/s" for number in BACKLOGS]
     head += [f"{number:,} : {FEWEST}" for number in BACKLOGS[1:]] + ["reached"]
     lines = [f"| client | {' | '.join(head)} |", f"|---|{'---:|' * 5}---|"]
@@ -200,7 +200,7 @@ def backlog_table(results: Results) -> str:
 
 
 def plot(results: Results) -> str:
-    """The CPU of busy readers and the rates of backlogs, as SVG."""
+    """Return the CPU of busy readers and the rates of backlogs as SVG."""
     panels: dict[str, list[Bar]] = defaultdict(list)
     for case, done in results.items():
         if case.way == BUSY:
@@ -223,8 +223,8 @@ def main() -> None:
     parser.add_argument(
         "--clients", type=lambda text: text.split(";"), default=list(ROWS), help="a;b;c"
     )
-    parser.add_argument("--way", choices=[BUSY, BACKLOG], help="one of the two; both by default")
-    parser.add_argument("--output", type=Path, help="a folder for the table and the plot")
+    parser.add_argument("--way", choices=[BUSY, BACKLOG], help="one way only, both by default")
+    parser.add_argument("--output", type=Path, help="folder for the table and the plot")
     args = parser.parse_args()
     if unknown := set(args.clients).difference(READERS):
         parser.error(f"unknown: {unknown}; there are {', '.join(READERS)}")
@@ -237,9 +237,9 @@ def main() -> None:
         server.start()
         results, shares = measure(server.bootstrap_servers, args)
     packages = "confluent-kafka", "aiokafka", "kafka-python"
-    told = [hardware(), *versions(*packages, java=True)]
+    software = [hardware(), *versions(*packages, java=True)]
     text = (
-        f"# Many partitions, one of them with records\n\n{'; '.join(told)}; Apache Kafka "
+        f"# Many partitions, one of them with records\n\n{'; '.join(software)}; Apache Kafka "
         f"{KAFKA_VERSION} on the same machine. Medians of {args.rounds} rounds, least and most in "
         f"brackets. Other processes took {statistics.median(shares):.0f} % of the cores (median)."
         f"\n\n## 1 of {BUSY_PARTITIONS:,} partitions gets {RATE} records a second\n\n"

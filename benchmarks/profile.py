@@ -1,21 +1,28 @@
-"""The cost of a fetch, of a batch and of a record, by thread and by kind of code.
+"""Cost of a fetch, of a batch and of a record, by thread and by kind of code.
 
     python -m benchmarks.profile [--sizes plain,large,huge] [--partitions 1,4,100] [--rounds 2]
-                                 [--outputs columns,objects] [--seconds 2] [--scale 0.5]
-                                 [--bootstrap HOST:PORT [--topic NAME]] [--output FILE]
+        [--outputs columns,objects] [--seconds 2] [--scale 0.5]
+        [--bootstrap HOST:PORT [--topic NAME]] [--output FILE]
 
-Topics with values of 100 B, 1 KB and 10 KB are read through a group on Apache Kafka, as tables
-and as objects, while ``perf`` takes samples of the reading process. All fields of each record are
-read. Kafka is started, unless --bootstrap names a cluster: topics are then created there, and
-deleted at the end. --topic profiles a topic that exists.
+Topics with values of 100 B, 1 KB and 10 KB are read through a group on Apache Kafka, as tables and
+as objects. Meanwhile ``perf`` takes samples of the reading process. All fields of each record are
+read. Kafka is started, unless ``--bootstrap`` names a cluster. Topics are then created there, and
+deleted at the end. ``--topic`` profiles an existing topic.
 
 The consumer thread talks to brokers, the caller is the thread that polls. The CPU time of each has
-these parts: Python is the interpreter and its objects, lock is taking and releasing the GIL and
-other locks, copy is the kernel's receive, memcpy and memmove, CRC is checksums, decoding is
-kohort's compiled decoder, kernel is the rest of the kernel, other is the C library's allocator and
-pyarrow. Waiting is for the GIL, for a core, or for the rest: the broker or the other thread.
+these parts:
 
-Without perf the parts are missing: CPU time and waiting for a core come from the kernel's counters
+* Python is the interpreter and its objects.
+* lock is taking and releasing the GIL and other locks.
+* copy is the kernel's receive, memcpy and memmove.
+* CRC is checksums.
+* decoding is kohort's compiled decoder.
+* kernel is the rest of the kernel.
+* other is the C library's allocator and pyarrow.
+
+Waiting is for the GIL, for a core, or for the rest: the broker or the other thread.
+
+Without perf the parts are missing. CPU time and waiting for a core come from the kernel's counters
 of each thread. ``benchmarks.decode_profile`` shows the lines of the decoder.
 """
 
@@ -55,7 +62,7 @@ TIMEOUT_S = 120.0
 
 
 class Topic(NamedTuple):
-    """A topic to read; ``text`` is its title."""
+    """Topic to read. ``text`` is its title."""
 
     name: str
     text: str
@@ -119,7 +126,7 @@ def topics(
                 name = f"profile-{size}-{number}-{uuid.uuid4().hex[:6]}"
                 fill(servers, shape, scale, number, name)
                 made.append(Topic(name, title, *count(servers, name)))
-        os.sync()  # so that writing to disks does not run beside the first readings
+        os.sync()  # so that writing to disks does not slow the first readings
         yield made
     finally:
         for future in admin.delete_topics([topic.name for topic in made]).values() if made else ():
@@ -135,11 +142,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=numbers, default=[1, 4, 100], help="1,4,100")
     parser.add_argument("--outputs", type=words, default=list(OUTPUTS), help=", ".join(OUTPUTS))
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each reading")
-    parser.add_argument("--scale", type=float, default=0.5, help="of the topics' sizes")
-    parser.add_argument("--bootstrap", help="a cluster that runs; default: Kafka is started")
-    parser.add_argument("--topic", help="a topic on that cluster, instead of new ones")
-    parser.add_argument("--output", type=Path, help="a file for the tables, besides the screen")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of each reading")
+    parser.add_argument("--scale", type=float, default=0.5, help="factor of the topics' sizes")
+    parser.add_argument("--bootstrap", help="running cluster; without it Kafka is started")
+    parser.add_argument("--topic", help="existing topic on that cluster, instead of new ones")
+    parser.add_argument("--output", type=Path, help="file for the tables, which are also printed")
     args = parser.parse_args()
     for given, known in ((args.sizes, SIZES), (args.outputs, OUTPUTS)):
         require_known(parser, given, known)
@@ -152,7 +159,9 @@ def main() -> None:
     """Profile all topics in turn, print the tables and write them."""
     args = arguments()
     if not args.bootstrap and (reason := missing_kafka()) is not None:
-        raise SystemExit(f"not measured: {reason}; give --bootstrap for a cluster that runs")
+        raise SystemExit(
+            f"cannot start Apache Kafka: {reason}. Use --bootstrap for a running cluster"
+        )
     lacking = perf.missing()
     if lacking is not None:
         print(f"CPU time is not divided: {lacking}", flush=True)

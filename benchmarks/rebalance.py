@@ -1,10 +1,11 @@
-"""How long a second member waits for its share of a group, beside other clients, on Apache Kafka.
+"""Time until a second member of a group has its share, compared with other clients.
 
     python -m benchmarks.rebalance [--rounds 7] [--output FILE]
 
-One member owns six partitions and is polled all the time; after a random part of a heartbeat
-interval a second one is made. Measured is the time from then until each has three. The clients take
-turns within each round, so that load on the machine falls on all of them.
+Measurements run on Apache Kafka. One member owns six partitions and is polled all the time. After a
+random part of a heartbeat interval a second one starts. The measured time is from then until each
+has three. The clients take turns within each round, so that load on the machine affects all of
+them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LOOK_AGAIN_S = 0.002
 
 
 class Member(Protocol):
-    """A member that polls by itself until it is closed."""
+    """Member that polls in the background until it is closed."""
 
     @property
     def owned(self) -> frozenset[int]: ...
@@ -50,7 +51,7 @@ class Member(Protocol):
 
 
 class Polled:
-    """A client of Python's, polled in a thread of its own."""
+    """Python client that is polled in a separate thread."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.owned: frozenset[int] = frozenset()
@@ -77,7 +78,7 @@ class Polled:
 
 
 class Franz:
-    """franz-go in a process of its own."""
+    """franz-go in a separate process."""
 
     def __init__(self, program: str, strategy: str, heartbeat_s: float, settings: Settings) -> None:
         flags = {
@@ -109,7 +110,7 @@ class Case(NamedTuple):
 
 
 def cases(program: str | None) -> Iterator[Case]:
-    """All of them; franz-go only where its program could be built."""
+    """Yield all cases. franz-go needs its program, which may not be built."""
     for heartbeat_s in HEARTBEATS_S:
         interval = round(heartbeat_s * 1000)
         python = {"heartbeat_interval_ms": interval}
@@ -133,11 +134,11 @@ def cases(program: str | None) -> Iterator[Case]:
 def polled(
     kind: Callable[..., Any], options: dict[str, Any], *arguments: Any
 ) -> Callable[[Settings], Member]:
-    """How to make a member of a Python client with these options."""
+    """Return a function that creates a member of a Python client with these options."""
 
     def make(settings: Settings) -> Member:
-        told = replace(settings, more=options)
-        return Polled(lambda: kind(told, *arguments))
+        changed = replace(settings, more=options)
+        return Polled(lambda: kind(changed, *arguments))
 
     return make
 
@@ -151,7 +152,7 @@ def closing(member: Member) -> Iterator[Member]:
 
 
 def wait_until(*members: Member, sizes: list[int]) -> None:
-    """Return once the members own so many partitions, every one of them once."""
+    """Return once the members own ``share`` partitions each, every partition once."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         owned = [member.owned for member in members]
@@ -164,7 +165,7 @@ def wait_until(*members: Member, sizes: list[int]) -> None:
 
 
 def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> float:
-    """Seconds from the making of the second member until both have their share."""
+    """Return the seconds from the start of the second member until both have their share."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     settings = [Settings(broker.bootstrap_servers, topic, group, name) for name in ("one", "two")]
     with closing(case.make(settings[0])) as first:
@@ -177,7 +178,7 @@ def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> float
 
 
 def table(values: dict[Case, list[float]]) -> str:
-    """As Markdown; the aim is of kohort alone."""
+    """Return a Markdown table. The goal is for kohort only."""
     lines = [
         "| heartbeat | rebalance | client | median s | best s | worst s | aim s | reached |",
         "|---|---|---|---|---|---|---|---|",
@@ -185,10 +186,10 @@ def table(values: dict[Case, list[float]]) -> str:
     for case, times in values.items():
         aim = case.heartbeat_s + SLACK_S[case.strategy]
         kind = "eager" if case.strategy == EAGER else "cooperative"
-        told = ("yes" if max(times) <= aim else "no") if case.client.startswith("kohort") else ""
+        reached = ("yes" if max(times) <= aim else "no") if case.client.startswith("kohort") else ""
         lines.append(
             f"| {case.heartbeat_s:g} s | {kind} | {case.client} | {statistics.median(times):.2f} | "
-            f"{min(times):.2f} | {max(times):.2f} | {aim:.1f} | {told} |"
+            f"{min(times):.2f} | {max(times):.2f} | {aim:.1f} | {reached} |"
         )
     return "\n".join(lines)
 
@@ -204,7 +205,7 @@ def main() -> None:
     if (reason := missing_kafka()) is not None:
         raise SystemExit(f"not measured: {reason}")
     rng = random.Random(args.seed)
-    peers.POLL_MS = 10  # what a member owns is looked at between two polls
+    peers.POLL_MS = 10  # the assignment of a member is read between two polls
     with tempfile.TemporaryDirectory() as folder, kafka() as server:
         program = build(Path(folder)) if shutil.which("go") else None
         server.start()

@@ -1,11 +1,11 @@
-"""How fast answers to fetches are received: kohort's transport beside a raw blocking socket.
+"""Rate of receiving fetch responses: kohort's transport compared with a raw blocking socket.
 
     python -m benchmarks.receive [--rounds 7] [--megabytes 10] [--answers 40]
 
-A process of its own answers every fetch with the same records. The ways to receive take turns
-within each round, so that load on the machine falls on all; the median counts. The raw socket
-receives into one buffer and looks at nothing: it is the ceiling. kohort's also reads the length,
-the header and the structure of the answer, and pools its buffers.
+A separate process responds to every fetch with the same records. The ways to receive take turns
+within each round, so that load on the machine affects all. The median counts. The raw socket
+receives into one buffer and parses nothing, which is the ceiling. kohort also parses the
+response and pools its buffers.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ VERSION = 12
 HOST = "127.0.0.1"
 RAW, OURS = "blocking socket", "kohort, asyncio"
 HEADERS = 1 << 16
-"""Room for all of an answer that is not records."""
+"""Room for all of a response that is not records."""
 
 
-class OwnerLock(NamedTuple):
-    """What one way to receive did in one round."""
+class Figures(NamedTuple):
+    """Result of one way to receive in one round."""
 
     megabytes_per_s: float
     cpu_s_per_gb: float
 
 
 def serve(ready: Connection, size: int) -> None:
-    """Answer connections one after the other, for ever."""
+    """Respond to connections one after the other, forever."""
     records = bytes(size)
     partition = FetchResponse.PartitionData(records=records)
     topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
@@ -84,7 +84,7 @@ def serve(ready: Connection, size: int) -> None:
 
 
 def raw(buffer: memoryview, port: int, answers: int) -> int:
-    """Receive with a blocking socket into the same buffer again and again; returns the bytes."""
+    """Receive with a blocking socket, always into the same buffer. Return the number of bytes."""
     received = 0
     with socket.create_connection((HOST, port)) as link:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -101,7 +101,7 @@ def raw(buffer: memoryview, port: int, answers: int) -> int:
 
 
 async def ours(connect: Connect, port: int, answers: int) -> int:
-    """Receive with a BrokerConnection; returns the bytes of records."""
+    """Receive with a BrokerConnection and return the bytes of records."""
     received = 0
     async with anyio.create_task_group() as tasks:
         connection = await BrokerConnection.open(connect, HOST, port)
@@ -115,22 +115,22 @@ async def ours(connect: Connect, port: int, answers: int) -> int:
 
 
 async def connect_stream(host: str, port: int) -> ByteConnection:
-    """anyio's own TCP stream, wrapped as TLS would be."""
+    """Open anyio's own TCP stream, wrapped as TLS would be."""
     return StreamConnection(await anyio.connect_tcp(host, port))
 
 
 def on(backend: str, connect: Connect) -> Callable[[int, int], int]:
-    """Receive with kohort on an event loop."""
+    """Return a function that receives with kohort on an event loop."""
     return lambda port, answers: anyio.run(ours, connect, port, answers, backend=backend)
 
 
-def measure(receive: Callable[[int, int], int], port: int, answers: int) -> OwnerLock:
-    """One turn of one way."""
+def measure(receive: Callable[[int, int], int], port: int, answers: int) -> Figures:
+    """Measure one way once."""
     cpu = _cpu()
     start = time.perf_counter()
     received = receive(port, answers)
     took = time.perf_counter() - start
-    return OwnerLock(received / took / 1e6, (_cpu() - cpu) / received * 1e9)
+    return Figures(received / took / 1e6, (_cpu() - cpu) / received * 1e9)
 
 
 def _cpu() -> float:
@@ -140,8 +140,11 @@ def _cpu() -> float:
 
 def compare(
     rounds: int, size: int, answers: int, chosen: Collection[str] = ()
-) -> dict[str, list[OwnerLock]]:
-    """What each way (none chosen: all) did with answers of so many bytes, a turn a round."""
+) -> dict[str, list[Figures]]:
+    """Return the results of each way with responses of ``size`` bytes, one a round.
+
+    All ways are measured if none is chosen.
+    """
     tcp = TcpConnector(ClientConfig())
     ways: dict[str, Callable[[int, int], int]] = {
         RAW: partial(raw, memoryview(bytearray(size + HEADERS))),
@@ -156,7 +159,7 @@ def compare(
     server.start()
     try:
         port = parent.recv()
-        done: dict[str, list[OwnerLock]] = {name: [] for name in ways}
+        done: dict[str, list[Figures]] = {name: [] for name in ways}
         for number, name in turns(rounds, ways):
             turn = measure(ways[name], port, answers)
             if number:
@@ -176,7 +179,7 @@ def main() -> None:
     args = parser.parse_args()
     done = compare(args.rounds, int(args.megabytes * 1e6), args.answers)
     ceiling = statistics.median(turn.megabytes_per_s for turn in done[RAW])
-    print(f"answers of {args.megabytes:g} MB, median of {args.rounds} rounds")
+    print(f"responses of {args.megabytes:g} MB, median of {args.rounds} rounds")
     print(f"{'':36}{'MB/s':>8}{'of raw':>8}{'CPU s/GB':>10}")
     for name, results in done.items():
         rate = statistics.median(turn.megabytes_per_s for turn in results)

@@ -1,16 +1,17 @@
-"""Topics read by Spark with kohort's source and with Spark's own, which is of the JVM.
+"""Topics read by Spark with kohort's source and with Spark's own, which runs in the JVM.
 
-    python -m benchmarks.spark [--short] [--rounds 5] [--scale 1] [--measures A,B] [--topics A,B]
-                               [--sessions default,advised] [--plain-session]
+    python -m benchmarks.spark [--short] [--rounds 5] [--scale 1] [--measures A,B]
+        [--topics A,B] [--sessions default,advised] [--plain-session]
 
 Apache Kafka is started, and one Spark session (local[2]) after the other, both sources in each. One
 session has no settings that concern speed, the other one has those that docs/spark.md advises. In a
-session both sources read the same topics with their own defaults, CRCs checked, in turn within each
-round, after one round to warm up. A figure is a median of rounds, a ratio that of medians.
+session both sources read the same topics with their own defaults and check CRCs. They take turns
+within each round, after one round to warm up. A figure is a median of rounds, a ratio that of
+medians.
 
-In full this takes 15 minutes; with --short topics of a tenth are read in three rounds. With
---plain-session only the session without settings is measured. With --readings FILE the readings of
-all runs with the same file are put together in one table.
+In full this takes 15 minutes. With ``--short`` topics of a tenth are read in three rounds. With
+``--plain-session`` only the session without settings is measured. With ``--readings FILE`` one
+table shows the readings of all runs with the same file.
 """
 
 from __future__ import annotations
@@ -65,11 +66,11 @@ ADVISED = {
 }
 DEFAULT_SESSION, ADVISED_SESSION = "default", "advised"
 SESSIONS = {DEFAULT_SESSION: QUIET, ADVISED_SESSION: QUIET | ADVISED}
-"""Name of a session -> its settings."""
+"""Settings of each session by its name."""
 OURS = Source("kohort", "kohort", joins=True)
 JVM = Source("Spark's own", "kafka", joins=False)
 BUSY = 10
-"""Percent of all cores that may be others' before a figure is not to be trusted."""
+"""Percent of all cores. If other processes take more, the figures are not reliable."""
 
 SHAPES = {
     shape.name: shape
@@ -86,7 +87,10 @@ BATCH = (*LARGE, TWO)
 
 
 class Measure(NamedTuple):
-    """``goal`` of Spark's own by ours; or of ours by Spark's own, where it is under its floor."""
+    """Measurement with a ``goal`` for the ratio of Spark's own source to ours.
+
+    A goal below its floor is for the ratio of ours to Spark's own.
+    """
 
     name: str
     text: str
@@ -96,7 +100,7 @@ class Measure(NamedTuple):
     floor: float
 
     def figure(self, seconds: float, rows: int) -> float:
-        """What the table shows: milliseconds, or million rows a second."""
+        """Return the value of the table: milliseconds, or million rows a second."""
         return seconds if self.is_latency else rows / seconds / 1e6
 
     @property
@@ -109,7 +113,7 @@ class Measure(NamedTuple):
 
 
 IN_A_GROUP = "; ours in a group"
-"""Spark's own source cannot be: it is asked for the same as without."""
+"""Suffix of a row. Spark's own source cannot join a group, so it runs as without one."""
 
 
 def _streams(
@@ -133,13 +137,13 @@ MEASURES = {
     )
 }
 DEFAULT_GOALS = {"count": (2.6, 2.2), "noop": (2.4, 1.9), "group": (2.5, 2.1), "once": (1.6, 1.25)}
-"""Measure -> goal and floor in the session without settings, which has no other measures."""
+"""Goal and floor of each measure in the session without settings, which has no other measures."""
 Readings = Mapping[str, list[float]]
-"""``session measure topic source`` -> a figure a round."""
+"""Figures of each ``session measure topic source``, one a round."""
 
 
 class Row(NamedTuple):
-    """A row of the table."""
+    """Row of the table."""
 
     session: str
     measure: Measure
@@ -157,7 +161,7 @@ class Row(NamedTuple):
 
 
 def rows_of(sessions: Iterable[str], measures: Iterable[Measure]) -> Iterator[Row]:
-    """The rows that these sessions and measures have, in the order of the table."""
+    """Yield the rows that these sessions and measures have, in the order of the table."""
     chosen = set(sessions)
     for measure in measures:
         for topic in measure.topics:
@@ -170,10 +174,10 @@ def rows_of(sessions: Iterable[str], measures: Iterable[Measure]) -> Iterator[Ro
 
 @contextmanager
 def session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Spark in a separate JVM with both sources; its workers run this Python."""
+    """Start Spark in a separate JVM with both sources. Its workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ |= COMPILED_ONCE  # as pip does when it installs
+    os.environ |= COMPILED_ONCE  # pip compiles in the same way when it installs
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     jars = ",".join(map(str, sorted(spark_jars().glob("*.jar"))))
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
@@ -188,7 +192,7 @@ def session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 def _end_jvm() -> None:
-    """End the JVM, which pyspark would use again: flags of a JVM hold as long as it lives."""
+    """End the JVM, which pyspark would reuse. The flags of a JVM cannot change while it runs."""
     context: Any = SparkContext
     gateway = context._gateway
     context._gateway = context._jvm = None
@@ -207,9 +211,9 @@ def measure(
     readings: dict[str, list[float]],
     kept: Path | None,
 ) -> list[float]:
-    """Add the figures of all rounds; the share of the machine that others took.
+    """Add the figures of all rounds and return the load of other processes.
 
-    None is begun after ``until``. ``kept``: a file in which the readings are put.
+    No round starts after ``until``. ``kept`` is the file for the readings.
     """
     shares: list[float] = []
     others = Others()
@@ -234,7 +238,7 @@ def measure(
 
 
 def table(readings: Readings) -> str:
-    """As Markdown, with the goal and the floor beside each ratio."""
+    """Return a Markdown table with the goal and the floor of each ratio."""
     lines = [
         "| | topic | session | unit | kohort | Spark's own | ratio | goal | never below | |",
         "|---|---|---|---|---:|---:|---:|---:|---:|---|",
@@ -253,7 +257,7 @@ def table(readings: Readings) -> str:
 
 
 def plot(readings: Readings) -> str:
-    """The figures as SVG."""
+    """Return the figures as SVG."""
     panels: dict[str, list[Bar]] = {}
     for row in rows_of(SESSIONS, MEASURES.values()):
         bars = [
@@ -268,15 +272,15 @@ def plot(readings: Readings) -> str:
 
 
 def setting(readings: Readings, filled: dict[str, Filled], shares: list[float]) -> str:
-    """The machine, the versions and the sizes."""
-    told = [hardware(), *versions("pyspark", "pyarrow", java=True)]
+    """Return the machine, the versions and the sizes."""
+    software = [hardware(), *versions("pyspark", "pyarrow", java=True)]
     jars = ", ".join(f"{name} {version}" for _, name, version in SPARK_ARTIFACTS)
     sizes = ", ".join(f"{topic} {rows:,}" for topic, rows, _ in filled.values())
     share = statistics.median(shares)
     options = ", ".join(f"`{name}={value}`" for name, value in ADVISED.items())
     most = max(map(len, readings.values()), default=0)
     return (
-        f"{'; '.join(told)}; {jars}; Apache Kafka {KAFKA_VERSION} on the same machine.\n\n"
+        f"{'; '.join(software)}; {jars}; Apache Kafka {KAFKA_VERSION} on the same machine.\n\n"
         f"Rows of each topic (4 partitions): {sizes}. Sessions are `local[2]`: the default one has "
         f"no settings that concern speed, the advised one has {options}. Medians "
         f"of {most} rounds at most, the least and the most in brackets; both sources take turns "
@@ -291,9 +295,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--short", action="store_true", help="topics of a tenth, three rounds")
+    parser.add_argument(
+        "--short", action="store_true", help="topics of a tenth of the size, three rounds"
+    )
     parser.add_argument("--rounds", type=int, help="5, or 3 with --short")
-    parser.add_argument("--scale", type=float, help="of the topics' sizes: 1, or 0.1 with --short")
+    parser.add_argument("--scale", type=float, help="factor of the sizes: 1, or 0.1 with --short")
     parser.add_argument("--topics", type=_list, default=list(SHAPES), help=", ".join(SHAPES))
     parser.add_argument("--measures", type=_list, default=list(MEASURES), help=", ".join(MEASURES))
     parser.add_argument("--sessions", type=_list, default=list(SESSIONS), help=", ".join(SESSIONS))
@@ -301,11 +307,11 @@ def arguments() -> argparse.Namespace:
         "--plain-session", action="store_true", help=f"the same as --sessions {DEFAULT_SESSION}"
     )
     parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="begin no reading after so many"
+        "--seconds", type=float, default=float("inf"), help="start no reading after this time"
     )
-    parser.add_argument("--readings", type=Path, help="a file of readings to add to")
+    parser.add_argument("--readings", type=Path, help="file of readings to add to")
     parser.add_argument(
-        "--output", type=Path, help=f"a folder; {RESULTS.name}/ beside this unless --short"
+        "--output", type=Path, help=f"folder, by default {RESULTS.name}/ unless --short"
     )
     args = parser.parse_args()
     if args.plain_session:
@@ -348,10 +354,10 @@ def main() -> None:
                 shares += measure(
                     spark, servers, filled, chosen, args.rounds, until, readings, kept
                 )
-    told = setting(readings, filled, shares)
+    text = setting(readings, filled, shares)
     text = (
-        "# Spark: kohort's source beside Spark's own\n\n"
-        f"{told}\n\n{table(readings)}\n\n![rates](spark.svg)\n"
+        "# Spark: kohort's source compared with Spark's own\n\n"
+        f"{text}\n\n{table(readings)}\n\n![rates](spark.svg)\n"
     )
     print(f"\n{text}")
     if args.output is not None:

@@ -1,13 +1,13 @@
-"""Topics read over TLS: kohort beside its own plaintext rate, and beside other clients.
+"""Topics read over TLS: kohort compared with its own plaintext rate and with other clients.
 
     python -m benchmarks.tls [--rounds 5] [--scale 1] [--clients A,B] [--output FOLDER]
 
 Apache Kafka is started with a plaintext and a TLS listener, and filled over the first. Each client
-reads each topic over both, as the only member of a new group, with automatic commits and CRC
-checks, and reads all four fields of every record. The broker's certificate is verified. The limit
-is a blocking socket that looks at the lengths of batches only. All readings take turns within each
-round; see benchmarks/fetch.py for what is counted. The CPU time of the broker is measured, too: it
-shares the processors with the reader, so both together bound the rate over TLS.
+reads each topic over both, as the only member of a new group. Each commits automatically, checks
+CRCs and reads all four fields of every record. The broker's certificate is verified. The limit is a
+blocking socket that reads only the lengths of batches. All readings take turns within each round;
+benchmarks/fetch.py lists what is counted. The CPU time of the broker is measured, too, because it
+shares the processors with the reader. Both together limit the rate over TLS.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LISTENERS = ("PLAINTEXT", "SSL")
 
 
 class Way(NamedTuple):
-    """A client that reads a topic over a listener."""
+    """Client that reads a topic over a listener."""
 
     client: str
     topic: str
@@ -54,7 +54,7 @@ BrokerSeconds = Mapping[Way, list[float]]
 
 
 class Goal(NamedTuple):
-    """A ratio of rates; ``over`` is what the rate of ``way`` is divided by."""
+    """Goal for a ratio of rates. The rate of ``way`` is divided by that of ``over``."""
 
     text: str
     way: Way
@@ -91,7 +91,7 @@ CPU_GOAL, CPU_FLOOR = 0.6, 0.8
 
 
 def median(readings: Readings, way: Way, field: str) -> float | None:
-    """Return the median of a field of Reading; None if the way was not measured."""
+    """Return the median of a field of Reading. None means that the way was not measured."""
     done = readings.get(way)
     return statistics.median(getattr(each, field) for each in done) if done else None
 
@@ -105,7 +105,7 @@ def added_cpu(readings: Readings, client: str, topic: str) -> float | None:
 
 
 def goals_table(readings: Readings) -> str:
-    """Return Markdown with the goal and the floor beside each figure."""
+    """Return Markdown with the goal and the floor of each figure."""
     lines = ["| measure | figure | goal | floor | |", "|---|---:|---:|---:|---|"]
     for goal in GOALS:
         ours = median(readings, goal.way, "rate")
@@ -196,7 +196,7 @@ def measure(
     """Read all topics by all clients over both listeners, in turn."""
     by_name = {client.name: client for client in found}
     ways = [Way(name, topic, each) for topic in filled for name in by_name for each in LISTENERS]
-    for topic in filled:  # the first responses of a broker are compiled while they are sent
+    for topic in filled:  # the JVM compiles its code while it sends the first responses
         for each in LISTENERS:
             _over(found[0], each, servers).read(servers[each], filled[topic])
     readings: defaultdict[Way, list[Reading]] = defaultdict(list)
@@ -225,9 +225,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the topics' sizes")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor of the topics' sizes")
     parser.add_argument("--clients", type=words, default=list(CLIENTS), help=", ".join(CLIENTS))
-    parser.add_argument("--output", type=Path, default=RESULTS, help="a folder")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
     args = parser.parse_args()
     require_known(parser, args.clients, CLIENTS)
     if (reason := missing_kafka()) is not None:
