@@ -70,7 +70,7 @@ class Client(NamedTuple):
         # The limit does not read records.
         total = filled.checksum if reading.total is None else checksum(reading.total)
         if (reading.records, total) != filled[1:]:
-            raise ReadingError(f"{self.name} read other records than those of {filled}: {reading}")
+            raise ReadingError(f"{self.name} read something else of {filled}: {reading}")
         return reading
 
 

@@ -155,7 +155,7 @@ def run(
                 if errors.found:
                     errors.last = errors.found[0]
                 raise FuzzFailure(
-                    f"{error!r}\nlast log: {errors.last}\nrun {replay} to repeat it"
+                    f"{error!r}\nThe last log is {errors.last}\nagain: {replay}"
                 ) from error
             life += step
     finally:
