@@ -1,4 +1,4 @@
-"""A cluster to test on, Apache Kafka or ours, seen through other people's tools alone."""
+"""Cluster to test on, Apache Kafka or kohort's, seen through third-party tools alone."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from confluent_kafka.cimpl import NewPartitions
 from tests.support.topics import create_topic
 
 TIMEOUT_S = 20.0
-QUIET = {"log_level": "2"}  # connections that end with a broker are no news
+QUIET = {"log_level": "2"}  # ended connections to a broker are expected here
 
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """``members``: client id -> partitions of the topics, of all members with that id."""
+    """Description of a group. ``members`` has the partitions of the topics by client id."""
 
     state: str
     members: Mapping[str, frozenset[tuple[str, int]]]
 
 
 class Broker:
-    """Where tests run: a bootstrap address and confluent-kafka's admin client on it."""
+    """Cluster under test: a bootstrap address and confluent-kafka's admin client."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -48,38 +48,38 @@ class Broker:
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp: int = 0,
     ) -> None:
-        """Write one record as a batch of its own and wait until it is there."""
+        """Write one record as a separate batch and wait until it is stored."""
         self._producer.produce(
             topic, value, key, partition, headers=list(headers), timestamp=timestamp
         )
         assert self._producer.flush(TIMEOUT_S) == 0
 
     def delete_records(self, topic: str, partition: int, *, before: int) -> None:
-        """Have the partition begin at an offset."""
+        """Delete the records before an offset."""
         place = TopicPartition(topic, partition, before)
         self.admin.delete_records([place])[place].result(TIMEOUT_S)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Have the topic grow."""
+        """Increase the number of partitions."""
         asked = self.admin.create_partitions([NewPartitions(topic, total)])
         asked[topic].result(TIMEOUT_S)
 
     def delete_topic(self, topic: str) -> None:
-        """Have the topic gone."""
+        """Delete the topic and wait for the response."""
         self.admin.delete_topics([topic])[topic].result(TIMEOUT_S)
 
     def feed(self, topic: str, partitions: int) -> Feed:
-        """Something that writes numbered records to the topic."""
+        """Return a feed that writes numbered records to the topic."""
         return Feed(self.bootstrap_servers, topic, partitions)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """All that the group has committed: (topic, partition) -> offset."""
+        """Return all committed offsets of the group by topic and partition."""
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         answer = asked[group].result(TIMEOUT_S)
         return {(tp.topic, tp.partition): tp.offset for tp in answer.topic_partitions or []}
 
     def describe(self, group: str) -> GroupDescription:
-        """The group as its coordinator describes it."""
+        """Return the group as its coordinator describes it."""
         answer = self.admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
         members: dict[str, frozenset[tuple[str, int]]] = {}
         for member in answer.members:
@@ -90,7 +90,9 @@ class Broker:
 
 
 class Feed:
-    """Writes numbered records, some to each partition at a time, and knows where each one is."""
+    """Feed that writes numbered records, some to each partition at a time, and
+    knows their places.
+    """
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self.topic = topic
@@ -103,13 +105,13 @@ class Feed:
         )
 
     def write(self, each: int) -> None:
-        """Write ``each`` records to every partition and wait until they are there."""
+        """Write ``each`` records to every partition and wait until they are stored."""
         self.start(each)
         left = self._producer.flush(TIMEOUT_S)
         assert left == 0 and not self._failed, (left, self._failed)
 
     def start(self, each: int = 1) -> None:
-        """Write some more without waiting for more than a moment."""
+        """Write some more records and wait only for a moment."""
         for _ in range(each):
             for partition in range(self._partitions):
                 value = b"%d" % self._sent
@@ -128,7 +130,7 @@ class Feed:
         self.written[partition, offset] = value
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """(topic, partition) -> the offset behind its last record."""
+        """Return the offset after the last record of each partition."""
         ends: dict[tuple[str, int], int] = {}
         for partition, offset in self.written:
             place = self.topic, partition

@@ -1,4 +1,4 @@
-"""Which client shows what on the cluster: ``python -m tests.interop.clients`` writes the page."""
+"""Clients and what they do on the cluster. ``python -m tests.interop.clients`` writes the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rows = Mapping[str, list[str] | str]
 
 
 class Client(NamedTuple):
-    """``shown``: what it can do -> the tests that show it, or one reason why none can."""
+    """Client. ``shown`` has the tests that show each feature, or one reason why there are none."""
 
     name: str
     needs: str
@@ -37,7 +37,7 @@ WAYS = ("TLS", "mTLS", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def _python(name: str, cooperative: list[str] | str) -> Client:
-    """A client for Python, which all run the same tests."""
+    """Return a client for Python. All of these run the same tests."""
     pair = f"clients_on_cluster::two_members_share_a_group_and_read_each_record_once[{name}]"
     return Client(
         name,
@@ -105,7 +105,7 @@ CLIENTS = (
     ),
     Client(
         "franz-go",
-        "Go; the matrix alone (`make interop`)",
+        "Go, and runs only in `make interop`",
         {
             "produce": ["franz_go::it_produces"],
             "consume in a group": ["franz_go::two_members_share_a_group[range]"],
@@ -128,7 +128,7 @@ CLIENTS = (
     ),
     Client(
         "kcat",
-        "kcat; skipped where it is not installed",
+        "kcat, and is skipped where it is not installed",
         {
             "produce": ["kcat::kcat_writes_and_reads"],
             "consume in a group": ["kcat::kcat_is_a_member_of_a_group"],
@@ -136,30 +136,30 @@ CLIENTS = (
             "static member": ["kcat::two_of_them_share_a_group[roundrobin]"],
             "cooperative-sticky": ["kcat::two_of_them_share_a_group[cooperative-sticky]"],
             "subscribe by expression": ["kcat::kcat_subscribes_by_expression"],
-            "commit and read back": "kcat commits by itself and shows no committed offsets",
+            "commit and read back": "kcat commits automatically and shows no committed offsets",
             "seek by time": [
                 "kcat::kcat_reads_from_a_time_on",
                 "kcat::kcat_finds_offsets_by_time",
             ],
             "transactions, read_committed": ["kcat::kcat_writes_and_reads_transactions"],
             "admin": "kcat lists topics and changes nothing",
-            "TLS and logins": "it is librdkafka, as confluent-kafka is",
+            "TLS and logins": "it uses librdkafka, as confluent-kafka does",
         },
     ),
     Client(
         "Spark 4.2.0's own source and sink",
-        "pyspark, Java 17 or newer, and Maven for the jars; they are kafka-clients 3.9.1",
+        "pyspark, Java 17 or newer, and Maven for the jars of kafka-clients 3.9.1",
         {
             "produce": ["spark_source::spark_reads_writes_and_goes_on"],
             "consume in a group": ["spark_source::spark_reads_writes_and_goes_on"],
-            "two members rebalance": "each query has a group of its own; executors assign",
-            "static member": "each query has a group of its own; executors assign",
-            "cooperative-sticky": "each query has a group of its own; executors assign",
+            "two members rebalance": "each query has a separate group, executors assign manually",
+            "static member": "each query has a separate group, executors assign manually",
+            "cooperative-sticky": "each query has a separate group, executors assign manually",
             "subscribe by expression": ["spark_source::spark_reads_writes_and_goes_on"],
             "commit and read back": "offsets are in Spark's checkpoint; nothing is committed",
             "seek by time": ["spark_source::spark_reads_writes_and_goes_on"],
             "transactions, read_committed": ["spark_source::spark_reads_writes_and_goes_on"],
-            "admin": "there is none in it; its driver asks for topics and offsets with Java's",
+            "admin": "it has none; its driver reads topics and offsets with Java's",
             "TLS and logins": "its connections are those of kafka-clients",
         },
     ),
@@ -190,7 +190,7 @@ TOOLS: Rows = {
     "kafka-streams-application-reset": ["java_tools::a_java_consumer_goes_to_a_time"],
 }
 TOGETHER: Rows = {
-    "Java, confluent-kafka, aiokafka and kohort, while brokers die": [
+    "Java, confluent-kafka, aiokafka and kohort, while brokers are killed": [
         "mixed_group_under_failures::four_clients_in_one_group_lose_nothing",
         "mixed_group_under_failures::four_clients_in_one_group_lose_nothing_in_twenty_rounds",
     ],
@@ -202,29 +202,29 @@ TOGETHER: Rows = {
         "shared_groups::every_pair_shares_by_every_strategy",
         "java_groups::java_and_kohort_share_a_group",
     ],
-    "two of kohort and two of another, on Apache Kafka; they come, go and are killed": [
+    "two of kohort and two of another, on Apache Kafka, that join, leave and are killed": [
         "mixed_groups::members_of_two_clients_join_leave_and_are_killed",
     ],
 }
 
 
 def full_name(short: str) -> str:
-    """The test's id as pytest tells it."""
+    """Return the test's id as pytest prints it."""
     module, test = short.split("::")
     return f"tests/interop/test_{module}.py::test_{test}"
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join(_lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
-    yield "# Other people's clients on the in-process cluster"
+    yield "# Third-party clients on the in-process cluster"
     yield ""
-    yield "<!-- Written by `python -m tests.interop.clients`; a test holds it true. -->"
+    yield "<!-- Written by `python -m tests.interop.clients`; a test compares it. -->"
     yield ""
-    yield "Clients as they are published, against `kohort.testing.Cluster` of two or three brokers."
+    yield "Published clients, run against a `kohort.testing.Cluster` of two or three brokers."
     yield "`kcat::reads` stands for the test `test_reads` in `tests/interop/test_kcat.py`."
     for client in CLIENTS:
         yield from ("", f"## {client.name}", "", f"Needs {client.needs}.", "")
@@ -232,7 +232,7 @@ def _lines() -> Iterator[str]:
     yield from ("", "## Kafka 4.3.1's command-line tools", "")
     yield from _table("tool", TOOLS)
     yield from ("", "## Several clients in one group", "")
-    yield from _table("who", TOGETHER)
+    yield from _table("clients", TOGETHER)
 
 
 def _table(heading: str, rows: Rows) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Everything in this folder is other people's software against kohort."""
+"""Fixtures for tests of third-party software against kohort."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder."""
+    """Mark the tests in this folder."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker("interop")
@@ -26,7 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Our cluster of three brokers, shared by the whole run, configured as the Apache Kafka is."""
+    """In-process cluster of three brokers, shared by the whole run, configured as
+    Apache Kafka is.
+    """
     with Cluster(
         brokers=3, auto_create_topics=False, group_settings={"min_session_timeout_ms": 500}
     ) as cluster:
@@ -46,7 +48,7 @@ def apache(kafka: KafkaServer) -> Broker:
 
 @pytest.fixture(params=["cluster", pytest.param("apache", marks=pytest.mark.real_kafka)])
 def broker(request: pytest.FixtureRequest) -> Broker:
-    """Our cluster, then Apache Kafka: a test that uses this holds ours to what Kafka does."""
+    """In-process cluster, then Apache Kafka. A test that uses this compares the two."""
     name = "_cluster_broker" if request.param == "cluster" else "apache"
     found: Broker = request.getfixturevalue(name)
     return found
@@ -54,7 +56,7 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The program of franz-go, built of what go.sum pins."""
+    """Program of franz-go, built with the versions that go.sum pins."""
     if shutil.which("go") is None:
         pytest.skip("Go is not installed")
     return build(tmp_path_factory.mktemp("go"))
@@ -62,6 +64,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def members() -> Iterator[Members]:
-    """The members that the test starts; they leave at its end."""
+    """Members that the test starts. They leave at its end."""
     with Members() as members:
         yield members

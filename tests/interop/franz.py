@@ -1,4 +1,4 @@
-"""franz-go as a member of a group: a small Go program (``go/main.go``) in a process of its own."""
+"""franz-go as a member of a group, a small Go program (``go/main.go``) in a separate process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parent / "go"
 
 
 def build(folder: Path) -> str:
-    """The program, made by the Go that is installed of what go.sum pins; its path."""
+    """Build the program with the versions that go.sum pins, and return its path."""
     built = folder / "interop"
     command = ["go", "build", "-mod=readonly", "-o", str(built), "."]
     done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=500)
@@ -24,7 +24,7 @@ def build(folder: Path) -> str:
 
 
 class FranzMember:
-    """A member of a group in a process of its own."""
+    """Member of a group in a separate process."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
         env = {**os.environ, **environment} if environment else None

@@ -1,4 +1,4 @@
-"""kafka-clients as a member of a group: Kafka's VerifiableConsumer, a process of its own."""
+"""kafka-clients as a member of a group: Kafka's VerifiableConsumer in a separate process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ ASSIGNORS = {
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
-STOPPED = 128 + 15  # by SIGTERM, after it has left its group
+STOPPED = 128 + 15  # by SIGTERM, after the member has left its group
 LOOKS = POLL_MS // 10
 
 
 class Java:
-    """It commits what it has printed, before it polls again.
+    """Member that commits what it has printed, before it polls again.
 
     ``more`` of the settings are the Java client's own options. What it had read when it was closed
-    is still to be polled then.
+    can still be polled then.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -80,7 +80,7 @@ class Java:
         return frozenset(self._owned)
 
     def commit(self) -> None:
-        """It has, or does in a moment: nothing to ask of it."""
+        """Do nothing, because the tool commits without a request."""
 
     def close(self) -> None:
         wait_until(lambda: self._tool.lines or not self._tool.is_running)
@@ -90,7 +90,7 @@ class Java:
         assert status == STOPPED, (status, self._tool.errors[-20:])
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it immediately, as a crash would."""
         self._closed = True
         self._tool.kill()
         self._folder.cleanup()

@@ -1,4 +1,4 @@
-"""kafka-python's own integration tests: fetched with its source, and run on a running broker."""
+"""Integration tests of kafka-python, fetched with its source and run on a running broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODECS = ("python-snappy", "zstandard")
 """Libraries without which kafka-python skips tests of a codec."""
 MODULES = ("admin", "consumer", "producer")
 ASIDE = ("test_admin_integration.py::test_create_describe_delete_acls",)
-"""Needs an authorizer; the modules of TLS and of SASL need listeners of those."""
+"""Test that needs an authorizer. The modules of TLS and of SASL need listeners of those."""
 KAFKA_VERSION = "4.3"
 FETCH_TIMEOUT_S, RUN_TIMEOUT_S, TEST_TIMEOUT_S = 300, 540, 120
 
@@ -40,16 +40,16 @@ class SpawnedService:
     def __init__(self, *arguments, **options):
         raise RuntimeError("this test starts a broker of its own")
 '''
-"""For ``test/service.py``, which the source package leaves out."""
+"""Replacement of ``test/service.py``, which the source package leaves out."""
 
 
 class FetchError(Exception):
-    """pip could not fetch; the message ends with what it printed."""
+    """pip could not fetch the source. The message ends with its output."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The names of the tests by what became of them, and the end of pytest's output."""
+    """Names of the tests by their outcome, and the end of pytest's output."""
 
     passed: frozenset[str]
     failed: frozenset[str]
@@ -58,11 +58,11 @@ class Outcomes:
 
 
 def fetch_suite() -> Path:
-    """Return the folder of the source with the stub in it, fetched once; FetchError."""
+    """Return the folder of the source with the stub in it. Fetch it once. Raise FetchError."""
     target = CACHE / version("kafka-python")
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs at once fetch once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs at the same time fetch once
         if not target.exists():
             _fetch(target)
     return target
@@ -76,7 +76,7 @@ def _fetch(target: Path) -> None:
         with tarfile.open(archive) as packed:
             packed.extractall(scratch, filter="data")
         (source,) = (path for path in Path(scratch).iterdir() if path.is_dir())
-        # Without this file Python's own package "test" would be found instead.
+        # Without this file Python would find its own package "test".
         (source / "test" / "__init__.py").touch()
         (source / "test" / "service.py").write_text(STUB)
         _pip("install", "--target", str(source / "codecs"), *CODECS)
@@ -91,13 +91,13 @@ def _pip(*arguments: str) -> None:
 
 
 def run_suite(source: Path, bootstrap_server: str, report: Path) -> Outcomes:
-    """Run the tests on a broker; ``report`` is the file that pytest writes its results to."""
+    """Run the tests on a broker. pytest writes its results to the file ``report``."""
     folder = Path("test", "integration")
     environment = {
         **os.environ,
         "KAFKA_URI": f"kafka://{bootstrap_server}",
         "KAFKA_VERSION": KAFKA_VERSION,
-        "KAFKA_ROOT": str(source),  # must be there, and is not used
+        "KAFKA_ROOT": str(source),  # must exist, and is not used
         "PYTHONPATH": str(source / "codecs"),
     }
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Members of one group, each polled in a thread of its own, and what each has read."""
+"""Members of one group, each polled in a separate thread, with the records that each has read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Member:
-    """A consumer that is polled until it leaves."""
+    """Consumer that is polled until it leaves."""
 
     def __init__(self, make: Make, settings: Settings) -> None:
         self.name = settings.client_id
@@ -41,7 +41,7 @@ class Member:
         return future.result(DEADLINE_S)
 
     def leave(self) -> None:
-        """Have it commit, leave and close; raises what went wrong with it at any time."""
+        """Commit, leave and close. Raise any error that the member had."""
         self._leaving.set()
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive(), f"{self.name} does not end"
@@ -49,7 +49,7 @@ class Member:
             raise self.failure
 
     def kill(self) -> None:
-        """Have it end as by a crash, which only a process of its own can."""
+        """End it as a crash would. Only a peer in a separate process supports that."""
         self._killed = True
         self.leave()
 
@@ -68,7 +68,7 @@ class Member:
                 else:
                     peer.close()
                 self.owned = frozenset()
-            if isinstance(peer, Java | PeerProcess):  # which read on until it ended
+            if isinstance(peer, Java | PeerProcess):  # which it read until it ended
                 self.reads += peer.poll_once()
         except BaseException as error:
             self.failure = error
@@ -83,13 +83,13 @@ class Member:
 
 
 class Members:
-    """The members that a test has started; all are gone when its ``with`` ends."""
+    """Members that a test has started. All end with the ``with`` block."""
 
     def __init__(self) -> None:
         self.all: list[Member] = []
 
     def join(self, make: Make, settings: Settings) -> Member:
-        """Start one more; returns at once."""
+        """Start one more member and return immediately."""
         member = Member(make, settings)
         self.all.append(member)
         return member
@@ -97,7 +97,9 @@ class Members:
     def wait_until(
         self, predicate: Callable[[], T], meanwhile: Callable[[], object] = look_again_soon
     ) -> T:
-        """As the function of that name; raises at once what went wrong with a member."""
+        """Wait as :func:`tests.interop.waiting.wait_until` does. Raise errors of members
+        immediately.
+        """
 
         def look() -> T:
             for member in self.all:
@@ -108,11 +110,11 @@ class Members:
         return wait_until(look, meanwhile, explain=self.__str__)
 
     def count(self) -> int:
-        """How many records all have read together."""
+        """Return the number of records that all members have read."""
         return sum(len(member.reads) for member in self.all)
 
     def leave(self) -> None:
-        """Have all of them leave, the latest first."""
+        """Let all of them leave, the latest first."""
         for member in reversed(self.all):
             member.leave()
 
@@ -136,7 +138,7 @@ class Members:
 
 
 def shares(members: Iterable[Member], sizes: Iterable[int]) -> Callable[[], bool]:
-    """Whether the members own so many partitions, none of them twice."""
+    """Return a predicate: the members own ``sizes`` partitions, and none of them twice."""
     members, sizes = list(members), list(sizes)
 
     def look() -> bool:
@@ -148,7 +150,7 @@ def shares(members: Iterable[Member], sizes: Iterable[int]) -> Callable[[], bool
 
 
 def fair(members: Iterable[Member], partitions: int) -> Callable[[], bool]:
-    """Whether the members own each partition once, and none of them two more than another."""
+    """Return a predicate: each partition has one owner, and shares differ by at most one."""
     members = list(members)
 
     def look() -> bool:
@@ -161,7 +163,7 @@ def fair(members: Iterable[Member], partitions: int) -> Callable[[], bool]:
 
 
 def assert_read_once(members: Iterable[Member], written: Mapping[tuple[int, int], bytes]) -> None:
-    """Everything written was read by exactly one of the members, with the right value."""
+    """Check that exactly one member read each written record, with the right value."""
     readers: dict[tuple[int, int], list[str]] = {}
     values: dict[tuple[int, int], bytes] = {}
     for member in members:
@@ -171,6 +173,6 @@ def assert_read_once(members: Iterable[Member], written: Mapping[tuple[int, int]
     missing = sorted(written.keys() - readers.keys())
     assert missing == [], f"{len(missing)} of {len(written)} records were not read"
     twice = {place: names for place, names in sorted(readers.items()) if len(names) > 1}
-    told = f"{len(twice)} of {len(written)} records were read more than once"
-    assert twice == {}, f"{told}: {list(twice.items())[:5]}"
+    problem = f"{len(twice)} of {len(written)} records were read more than once"
+    assert twice == {}, f"{problem}: {list(twice.items())[:5]}"
     assert values == dict(written)

@@ -1,7 +1,7 @@
-"""A peer in a process of its own, which may be killed: ``python peer_process.py NAME SETTINGS``.
+"""Peer in a separate process, which may be killed: ``python peer_process.py NAME SETTINGS``.
 
-Tells what each poll returned and what it owns on standard output, a JSON object a line. It leaves
-on SIGTERM.
+The process prints what each poll returned and what it owns, a JSON object a line. It leaves on
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import threading
 from functools import partial
 
-from tests.interop.peers import FACES, OTHERS, POLL_MS, Make, Read, Settings
+from tests.interop.peers import APIS, OTHERS, POLL_MS, Make, Read, Settings
 from tests.interop.waiting import look_again_soon, wait_until
 from tests.support.java_tools import RunningTool
 
@@ -21,7 +21,7 @@ LOOKS = POLL_MS // 10
 
 
 class PeerProcess:
-    """The peer of that name, seen from the test."""
+    """Peer of that name, seen from the test."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         words = [name, json.dumps(dataclasses.asdict(settings))]
@@ -37,10 +37,10 @@ class PeerProcess:
             look_again_soon()
         reads: list[Read] = []
         while self._seen < len(self._tool.lines):
-            told = json.loads(self._tool.lines[self._seen])
+            event = json.loads(self._tool.lines[self._seen])
             self._seen += 1
-            reads += [Read(p, o, value.encode()) for p, o, value in told["reads"]]
-            self._owned = frozenset(told["owned"])
+            reads += [Read(p, o, value.encode()) for p, o, value in event["reads"]]
+            self._owned = frozenset(event["owned"])
         if not self._ended and not self._tool.is_running:
             raise AssertionError("the member ended: " + "\n".join(self._tool.errors[-20:]))
         return reads
@@ -49,7 +49,7 @@ class PeerProcess:
         return self._owned
 
     def commit(self) -> None:
-        raise NotImplementedError("it commits by itself")
+        raise NotImplementedError("this peer commits automatically")
 
     def close(self) -> None:
         wait_until(lambda: self._tool.lines or not self._tool.is_running)
@@ -58,21 +58,24 @@ class PeerProcess:
         assert status == 0, (status, self._tool.errors[-20:])
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it immediately, as a crash would."""
         self._ended = True
         self._tool.kill()
 
 
 def in_a_process(name: str) -> Make:
-    """How to make the peer of that name, of FACES or OTHERS, in a process of its own."""
+    """Return a function that starts the peer of that name in a separate process.
+
+    The name is one of APIS or OTHERS.
+    """
     return partial(PeerProcess, name=name)
 
 
 def main(name: str, settings: str) -> None:
-    """Poll and tell until told to leave."""
+    """Poll and print events until SIGTERM."""
     leaving = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
-    peer = (FACES | OTHERS)[name](Settings(**json.loads(settings)))
+    peer = (APIS | OTHERS)[name](Settings(**json.loads(settings)))
     while not leaving.is_set():
         reads = [(read.partition, read.offset, read.value.decode()) for read in peer.poll_once()]
         line = json.dumps({"reads": reads, "owned": sorted(peer.assignment())})

@@ -1,7 +1,7 @@
-"""One face for everybody's consumer: kohort's two and those of three other client libraries.
+"""One interface for consumers: kohort's two and those of three other client libraries.
 
-All calls on a peer come from one thread. The default assignors are each client's own; heartbeats
-are quick, as a rebalance lasts as long as the other members' next heartbeat.
+All calls on a peer come from one thread. The default assignors are each client's own. Heartbeats
+are quick, because a rebalance lasts as long as the other members' next heartbeat.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AIOKAFKA_STOP_S = 15.0
 
 
 class Read(NamedTuple):
-    """A record as a member got it."""
+    """Record that a member has read."""
 
     partition: int
     offset: int
@@ -42,7 +42,7 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a member is told; ``strategy`` is an assignor's name, or None for the client's own."""
+    """Settings of a member. ``strategy`` is an assignor's name, or None for the client's own."""
 
     bootstrap_servers: str
     topic: str
@@ -54,7 +54,7 @@ class Settings:
     more: dict[str, Any] = field(default_factory=dict)
 
     def keywords(self, strategies: dict[str, Any]) -> dict[str, Any]:
-        """As the keywords that kohort, aiokafka and kafka-python share."""
+        """Return them as the keywords that kohort, aiokafka and kafka-python share."""
         keywords: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
             "group_id": self.group,
@@ -71,23 +71,23 @@ class Settings:
 
 
 class Peer(Protocol):
-    """A member of a group that commits by itself what it has returned."""
+    """Member of a group that commits automatically what it has returned."""
 
     def poll_once(self) -> list[Read]:
-        """What is there, waiting a moment for it."""
+        """Poll for a moment and return the records."""
 
     def assignment(self) -> frozenset[int]:
-        """The partitions of the one topic."""
+        """Return the assigned partitions of the only topic."""
 
     def commit(self) -> None:
         """Commit all that was returned, and wait for it."""
 
     def close(self) -> None:
-        """Commit, leave the group, and be gone."""
+        """Commit, leave the group and close."""
 
 
 class Kohort:
-    """kohort.KafkaConsumer."""
+    """Peer of ``kohort.KafkaConsumer``."""
 
     STRATEGIES = {name: name for name in ("range", "roundrobin", "sticky", "cooperative-sticky")}
 
@@ -108,9 +108,9 @@ class Kohort:
 
 
 class _OnALoop:
-    """A consumer that lives in an event loop, which is a thread's of its own.
+    """Consumer that runs in an event loop, in a separate thread.
 
-    ``open`` makes of the consumer what starts it and closes it.
+    ``open`` returns the context manager that starts and closes the consumer.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class _OnALoop:
 
 
 class KohortAsync(_OnALoop):
-    """kohort.AsyncKafkaConsumer, on asyncio or trio."""
+    """Peer of ``kohort.AsyncKafkaConsumer``, on asyncio or trio."""
 
     def __init__(self, settings: Settings, backend: str) -> None:
         keywords = settings.keywords(Kohort.STRATEGIES)
@@ -148,7 +148,7 @@ class KohortAsync(_OnALoop):
 
 
 class AioKafka(_OnALoop):
-    """aiokafka: round-robin alone unless told otherwise."""
+    """Peer of aiokafka, which uses round-robin by default."""
 
     STRATEGIES = {"range": AioRange, "roundrobin": AioRoundRobin}
 
@@ -159,10 +159,10 @@ class AioKafka(_OnALoop):
 
 
 class KafkaPython:
-    """kafka-python.
+    """Peer of kafka-python.
 
-    When the time of a poll() of 3.0.12 ends just as its SyncGroup is answered, it never takes the
-    assignment: so the time is ample, and poll() returns early as long as records come in.
+    If a poll() of 3.0.12 times out just as its SyncGroup gets a response, it never takes the
+    assignment. The time-out is therefore long, and poll() returns early as long as records arrive.
     """
 
     POLL_MS = 1500
@@ -190,7 +190,7 @@ class KafkaPython:
 
 
 class Confluent:
-    """confluent-kafka."""
+    """Peer of confluent-kafka."""
 
     def __init__(self, settings: Settings) -> None:
         options: dict[str, Any] = {
@@ -206,7 +206,7 @@ class Confluent:
         if settings.instance is not None:
             options["group.instance.id"] = settings.instance
         self.consumer = Consumer(options | settings.more)
-        # With a callback the partitions are given up inside poll(), after what it returned.
+        # With a callback the partitions are revoked inside poll(), after the records it returned.
         self.consumer.subscribe([settings.topic], on_revoke=lambda consumer, partitions: None)
 
     def poll_once(self) -> list[Read]:
@@ -228,7 +228,7 @@ class Confluent:
         try:
             self.consumer.commit(asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:  # all of it is committed already
+            if error.args[0].code() != KafkaError._NO_OFFSET:  # all of it is already committed
                 raise
 
     def close(self) -> None:
@@ -237,12 +237,12 @@ class Confluent:
 
 @asynccontextmanager
 async def _aiokafka(consumer: Any) -> AsyncIterator[None]:
-    """Start and stop it; where stop() fails, what it would have closed is closed all the same.
+    """Start and stop the consumer. Close its fetcher and client even if stop() fails.
 
-    Once told to stop, aiokafka 0.14.0 looks for no coordinator any more, and tries its last commit
-    again until there is one: if the coordinator has just died, stop() never returns, on Apache
-    Kafka too. It leaves its group by the end of its session then. And stop() ends with the
-    cancellation of its own tasks, a heartbeat or a fetch, when it comes at a bad moment.
+    After stop() was called, aiokafka 0.14.0 does not look for a coordinator, and retries its last
+    commit until there is one. If the coordinator has just died, stop() never returns, on Apache
+    Kafka too. The member then leaves its group when its session ends. stop() can also raise the
+    cancellation of its own tasks, a heartbeat or a fetch.
     """
     await consumer.start()
     try:
@@ -257,7 +257,7 @@ async def _aiokafka(consumer: Any) -> AsyncIterator[None]:
 
 
 async def _inside(make: Callable[[], Any]) -> Any:
-    """What ``make`` makes, made while the loop runs, as aiokafka wants it."""
+    """Return the result of ``make``, called while the loop runs, because aiokafka requires that."""
     return make()
 
 
@@ -271,7 +271,7 @@ def _partitions(assigned: set[Any] | frozenset[Any]) -> frozenset[int]:
 
 Make = Callable[[Settings], Peer]
 
-FACES: dict[str, Make] = {
+APIS: dict[str, Make] = {
     "sync": Kohort,
     "asyncio": partial(KohortAsync, backend="asyncio"),
     "trio": partial(KohortAsync, backend="trio"),

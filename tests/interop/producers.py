@@ -1,4 +1,4 @@
-"""Other people's producers: how each writes records, with every codec it has."""
+"""Third-party producers, each with every codec it has."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ LINGER_MS = 100  # long enough for the records to share a batch
 
 Pairs = Sequence[tuple[bytes | None, bytes | None]]
 Write = Callable[[str, str, int, str, Pairs], None]
-"""(bootstrap_servers, topic, partition, codec, (key, value) pairs): returns when they are there."""
+"""Function that writes key-value pairs with a codec, and returns when they are stored."""
 
 
 def with_confluent(
     bootstrap: str, topic: str, partition: int, codec: str, pairs: Pairs, *, idempotent: str
 ) -> None:
-    """confluent-kafka; when idempotent, batches carry a producer id and sequence numbers."""
+    """Produce with confluent-kafka. If idempotent, batches have producer ids and
+    sequence numbers.
+    """
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -41,7 +43,7 @@ def with_confluent(
 
 
 def with_aiokafka(bootstrap: str, topic: str, partition: int, codec: str, pairs: Pairs) -> None:
-    """aiokafka."""
+    """Produce with aiokafka."""
 
     async def write() -> None:
         async with aiokafka.AIOKafkaProducer(
@@ -60,7 +62,7 @@ def with_aiokafka(bootstrap: str, topic: str, partition: int, codec: str, pairs:
 
 
 def with_kafka_python(bootstrap: str, topic: str, partition: int, codec: str, pairs: Pairs) -> None:
-    """kafka-python, idempotent by default."""
+    """Produce with kafka-python, idempotent by default."""
     with kafka.KafkaProducer(
         bootstrap_servers=bootstrap,
         compression_type=None if codec == "none" else codec,
@@ -76,7 +78,7 @@ def with_kafka_python(bootstrap: str, topic: str, partition: int, codec: str, pa
 
 
 def _has(codecs: object, name: str) -> bool:
-    """Whether a client's codec module says that it can do this one here."""
+    """True if a client's codec module supports this codec here."""
     return name == "none" or bool(getattr(codecs, f"has_{name}")())
 
 

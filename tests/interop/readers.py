@@ -1,4 +1,4 @@
-"""One face for what other people's consumers do besides sharing a group: find, seek, commit."""
+"""One interface for other functions of third-party consumers: topic discovery, seek, commit."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from tests.interop.brokers import TIMEOUT_S
 from tests.interop.peers import HEARTBEAT_MS
 
 POLL_S = 0.2
-AGE_MS = 300  # of metadata: how soon a new topic is found
+AGE_MS = 300  # time-out of metadata, which limits how soon a new topic is found
 
 
 class Reader(Protocol):
-    """A consumer that is called from one thread. Commits are of a topic's partition 0."""
+    """Consumer that is called from one thread. Commits are for partition 0 of a topic."""
 
     def match(self, expression: str) -> None:
-        """Subscribe to all topics whose names begin so."""
+        """Subscribe to all topics whose names begin with the expression."""
 
     def seek_to_time(self, topic: str, moment_ms: int, partition: int = 0) -> int:
-        """Take the partition and go to the first offset from a time on; which one it is."""
+        """Assign the partition, seek to the first offset at a time or later, and
+        return the offset.
+        """
 
     def read(self) -> list[bytes]:
-        """The values of what is there, waiting a moment for it."""
+        """Poll for a moment and return the values."""
 
     def commit(self, topic: str, offset: int, metadata: str) -> None: ...
 
@@ -37,7 +39,7 @@ class Reader(Protocol):
 
 
 class Confluent:
-    """confluent-kafka."""
+    """Reader of confluent-kafka."""
 
     def __init__(self, servers: str, group: str, isolation: str) -> None:
         self._consumer = Consumer(
@@ -80,7 +82,7 @@ class Confluent:
 
 
 class KafkaPython:
-    """kafka-python."""
+    """Reader of kafka-python."""
 
     def __init__(self, servers: str, group: str, isolation: str) -> None:
         self._consumer = kafka.KafkaConsumer(
@@ -104,7 +106,7 @@ class KafkaPython:
         return int(found.offset)
 
     def read(self) -> list[bytes]:
-        # Not shorter: see the peer of that name.
+        # Not shorter, for the reason given at the peer of that name.
         fetched = self._consumer.poll(timeout_ms=1500)
         return [record.value for records in fetched.values() for record in records]
 
@@ -121,7 +123,7 @@ class KafkaPython:
 
 
 class AioKafka:
-    """aiokafka, in an event loop that runs while it is called."""
+    """Reader of aiokafka, in an event loop that runs while it is called."""
 
     def __init__(self, servers: str, group: str, isolation: str) -> None:
         self._runner = asyncio.Runner()
@@ -167,7 +169,7 @@ class AioKafka:
         self._runner.run(self._consumer.commit({place: (offset, metadata)}))
 
     def committed(self, topic: str) -> tuple[int, str]:
-        """aiokafka hands out no metadata."""
+        """Return the committed offset without metadata, which aiokafka does not return."""
         place = aiokafka.TopicPartition(topic, 0)
         return self._runner.run(self._consumer.committed(place)), ""
 
@@ -177,7 +179,7 @@ class AioKafka:
 
 
 Open = Callable[[str, str, str], Reader]
-"""(bootstrap servers, group, isolation level) -> a reader."""
+"""Function of bootstrap servers, group and isolation level that returns a reader."""
 
 READERS: dict[str, Open] = {
     "confluent-kafka": Confluent,

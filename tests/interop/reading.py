@@ -1,4 +1,4 @@
-"""Reading with a consumer in the test's own thread."""
+"""Reading with a consumer in the test's thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Record = kohort.ConsumerRecord[Any, Any]
 
 
 def consumer(bootstrap_servers: str, *topics: str, **options: Any) -> kohort.KafkaConsumer:
-    """A consumer from the beginning of the topics, with quick heartbeats."""
+    """Return a consumer from the beginning of the topics, with quick heartbeats."""
     defaults: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
         "auto_offset_reset": "earliest",
@@ -40,7 +40,7 @@ def read(consumer: kohort.KafkaConsumer, count: int) -> list[Record]:
 
 
 def idle(consumer: kohort.KafkaConsumer) -> Callable[[], None]:
-    """What polls for a moment and has to get nothing."""
+    """Return a function that polls for a moment and asserts that no records came."""
 
     def poll() -> None:
         assert consumer.poll(timeout_ms=50) == {}
@@ -49,7 +49,7 @@ def idle(consumer: kohort.KafkaConsumer) -> Callable[[], None]:
 
 
 def join(*consumers: kohort.KafkaConsumer, sizes: tuple[int, ...]) -> None:
-    """Poll one after the other, returning no records, until they own so many partitions each."""
+    """Poll in turn until the consumers own ``sizes`` partitions. No records may be returned."""
 
     def poll() -> None:
         for one in consumers:
@@ -65,7 +65,7 @@ def join(*consumers: kohort.KafkaConsumer, sizes: tuple[int, ...]) -> None:
 
 
 def read_on(one: kohort.KafkaConsumer, count: int) -> list[bytes | None]:
-    """Poll until ``count`` values came. A topic that is missing meanwhile is no error."""
+    """Poll until ``count`` values came. A topic that is temporarily missing is no error."""
     values: list[bytes | None] = []
 
     def poll() -> None:

@@ -1,4 +1,4 @@
-"""Members in processes of their own, seen from the test: what each owns, read, and when."""
+"""Members in separate processes, seen from the test: assignments, records, and their times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from tests.interop import telling_member
+from tests.interop import reporting_member
 from tests.interop.brokers import QUIET, TIMEOUT_S
 from tests.interop.waiting import wait_until
 from tests.support.java_tools import RunningTool
@@ -23,31 +23,31 @@ from tests.support.java_tools import RunningTool
 Place = tuple[int, int]
 
 
-class TellingMember:
-    """One member; the end of the test ends its process."""
+class ReportingMember:
+    """One member. The end of the test ends its process."""
 
     def __init__(self, *arguments: str) -> None:
-        self.tool = RunningTool(sys.executable, telling_member.__file__, *arguments)
+        self.tool = RunningTool(sys.executable, reporting_member.__file__, *arguments)
         self._events: list[dict[str, Any]] = []
         self._parsed = 0
         self._leaving = False
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """All it has told so far."""
+        """All events until now."""
         lines = self.tool.lines
         while self._parsed < len(lines):
             self._events.append(json.loads(lines[self._parsed]))
             self._parsed += 1
         return self._events
 
-    def told(self, event: str) -> list[dict[str, Any]]:
-        """All of one kind."""
+    def reported(self, event: str) -> list[dict[str, Any]]:
+        """Return the events of one kind."""
         return [one for one in self.events if one["event"] == event]
 
     @property
     def owned(self) -> frozenset[int]:
-        """What it has by its own account."""
+        """Partitions that it owns, by its events."""
         owned: frozenset[int] = frozenset()
         for one in self.events:
             if one["event"] == "assigned":
@@ -58,46 +58,46 @@ class TellingMember:
 
     @property
     def settled_at(self) -> float:
-        """When it was assigned partitions last."""
-        return max((one["at"] for one in self.told("assigned")), default=0.0)
+        """Time of its last assignment."""
+        return max((one["at"] for one in self.reported("assigned")), default=0.0)
 
     @property
     def reads(self) -> list[list[Place]]:
-        """What each poll returned."""
-        return [[(p, o) for p, o in one["places"]] for one in self.told("read")]
+        """Records of each poll."""
+        return [[(p, o) for p, o in one["places"]] for one in self.reported("read")]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the member itself a signal."""
-        os.kill(self.told("started")[0]["pid"], number)
+        """Send a signal to the member's process."""
+        os.kill(self.reported("started")[0]["pid"], number)
 
     def start_leaving(self) -> None:
-        """Have it leave in its own way, once."""
+        """Let it leave normally. Calling it again does nothing."""
         if not self._leaving:
             self._leaving = True
             self.signal(signal.SIGTERM)
 
     def leave(self) -> None:
-        """Have it leave and wait until its process has ended."""
+        """Let it leave and wait until its process has ended."""
         self.start_leaving()
         wait_until(lambda: not self.tool.is_running, explain=lambda: self.tool.errors)
-        self.tool.kill()  # no more than reading its last words
-        assert self.told("left"), self.tool.errors
+        self.tool.kill()  # only its last events are still read
+        assert self.reported("left"), self.tool.errors
 
 
-def settled(members: Iterable[TellingMember], partitions: int) -> bool:
-    """Each member owns something, and together they own every partition once."""
+def settled(members: Iterable[ReportingMember], partitions: int) -> bool:
+    """True if each member owns something, and together they own every partition once."""
     owned = [member.owned for member in members]
     together = sorted(itertools.chain.from_iterable(owned))
     return all(owned) and together == list(range(partitions))
 
 
-def read_count(members: Iterable[TellingMember]) -> Counter[Place]:
-    """How many times each record was read."""
+def read_count(members: Iterable[ReportingMember]) -> Counter[Place]:
+    """Return how often each record was read."""
     return Counter(place for member in members for polled in member.reads for place in polled)
 
 
 class SteadyFeed:
-    """Writes so many records a second in a thread of its own, each exactly once."""
+    """Feed that writes ``rate`` records a second in a separate thread, each exactly once."""
 
     def __init__(self, bootstrap_servers: str, topic: str, rate: int) -> None:
         self.written: list[Place] = []
@@ -121,7 +121,7 @@ class SteadyFeed:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more, and wait until all of it is there."""
+        """Stop writing, and wait until all records are stored."""
         self._over.set()
         self._thread.join(TIMEOUT_S)
         assert self._producer.flush(TIMEOUT_S) == 0 and not self._failed, self._failed
@@ -132,7 +132,7 @@ class SteadyFeed:
             self._unplaced = 0
 
     def _places(self) -> set[Place]:
-        """Every offset of the topic, which nobody else writes to."""
+        """Return every offset of the topic. No other producer writes to it."""
         partitions = (
             self._producer.list_topics(self._topic, TIMEOUT_S).topics[self._topic].partitions
         )
@@ -166,7 +166,7 @@ class SteadyFeed:
             return
         partition, offset = message.partition(), message.offset()
         if partition is None or offset is None:
-            # A broker that restarts answers that it has the record, and no longer knows the offset.
+            # A restarted broker reports a record as a duplicate without its offset.
             self._unplaced += 1
             return
         self.written.append((partition, offset))

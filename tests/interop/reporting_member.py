@@ -1,8 +1,8 @@
-"""A member of a group in a process of its own, which may be stopped, killed or told to leave.
+"""Member of a group in a separate process, which may be stopped, killed or end by SIGTERM.
 
-Tells what it does on standard output, a JSON object a line; ``at`` is ``time.monotonic()``, one
-clock for all processes of a machine. A record is told before the commit that covers it. It leaves
-on SIGTERM.
+It prints its events to standard output, a JSON object a line. ``at`` is ``time.monotonic()``, one
+clock for all processes of a machine. A record is printed before the commit that covers it. The
+member leaves on SIGTERM.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ HEARTBEAT_MS = 300
 POLL_MS = 100
 
 
-def tell(event: str, **more: Any) -> None:
-    """Tell the test something."""
+def report(event: str, **more: Any) -> None:
+    """Print an event for the test."""
     message = {"event": event, "at": time.monotonic(), **more}
     sys.stdout.write(json.dumps(message, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
-class TellingListener(ConsumerRebalanceListener):
-    """Tells of every call, and of the commit that it tries for partitions that are lost."""
+class ReportingListener(ConsumerRebalanceListener):
+    """Listener that prints every call, and the commit that it tries for lost partitions."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        tell("assigned", partitions=numbers(assigned))
+        report("assigned", partitions=numbers(assigned))
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        tell("revoked", partitions=numbers(revoked))
+        report("revoked", partitions=numbers(revoked))
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        tell("lost", partitions=numbers(lost))
+        report("lost", partitions=numbers(lost))
         commit(self._consumer, dict.fromkeys(lost, 0))
 
 
 def numbers(partitions: Collection[TopicPartition]) -> list[int]:
-    """Of the one topic."""
+    """Return the partition numbers of the only topic."""
     return sorted(tp.partition for tp in partitions)
 
 
 def commit(consumer: KafkaConsumer, offsets: dict[TopicPartition, int] | None = None) -> None:
-    """Commit, and tell when that is refused."""
+    """Commit, and print a refusal."""
     try:
         consumer.commit(offsets)
     except KafkaError as error:
-        tell("refused", error=type(error).__name__)
+        report("refused", error=type(error).__name__)
 
 
 def main(bootstrap_servers: str, topic: str, group: str, session_ms: str, *assignors: str) -> None:
-    """Read, tell and commit until told to leave."""
+    """Read, print and commit until SIGTERM."""
     leaving = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
-    tell("started", pid=os.getpid())
+    report("started", pid=os.getpid())
     with KafkaConsumer(
         bootstrap_servers=bootstrap_servers,
         group_id=group,
@@ -74,13 +74,13 @@ def main(bootstrap_servers: str, topic: str, group: str, session_ms: str, *assig
         heartbeat_interval_ms=HEARTBEAT_MS,
         partition_assignment_strategy=list(assignors),
     ) as consumer:
-        consumer.subscribe([topic], listener=TellingListener(consumer))
+        consumer.subscribe([topic], listener=ReportingListener(consumer))
         while not leaving.is_set():
             records = consumer.poll(timeout_ms=POLL_MS)
             if places := [(r.partition, r.offset) for some in records.values() for r in some]:
-                tell("read", places=places)
+                report("read", places=places)
                 commit(consumer)
-    tell("left")
+    report("left")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The ways into a secured cluster, and the options by which each client takes them."""
+"""Security protocols of a secured cluster, and the options that each client needs for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True)
 class Way:
-    """A listener, and a mechanism where it has SASL."""
+    """Listener, and a mechanism where it has SASL."""
 
     listener: str
     mechanism: str = ""
@@ -42,7 +42,7 @@ WAYS = {
 
 
 def security() -> Security:
-    """Return what the cluster is made with."""
+    """Return the security settings of the cluster."""
     return Security(LISTENERS, {USER: PASSWORD})
 
 
@@ -55,7 +55,7 @@ def principal(way: Way, certificate: ClientCertificate) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """A way into a running cluster."""
+    """Access to a running cluster by a listener and a mechanism."""
 
     way: Way
     cafile: str
@@ -66,7 +66,7 @@ class Entry:
         return cls(way, cluster.ssl_cafile, cluster.client_certificate("app"))
 
     def confluent(self) -> dict[str, Any]:
-        """Options of librdkafka."""
+        """Return options of librdkafka."""
         options: dict[str, Any] = {
             "security.protocol": self.way.protocol,
             "ssl.ca.location": self.cafile,
@@ -83,11 +83,11 @@ class Entry:
         return options
 
     def kohort(self) -> dict[str, Any]:
-        """Options of kohort: those of kafka-python."""
+        """Return options of kohort, which are those of kafka-python."""
         return self.kafka_python()
 
     def kafka_python(self) -> dict[str, Any]:
-        """Options of kafka-python."""
+        """Return options of kafka-python."""
         options: dict[str, Any] = {
             "security_protocol": self.way.protocol,
             "ssl_cafile": self.cafile,
@@ -98,7 +98,7 @@ class Entry:
         return options | self._sasl(_Tokens())
 
     def aiokafka(self) -> dict[str, Any]:
-        """Options of aiokafka."""
+        """Return options of aiokafka."""
         context = ssl.create_default_context(cafile=self.cafile)
         if self.way.listener == "MTLS":
             context.load_cert_chain(self.certificate.certfile, self.certificate.keyfile)
@@ -114,7 +114,7 @@ class Entry:
         return options | {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
 
     def java(self) -> dict[str, Any]:
-        """Options of kafka-clients."""
+        """Return options of kafka-clients."""
         options: dict[str, Any] = {
             "security.protocol": self.way.protocol,
             "ssl.truststore.type": "PEM",
@@ -140,7 +140,7 @@ class Entry:
         return f'{MODULES}.{module}LoginModule required username="{USER}" password="{PASSWORD}";'
 
     def franz(self) -> tuple[dict[str, object], dict[str, str]]:
-        """Flags of the program of franz-go, and its environment."""
+        """Return flags of the program of franz-go, and its environment."""
         flags: dict[str, object] = {"cafile": self.cafile}
         if self.way.listener == "MTLS":
             flags |= {"certfile": self.certificate.certfile, "keyfile": self.certificate.keyfile}
@@ -152,7 +152,7 @@ class Entry:
 
 
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc]  # it has no types
-    """A token provider as kafka-python wants it."""
+    """Token provider for kafka-python."""
 
     def token(self) -> str:
         return unsecured_token(USER, LIFE_S)
@@ -162,7 +162,7 @@ class _Tokens(AbstractTokenProvider):  # type: ignore[misc]  # it has no types
 
 
 class _AsyncTokens(AsyncTokenProvider):  # type: ignore[misc]  # it has no types
-    """A token provider as aiokafka wants it."""
+    """Token provider for aiokafka."""
 
     async def token(self) -> str:
         return unsecured_token(USER, LIFE_S)

@@ -1,7 +1,7 @@
-"""Spark with its own Kafka source, in a process of its own: what it reads, as JSON.
+"""Spark with its own Kafka source in a separate process. It prints what it reads as JSON.
 
-``python spark_source.py BOOTSTRAP_SERVERS JARS FOLDER MILLISECONDS``; the last is the time that
-records are read from. A file of its own, as Spark's JVM takes jars only when it starts.
+``python spark_source.py BOOTSTRAP_SERVERS JARS FOLDER MILLISECONDS``: the last is the time from
+which records are read. It is a separate process because Spark's JVM takes jars only when it starts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(servers: str, jars: str, folder: str, since: str) -> None:
         return sorted(row["value"] for row in rows)
 
     def stream(name: str, **options: str) -> None:
-        """Copy what there is to the topic of that name."""
+        """Copy the available records to the topic of that name."""
         written = (
             source(spark.readStream, **options)
             .select("key", "value")

@@ -1,4 +1,4 @@
-"""Other people's admin clients on the in-process cluster."""
+"""Third-party admin clients on the in-process cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = {"retention.ms": "86400000"}
 
 @dataclass(frozen=True)
 class Seen:
-    """What an admin client says of a cluster on which it has made and grown the topic "made"."""
+    """Report of an admin client on a cluster, where it has created and grown the topic "made"."""
 
     topics: dict[str, int]
     retention: str
@@ -46,7 +46,7 @@ class Seen:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """With a topic of ten records, of which a group has read all."""
+    """Cluster with a topic of ten records, of which a group has read all."""
     with Cluster(brokers=3, topics={TOPIC: 1}) as running:
         running.produce(TOPIC, ["x"] * 10)
         with kohort.KafkaConsumer(
@@ -113,7 +113,7 @@ def with_kafka_python(servers: str) -> Seen:
 
 
 def with_aiokafka(servers: str) -> Seen:
-    """It cannot delete groups."""
+    """Run the checks with aiokafka, which cannot delete groups."""
 
     async def run() -> Seen:
         admin = AIOKafkaAdminClient(bootstrap_servers=servers)

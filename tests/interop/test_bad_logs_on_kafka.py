@@ -1,4 +1,4 @@
-"""Batches that were damaged in the log of Apache Kafka, and what ``on_error`` makes of them."""
+"""Batches that were damaged in the log of Apache Kafka, and the result of ``on_error`` for them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LENGTHS = (2**31 - 1, 10_000)
 
 
 def written(kafka: KafkaServer, name: str) -> str:
-    """A topic with six batches of five records."""
+    """Return a topic with six batches of five records."""
     topic = kafka.create_topic(name)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 100})
     for batch in range(6):
@@ -40,7 +40,10 @@ def written(kafka: KafkaServer, name: str) -> str:
 
 
 def damage(kafka: KafkaServer, topic: str, number: int, how: Damage) -> tuple[int, int]:
-    """Damage the batch of that number on the disk; its offsets: the first, and that behind it."""
+    """Damage the batch of that number on the disk.
+
+    Return its first offset and the offset after its last.
+    """
     segment = kafka.first_segment(topic)
     data, at, bases = bytearray(segment.read_bytes()), 0, []
     places = []
@@ -49,7 +52,7 @@ def damage(kafka: KafkaServer, topic: str, number: int, how: Damage) -> tuple[in
         places.append((at, length + 12))
         at += length + 12
     how(data, *places[number])
-    with segment.open("r+b") as file:  # in its place: the node has it open
+    with segment.open("r+b") as file:  # in its place, because the node has the file open
         file.write(data)
     return bases[number], bases[number + 1]
 
@@ -58,7 +61,7 @@ def damage(kafka: KafkaServer, topic: str, number: int, how: Damage) -> tuple[in
 def test_why_nothing_comes_behind_a_length_that_lies_is_told(
     kafka: KafkaServer, unique: Callable[[str], str], length: int
 ) -> None:
-    """The broker itself gets no further there, and answers that there is nothing."""
+    """The broker cannot read past it either, and returns no records."""
     topic = written(kafka, unique("damaged"))
     tp = TopicPartition(topic, 0)
     first, _ = damage(
@@ -115,7 +118,7 @@ def test_a_damaged_batch_is_told_or_skipped_and_nothing_else_is_lost(
 
 
 def read_all(consumer: KafkaConsumer, count: int) -> tuple[list[int], list[CorruptBatchError]]:
-    """The offsets that come until there are so many or something is raised."""
+    """Return the offsets until ``count`` were read, and the errors."""
     seen: list[int] = []
     deadline = time.monotonic() + TIMEOUT_S
     while len(seen) < count:

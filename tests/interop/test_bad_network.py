@@ -1,4 +1,4 @@
-"""Connections that break at any byte: a consumer goes on, and loses and repeats nothing."""
+"""Connections that break at any byte: a consumer continues, and loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITIONS = 6
 
 
 class Breaking:
-    """A connection that is reset after so many bytes, counted over both directions."""
+    """Connection that is reset after ``left`` bytes, counted over both directions."""
 
     def __init__(self, inner: ByteConnection, left: int) -> None:
         self._inner = inner
@@ -50,7 +50,7 @@ class Breaking:
 
 
 class BadNetwork:
-    """Connects, but for now and then, and breaks what it has connected."""
+    """Connector that sometimes refuses to connect, and breaks the connections that it opens."""
 
     def __init__(self, connect: Connect, rng: random.Random, mean_bytes: int) -> None:
         self._connect = connect
@@ -76,7 +76,7 @@ async def test_what_is_read_over_a_bad_network_is_all_there(
     topic, group = broker.create_topic(unique("bad"), PARTITIONS), unique("bad")
     feed = broker.feed(topic, PARTITIONS)
     for _ in range(30):
-        feed.write(20)  # a small batch, as a batch is sent whole
+        feed.write(20)  # a small batch, because a batch is sent whole
     network = BadNetwork(TcpConnector(ClientConfig()), random.Random(seed), 5000)
     consumer = kohort.AsyncKafkaConsumer(
         topic,

@@ -1,4 +1,4 @@
-"""Other people's clients, as they are, on the in-process cluster."""
+"""Unchanged third-party clients on the in-process cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
@@ -28,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Member(Protocol):
-    """Reads on until it is stopped; ``places`` are the (partition, offset) pairs it got."""
+    """Member that reads until it is stopped. ``places`` has partition and offset of its records."""
 
     places: list[Place]
 
@@ -36,7 +37,7 @@ class Member(Protocol):
 
 
 class Threaded:
-    """A member that polls in a thread of its own, as an application would."""
+    """Member that polls in a separate thread, as an application would."""
 
     def __init__(self, poll: Callable[[], list[Place]], close: Callable[[], None]) -> None:
         self.places: list[Place] = []
@@ -170,7 +171,7 @@ CLIENTS = {
 
 
 def shared(group: GroupSnapshot, members: int) -> bool:
-    """Stable, with the partitions fairly among so many members."""
+    """True if the group is stable and ``members`` members share the partitions fairly."""
     sizes = [len(member.assignment) for member in group.members]
     return group.is_stable and sizes == [PARTITIONS // members] * members
 
@@ -200,7 +201,7 @@ def test_two_members_share_a_group_and_read_each_record_once(cluster: Cluster, c
 
 
 def test_one_group_of_three_clients(cluster: Cluster) -> None:
-    """They have one assignor in common, and each reads the others' metadata."""
+    """The clients have one assignor in common, and each reads the others' metadata."""
     members: list[Member] = []
     try:
         for _, member in CLIENTS.values():
@@ -215,13 +216,17 @@ def test_one_group_of_three_clients(cluster: Cluster) -> None:
     assert len({place for one in members for place in one.places}) == RECORDS
 
 
+def _has_all(member: Member) -> bool:
+    return len(member.places) >= RECORDS
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_member_goes_on_where_its_group_has_committed(cluster: Cluster, client: str) -> None:
     _, member = CLIENTS[client]
     for _ in range(2):
         cluster.produce(TOPIC, ["x"] * RECORDS)
         one = member(cluster.bootstrap_servers, "g")
-        cluster.wait_until(lambda one=one: len(one.places) >= RECORDS, timeout=30)  # type: ignore[misc]
+        cluster.wait_until(partial(_has_all, one), timeout=30)
         one.stop()
         assert len(one.places) == RECORDS
 

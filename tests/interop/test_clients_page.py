@@ -1,4 +1,4 @@
-"""The page of clients is whole and true: each test that it names is there."""
+"""The page of clients is complete and correct: each test that it names exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that rebalance cooperatively, kohort's alone and mixed, on our cluster and on Kafka."""
+"""Groups that rebalance cooperatively, of kohort alone and mixed, on both clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.interop.brokers import Broker
 from tests.interop.java_peer import Java
 from tests.interop.members import Member, Members, assert_read_once, shares
-from tests.interop.peers import FACES, OTHERS, Make, Settings
+from tests.interop.peers import APIS, OTHERS, Make, Settings
 from tests.interop.waiting import look_again_soon
 
 PARTITIONS = 6
@@ -25,24 +25,24 @@ peers = pytest.mark.parametrize(
 def test_three_members_go_from_range_to_cooperative_sticky_one_by_one_under_load(
     broker: Broker, members: Members, unique: Unique
 ) -> None:
-    """Two rounds of restarts, as Kafka's guide has it: first both are listed, then range is not."""
+    """Kafka's guide restarts members twice: first both assignors are listed, then range is not."""
     topic, group = broker.create_topic(unique("upgrade"), PARTITIONS), unique("upgrade")
     feed = broker.feed(topic, PARTITIONS)
     feed.write(BEFORE)
 
-    def start(name: str, face: str, *strategies: str) -> Member:
+    def start(name: str, api: str, *strategies: str) -> Member:
         more = {"partition_assignment_strategy": list(strategies)}
         return members.join(
-            FACES[face], Settings(broker.bootstrap_servers, topic, group, name, more=more)
+            APIS[api], Settings(broker.bootstrap_servers, topic, group, name, more=more)
         )
 
-    faces = list(FACES)
-    current = [start(f"{face}-0", face, "range") for face in faces]
+    apis = list(APIS)
+    current = [start(f"{api}-0", api, "range") for api in apis]
     members.wait_until(shares(current, [2, 2, 2]), feed.start)
     for step, strategies in enumerate([(COOPERATIVE, "range"), (COOPERATIVE,)], 1):
-        for place, face in enumerate(faces):
+        for place, api in enumerate(apis):
             current[place].leave()
-            current[place] = start(f"{face}-{step}", face, *strategies)
+            current[place] = start(f"{api}-{step}", api, *strategies)
             members.wait_until(shares(current, [2, 2, 2]), feed.start)
     kept = [member.owned for member in current]
     current.append(start("fourth", "sync", COOPERATIVE))
@@ -62,10 +62,10 @@ def test_three_members_go_from_range_to_cooperative_sticky_one_by_one_under_load
 def test_another_client_shares_a_cooperative_group(
     broker: Broker, members: Members, unique: Unique, other: str, kohort_first: bool
 ) -> None:
-    """One joins, a third joins, the first leaves; partitions that stay are never given up.
+    """One joins, a third joins, the first leaves. Partitions that stay are never revoked.
 
-    With Java nothing is written while the group rebalances: its tool commits what it has read then
-    only once, and in a rebalance that may be refused.
+    With Java nothing is written while the group rebalances. Its tool commits only once what it has
+    read then, and in a rebalance that commit may be refused.
     """
     topic, group = broker.create_topic(unique("mixed"), PARTITIONS), unique("mixed")
     feed = broker.feed(topic, PARTITIONS)
@@ -80,11 +80,11 @@ def test_another_client_shares_a_cooperative_group(
             make, Settings(broker.bootstrap_servers, topic, group, name, COOPERATIVE)
         )
 
-    pair: list[tuple[str, Make]] = [("kohort", FACES["sync"]), (other, PEERS[other])]
+    pair: list[tuple[str, Make]] = [("kohort", APIS["sync"]), (other, PEERS[other])]
     first, second = pair if kohort_first else reversed(pair)
     three = [start(*first)]
     members.wait_until(shares(three, [6]), meanwhile)
-    for joining, sizes in [(second, [3, 3]), (("kohort-async", FACES["trio"]), [2, 2, 2])]:
+    for joining, sizes in [(second, [3, 3]), (("kohort-async", APIS["trio"]), [2, 2, 2])]:
         before = [member.owned for member in three]
         read_all()
         three.append(start(*joining))
@@ -96,7 +96,9 @@ def test_another_client_shares_a_cooperative_group(
     members.wait_until(shares(three[1:], [3, 3]), meanwhile)
     assert all(m.owned > owned for m, owned in zip(three[1:], before, strict=True))
     read_all()
-    for member in three[1:]:  # as long as the group is stable: a commit in a rebalance may fail
+    for member in three[
+        1:
+    ]:  # as long as the group is stable, because a commit in a rebalance may fail
         member.call(lambda peer: peer.commit())
     members.leave()
     assert_read_once(three, feed.written)

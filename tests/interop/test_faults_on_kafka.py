@@ -1,6 +1,6 @@
-"""Members of a group on Apache Kafka leave, die, stall and lose their broker while records flow.
+"""Members of a group on Apache Kafka that leave, crash, stall and lose their broker under load.
 
-Two of each in a plain run, ten of each in the full matrix; the figures are printed at the end.
+A plain run has two of each, the full matrix ten of each. The figures are printed at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.interop.brokers import Broker
-from tests.interop.telling import SteadyFeed, TellingMember, read_count, settled
+from tests.interop.reporting import ReportingMember, SteadyFeed, read_count, settled
 from tests.interop.waiting import wait_until
 from tests.support.kafka_server import KafkaServer
 
@@ -28,37 +28,37 @@ ROUNDS = [2, pytest.param(10, marks=pytest.mark.long)]
 
 
 class Group:
-    """Members that come and go, all under the flow of one feed."""
+    """Group whose members change while one feed writes."""
 
     def __init__(self, broker: Broker, topic: str, group: str) -> None:
         session_ms = str(int(SESSION_S * 1000))
         self._arguments = (broker.bootstrap_servers, topic, group, session_ms, "range")
-        self.all: list[TellingMember] = []
-        self.present: list[TellingMember] = []
+        self.all: list[ReportingMember] = []
+        self.present: list[ReportingMember] = []
         self.feed = SteadyFeed(broker.bootstrap_servers, topic, RATE)
 
     def join(self) -> None:
-        """One more member."""
-        self.all.append(TellingMember(*self._arguments))
+        """Start one more member."""
+        self.all.append(ReportingMember(*self._arguments))
         self.present.append(self.all[-1])
 
-    def wait_until_lost(self, member: TellingMember, times: int) -> None:
-        """Wait until the member has told so often that partitions were lost."""
-        wait_until(lambda: len(member.told("lost")) >= times)
+    def wait_until_lost(self, member: ReportingMember, times: int) -> None:
+        """Wait until the member has reported lost partitions ``times`` times."""
+        wait_until(lambda: len(member.reported("lost")) >= times)
 
     def catch_up(self) -> None:
-        """Wait until all that is written by now, and one record more, is read."""
+        """Wait until all records so far, and one more, are read."""
         already = len(self.feed.written)
         wait_until(lambda: len(self.feed.written) > already)
         due = set(self.feed.written)
         wait_until(lambda: due <= read_count(self.all).keys())
 
-    def take(self) -> TellingMember:
-        """The member that has been in longest, no longer counted as present."""
+    def take(self) -> ReportingMember:
+        """Return the longest-running member. It no longer counts as present."""
         return self.present.pop(0)
 
     def settle(self, since: float = 0.0) -> float:
-        """Wait until the present members own everything; how long that took, in seconds."""
+        """Wait until the present members own everything. Return the seconds that it took."""
 
         def look() -> bool:
             latest = max((member.settled_at for member in self.present), default=0.0)
@@ -68,7 +68,9 @@ class Group:
         return max(member.settled_at for member in self.present) - since
 
     def finish(self) -> dict[tuple[int, int], int]:
-        """End the flow; once all is read, the records that were read more than once."""
+        """End the feed, wait until all is read, and return the records that were read more than
+        once.
+        """
         self.feed.stop()
         written = set(self.feed.written)
         wait_until(
@@ -144,7 +146,7 @@ def test_a_member_paused_for_longer_than_its_session_is_fenced_and_comes_back(
     took, tails = [], set()
     for _ in range(rounds):
         sleeper, started = group.take(), time.monotonic()
-        before = len(sleeper.told("lost"))
+        before = len(sleeper.reported("lost"))
         sleeper.signal(signal.SIGSTOP)
         took.append(group.settle(started))
         threading.Event().wait(started + 1.5 * SESSION_S - time.monotonic())
@@ -153,10 +155,10 @@ def test_a_member_paused_for_longer_than_its_session_is_fenced_and_comes_back(
         group.present.append(sleeper)
         group.wait_until_lost(sleeper, before + 1)
         group.settle()
-        lost = sleeper.told("lost")[-1]["at"]
-        # What it had read and not committed, and what poll() was about to return when it stopped.
+        lost = sleeper.reported("lost")[-1]["at"]
+        # These are uncommitted records, and those that poll() was about to return when it stopped.
         tails |= set(itertools.chain(*sleeper.reads[max(0, reads - 1) : reads + 1]))
-        refused = [one for one in sleeper.told("refused") if one["at"] >= lost]
+        refused = [one for one in sleeper.reported("refused") if one["at"] >= lost]
         assert [one["error"] for one in refused] == ["CommitFailedError"]
     twice = group.finish()
     report("paused", took, len(twice))

@@ -1,4 +1,6 @@
-"""The fetch protocol on Apache Kafka and on ours: sessions, topic ids, leaders that come back."""
+"""Fetch protocol on Apache Kafka and on kohort's cluster: sessions, topic ids,
+restarted leaders.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def test_a_session_has_all_that_is_written_whatever_was_asked_for(
     with consumer(broker.bootstrap_servers) as one:
         one.assign(places)
         for round in range(10):
-            # What is paused is forgotten by the session, and comes to it again.
+            # The session forgets a paused partition, and adds it again.
             one.pause(*places[round % 4 :: 4])
             feed.write(3)
             read(one, 3 * (PARTITIONS - len(one.paused())))

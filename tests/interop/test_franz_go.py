@@ -1,4 +1,4 @@
-"""franz-go, in a small program of its own (``go/main.go``), on the in-process cluster."""
+"""franz-go on the in-process cluster, in a small program (``go/main.go``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster(program: str) -> Iterator[Cluster]:
 
 @pytest.fixture
 def franz(program: str, cluster: Cluster) -> Callable[..., list[dict[str, Any]]]:
-    """Run one of its commands to the end; the events that it told."""
+    """Function that runs one of its commands to the end and returns the events."""
 
     def run(command: str, **flags: object) -> list[dict[str, Any]]:
         arguments = words(cluster, flags)
@@ -40,7 +40,7 @@ def franz(program: str, cluster: Cluster) -> Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture
 def join(program: str, cluster: Cluster) -> Iterator[Callable[..., FranzMember]]:
-    """Start a member; those that still run end with the test."""
+    """Function that starts a member. Those that still run end with the test."""
     started: list[FranzMember] = []
 
     def start(**flags: object) -> FranzMember:
@@ -134,7 +134,7 @@ def test_it_reads_from_a_time_on(
 
 
 def now(cluster: Cluster) -> int:
-    """The time of the latest record."""
+    """Return the time of the latest record."""
     return cluster.records(TOPIC, 0)[-1].timestamp
 
 
@@ -147,11 +147,11 @@ def test_an_admin_client(
     member = join()
     wait_until(lambda: len(member.reads) == 60)
     member.leave()
-    told = franz("admin", topic="made", group="shop")
-    (group,) = (event for event in told if event["event"] == "group")
+    events = franz("admin", topic="made", group="shop")
+    (group,) = (event for event in events if event["event"] == "group")
     assert (group["state"], group["offsets"]) == ("Empty", 60)
     assert cluster.group("shop").state == "Dead"
-    assert {e["name"]: e["partitions"] for e in told if e["event"] == "topic"} == {
+    assert {e["name"]: e["partitions"] for e in events if e["event"] == "topic"} == {
         TOPIC: PARTITIONS,
         "made": 5,
     }

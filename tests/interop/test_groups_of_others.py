@@ -1,4 +1,4 @@
-"""Groups of other people's clients, of two of a kind, on the in-process cluster."""
+"""Groups of two third-party clients of the same kind on the in-process cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ours(cluster: Cluster) -> Broker:
 def test_a_static_member_comes_back_to_what_it_had(
     cluster: Cluster, ours: Broker, members: Members, unique: Unique, client: str
 ) -> None:
-    """It does not leave when it ends, and no rebalance tells of its return."""
+    """The member does not leave when it ends, and its return causes no rebalance."""
     topic, group = ours.create_topic(unique("static"), PARTITIONS), unique("static")
     feed = ours.feed(topic, PARTITIONS)
 
@@ -38,7 +38,7 @@ def test_a_static_member_comes_back_to_what_it_had(
             group,
             name,
             instance=f"instance-{name}",
-            session_ms=30_000,  # a JVM may take its time to come back
+            session_ms=30_000,  # a JVM may need long to start again
         )
         return members.join(EVERYBODY[client], settings)
 
@@ -70,7 +70,7 @@ def test_a_static_member_comes_back_to_what_it_had(
 def test_members_rebalance_cooperatively(
     cluster: Cluster, ours: Broker, members: Members, unique: Unique, client: str
 ) -> None:
-    """Nothing is written meanwhile: what Java's tool reads then it may fail to commit."""
+    """No records are written in a rebalance, because Java's tool may fail to commit those."""
     topic, group = ours.create_topic(unique("cooperative"), PARTITIONS), unique("cooperative")
     feed = ours.feed(topic, PARTITIONS)
     three: list[Member] = []
@@ -90,8 +90,8 @@ def test_members_rebalance_cooperatively(
     assert three[1].owned > had
     read_all(members, feed)
     for member in three[1:]:
-        # As the others leave, librdkafka may be in the midst of a rebalance, where its last
-        # commit is refused by Apache Kafka, too.
+        # When the others leave, librdkafka may be in a rebalance, in which its last commit is
+        # refused. Apache Kafka refuses it, too.
         member.call(lambda peer: peer.commit())
     members.leave()
     assert_read_once(three, feed.written)
@@ -99,6 +99,6 @@ def test_members_rebalance_cooperatively(
 
 
 def read_all(members: Members, feed: Feed) -> None:
-    """Write some, and return when all that was written has been read."""
+    """Write some records, and return when all written records have been read."""
     feed.write(10)
     members.wait_until(lambda: members.count() >= len(feed.written))

@@ -33,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def tool(cluster: Cluster, tmp_path: Path) -> Tool:
-    """Return a function that runs a tool as a user."""
+    """Function that runs a tool as a user."""
 
     def run(main_class: str, user: str, *args: object) -> str:
         file = tmp_path / f"{user}.properties"

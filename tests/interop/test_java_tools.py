@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, as they are, on the in-process cluster."""
+"""Kafka's own unchanged command-line tools on the in-process cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def tool(cluster: Cluster) -> Tool:
-    """Run a tool on the cluster; what it printed."""
+    """Function that runs a tool on the cluster and returns its output."""
 
     def run(main_class: str, *args: object, stdin: str = "") -> str:
         bootstrap = "--bootstrap-server", cluster.bootstrap_servers
@@ -40,14 +40,14 @@ def tool(cluster: Cluster) -> Tool:
 
 
 def rows(table: str) -> list[dict[str, str]]:
-    """A table that ConsumerGroupCommand prints, by its headings."""
+    """Return a table that ConsumerGroupCommand prints, by its headings."""
     lines = [line.split() for line in table.splitlines() if line.strip()]
     heading = next(n for n, words in enumerate(lines) if "GROUP" in words)
     return [dict(zip(lines[heading], words, strict=False)) for words in lines[heading + 1 :]]
 
 
 def fill(cluster: Cluster, group: str | None = None) -> None:
-    """30 records on the three partitions of "orders", of which the group has read all."""
+    """Write 30 records to the three partitions of "orders". The group has read all of them."""
     cluster.create_topic("orders", 3)
     cluster.produce("orders", [f"order {n}" for n in range(30)])
     if group is not None:
@@ -203,7 +203,7 @@ def test_kafka_get_offsets_by_time(cluster: Cluster, tool: Tool, moment: str, of
 
 
 def later_than(cluster: Cluster, offset: int) -> bool:
-    """Whether the clock shows another millisecond than that of the record."""
+    """True if the clock shows another millisecond than that of the record."""
     return time.time() * 1000 >= cluster.records("orders")[offset].timestamp + 1
 
 
@@ -223,7 +223,7 @@ def test_the_verifiable_producer_and_the_consumer_performance_tool(
 
 
 def test_the_transactional_copier(cluster: Cluster, tool: Tool) -> None:
-    """It reads in a group and writes in transactions, its group's offsets too; some it aborts."""
+    """It reads in a group and writes in transactions with the group's offsets. Some are aborted."""
     cluster.create_topic("orders", 1)
     cluster.create_topic("copy", 2)
     cluster.produce("orders", [f"order {n}" for n in range(30)])
@@ -243,7 +243,7 @@ def test_the_transactional_copier(cluster: Cluster, tool: Tool) -> None:
 def test_a_java_consumer_goes_to_a_time(cluster: Cluster, tool: Tool) -> None:
     """The tool that resets an application's topics seeks with a consumer, and commits."""
     cluster.create_topic("orders", 2)
-    for n in range(8):  # a record of each of four days
+    for n in range(8):  # one record for each of four days
         when = 1_700_000_000_000 + n // 2 * 86_400_000
         cluster.produce("orders", [ProducerRecord(b"x", partition=n % 2, timestamp=when)])
     tool(
@@ -256,7 +256,7 @@ def test_a_java_consumer_goes_to_a_time(cluster: Cluster, tool: Tool) -> None:
 
 @pytest.mark.long
 def test_a_console_consumer_of_all_topics_that_match(cluster: Cluster) -> None:
-    """It also finds those that come later."""
+    """It also finds topics that are created later."""
     for name in ("eu-orders", "eu-returns", "us-orders"):
         cluster.produce(name, [f"from {name}"])
     console = RunningTool(

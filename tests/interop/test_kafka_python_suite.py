@@ -38,7 +38,7 @@ def suite() -> Path:
 
 @pytest.fixture
 def kohort_broker() -> Iterator[str]:
-    """The address of a ``kohort broker``."""
+    """Address of a ``kohort broker``."""
     configs = [f"--config={name}={value}" for name, value in CONFIGS.items()]
     command = [sys.executable, "-m", "kohort", "broker", "--port", "0", *configs]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""kcat, where it is installed, on the in-process cluster."""
+"""kcat on the in-process cluster, where it is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def command(cluster: Cluster) -> list[str]:
-    """What runs it on the cluster."""
+    """Command line that runs it on the cluster."""
     program = shutil.which("kcat")
     if program is None:
         pytest.skip("kcat is not installed")
@@ -33,7 +33,7 @@ def command(cluster: Cluster) -> list[str]:
 
 @pytest.fixture
 def kcat(command: list[str]) -> Callable[..., str]:
-    """Run it on the cluster; what it printed."""
+    """Function that runs it on the cluster and returns its output."""
 
     def run(*args: str, stdin: str = "") -> str:
         done = subprocess.run(
@@ -69,7 +69,7 @@ def test_kcat_is_a_member_of_a_group(cluster: Cluster, kcat: Callable[..., str])
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "cooperative-sticky"])
 def test_two_of_them_share_a_group(cluster: Cluster, command: list[str], strategy: str) -> None:
-    """As static members: what one had waits for its return."""
+    """They are static members: the partitions of one wait for its return."""
     both: list[RunningTool] = []
     try:
         for name in ("a", "b"):
@@ -91,13 +91,13 @@ def test_two_of_them_share_a_group(cluster: Cluster, command: list[str], strateg
 
 
 def shared(cluster: Cluster, sizes: list[int]) -> bool:
-    """Whether the members of the group have so many partitions, in whatever order."""
+    """True if the members of the group have ``sizes`` partitions, in any order."""
     group = cluster.group("shop")
     return group.is_stable and sorted(len(m.assignment) for m in group.members) == sizes
 
 
 def feed(cluster: Cluster) -> Callable[[], object]:
-    """What writes a record to each partition and pauses."""
+    """Return a function that writes a record to each partition and pauses."""
 
     def write() -> None:
         cluster.produce(TOPIC, ["x"] * PARTITIONS)

@@ -1,4 +1,4 @@
-"""Groups of kohort's members alone, on our cluster as on Apache Kafka."""
+"""Groups of kohort's members alone, on both clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kohort.errors import FencedInstanceIdError, UnknownTopicOrPartitionError
 from kohort.testing import Cluster
 from tests.interop.brokers import Broker
 from tests.interop.members import Member, Members, assert_read_once, shares
-from tests.interop.peers import FACES, Settings
+from tests.interop.peers import APIS, Settings
 from tests.interop.reading import consumer, idle, join, read
 from tests.interop.waiting import wait_until
 from tests.support.kafka_server import KafkaServer
@@ -29,7 +29,7 @@ Unique = Callable[[str], str]
 
 
 class Calls(ConsumerRebalanceListener):
-    """A listener that keeps what it was called with, and may do something when it gives up."""
+    """Listener that keeps its calls, and may call a function when partitions are revoked."""
 
     def __init__(self, on_revoked: Callable[[], None] = lambda: None) -> None:
         self.calls: list[tuple[str, frozenset[int]]] = []
@@ -46,16 +46,16 @@ class Calls(ConsumerRebalanceListener):
         self.calls.append(("lost", frozenset(tp.partition for tp in lost)))
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_three_members_share_and_go_on_when_one_leaves(
-    broker: Broker, members: Members, unique: Unique, face: str, strategy: str
+    broker: Broker, members: Members, unique: Unique, api: str, strategy: str
 ) -> None:
     topic, group = broker.create_topic(unique("three"), PARTITIONS), unique("three")
     feed = broker.feed(topic, PARTITIONS)
     feed.write(50)
     three = [
-        members.join(FACES[face], Settings(broker.bootstrap_servers, topic, group, name, strategy))
+        members.join(APIS[api], Settings(broker.bootstrap_servers, topic, group, name, strategy))
         for name in ("one", "two", "three")
     ]
     members.wait_until(shares(three, [2, 2, 2]), feed.start)
@@ -84,12 +84,12 @@ def test_kafkas_own_tool_describes_the_group(
     feed = broker.feed(topic, PARTITIONS)
     feed.write(10)
     three = [
-        members.join(FACES["sync"], Settings(broker.bootstrap_servers, topic, group, name))
+        members.join(APIS["sync"], Settings(broker.bootstrap_servers, topic, group, name))
         for name in ("one", "two", "three")
     ]
 
     def described() -> dict[int, tuple[str, int, int, int]]:
-        """Partition -> client id, committed, end, lag."""
+        """Return client id, committed offset, end and lag of each partition."""
         arguments = ("--bootstrap-server", broker.bootstrap_servers, "--group", group)
         done = kafka.tool(GROUP_COMMAND, *arguments, "--describe")
         assert done.returncode == 0, done.stderr
@@ -222,7 +222,7 @@ def test_a_killed_members_partitions_are_taken_over(
     settings = Settings(
         broker.bootstrap_servers, topic, group, "left", more={"session_timeout_ms": 1500}
     )
-    member = members.join(FACES["sync"], settings)
+    member = members.join(APIS["sync"], settings)
     program = (
         "import kohort\n"
         f"consumer = kohort.KafkaConsumer({topic!r}, group_id={group!r},\n"
@@ -355,7 +355,7 @@ def test_members_that_come_and_go_read_everything_once(
     there: list[Member] = []
     for step in range(15):
         if len(there) < 2 or (len(there) < 5 and rng.random() < 0.5):
-            make = FACES[rng.choice(list(FACES))]
+            make = APIS[rng.choice(list(APIS))]
             there.append(
                 members.join(make, Settings(broker.bootstrap_servers, topic, group, f"m{step}"))
             )

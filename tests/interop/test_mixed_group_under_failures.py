@@ -1,4 +1,4 @@
-"""One group of four different clients while they come and go and brokers die under them."""
+"""One group of four different clients, while members leave and return and brokers are killed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kohort.testing import Call, Cluster
 from tests.interop.brokers import Broker
 from tests.interop.java_peer import Java
 from tests.interop.members import Member, Members, fair
-from tests.interop.peers import FACES, OTHERS, Make, Settings
+from tests.interop.peers import APIS, OTHERS, Make, Settings
 from tests.interop.waiting import look_again_soon
 
 pytestmark = pytest.mark.real_kafka
 TOPIC, GROUP, PARTITIONS, BROKERS = "orders", "everybody", 8, 3
-QUIET = {"log_level": 2}  # of librdkafka: connections that end with a broker are no news
+QUIET = {"log_level": 2}  # of librdkafka: ended connections to a broker are expected here
 CLIENTS: dict[str, Make] = {
     "java": Java,
     "confluent-kafka": OTHERS["confluent-kafka"],
     "aiokafka": OTHERS["aiokafka"],
-    "kohort": FACES["sync"],
+    "kohort": APIS["sync"],
 }
 
 
@@ -34,7 +34,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Witness:
-    """Sees what each member is given: generation -> member id -> partitions."""
+    """Record of assignments by generation and member id."""
 
     def __init__(self) -> None:
         self.given: dict[int, dict[str, frozenset[int]]] = {}
@@ -52,7 +52,7 @@ class Witness:
         return answer
 
     def assert_one_owner_each(self) -> None:
-        """No partition was given to two members of one generation, or to one as an afterthought."""
+        """Check that no partition had two owners in one generation, or got one later in it."""
         assert self.changed == []
         for generation, members in self.given.items():
             given = sorted(itertools.chain.from_iterable(members.values()))
@@ -68,10 +68,10 @@ def _partitions(assignment: bytes) -> frozenset[int]:
 
 
 def survive(cluster: Cluster, members: Members, rounds: int) -> None:
-    """In each round one client leaves and comes back, and a broker dies and comes back.
+    """Restart one client and one broker in each round.
 
-    The broker is the group's coordinator in every other round, and is away while the member
-    leaves, while it comes back, or both.
+    The broker is the group's coordinator in every other round. It is down while the member leaves,
+    while it returns, or both.
     """
     witness = Witness()
     cluster.on("SyncGroup", witness)
@@ -123,7 +123,7 @@ def survive(cluster: Cluster, members: Members, rounds: int) -> None:
 
 
 def read_by(members: Members) -> set[tuple[int, int]]:
-    """The (partition, offset) of all that was read."""
+    """Return partition and offset of all records that were read."""
     return {(read.partition, read.offset) for member in members.all for read in member.reads}
 
 

@@ -1,4 +1,4 @@
-"""Groups of two kohort members and two of another client, on Apache Kafka: all come, all go."""
+"""Groups of two kohort members and two of another client, on Apache Kafka: all join, all leave."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERYBODY: dict[str, Make] = {
 }
 STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
 PLAIN = ("confluent-kafka", "cooperative-sticky", True)
-"""The one that is part of a plain run."""
+"""Combination for a plain run."""
 CASES = [
     pytest.param(
         *case,
@@ -33,7 +33,7 @@ CASES = [
     )
     for case in itertools.product((*OTHERS, "java"), STRATEGIES, (True, False))
     for other, strategy, leads in [case]
-    if (other, strategy) != ("aiokafka", "cooperative-sticky")  # it has none
+    if (other, strategy) != ("aiokafka", "cooperative-sticky")  # aiokafka has no such assignor
 ]
 
 
@@ -49,7 +49,7 @@ def test_members_of_two_clients_join_leave_and_are_killed(
     topic, group = apache.create_topic(unique("mixed"), PARTITIONS), unique("mixed")
     feed = apache.feed(topic, PARTITIONS)
     present: dict[str, Member] = {}
-    # What a member that is killed has not committed is read again, and what Java's tool reads in
+    # Uncommitted records of a killed member are read again. So are those that Java's tool reads in
     # a cooperative rebalance and fails to commit.
     excused: list[Member] = []
 
@@ -64,14 +64,14 @@ def test_members_of_two_clients_join_leave_and_are_killed(
         look_again_soon()
 
     def settle() -> None:
-        """Wait until each has its share and all agree with the broker on whose is what."""
+        """Wait until each has its share and all agree with the broker about the owners."""
         members.wait_until(fair(present.values(), PARTITIONS), meanwhile)
         feed.write(1)
         everything = set(feed.written)
         members.wait_until(lambda: everything <= reads(members).keys())
-        told = apache.describe(group)
-        assert told.state == "STABLE"
-        owned = {name: {p for _, p in own} for name, own in told.members.items()}
+        described = apache.describe(group)
+        assert described.state == "STABLE"
+        owned = {name: {p for _, p in own} for name, own in described.members.items()}
         assert owned == {name: member.owned for name, member in present.items()}
 
     first, second = ("sync", other) if kohort_leads else (other, "sync")
@@ -102,5 +102,5 @@ def test_members_of_two_clients_join_leave_and_are_killed(
 
 
 def reads(members: Members) -> Counter[tuple[int, int]]:
-    """How many times each (partition, offset) was read."""
+    """Return how often each partition and offset was read."""
     return Counter((p, o) for member in members.all for p, o, _ in list(member.reads))

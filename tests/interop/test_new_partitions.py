@@ -1,4 +1,4 @@
-"""Topics and partitions that appear under a consumer with "latest", on Apache Kafka and on ours."""
+"""Topics and partitions created while a consumer with "latest" runs, on both clusters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_appears_later_is_read_from_its_beginning(
         if grouped:
             one.commit()
         broker.add_partitions(topic, 2)
-        later = Broker(broker.bootstrap_servers)  # a producer that looks for the partitions
+        later = Broker(broker.bootstrap_servers)  # a producer that refreshes the partitions
         wait_until(lambda: len(later.admin.list_topics(topic).topics[topic].partitions) == 2)
         later.write(topic, b"second", partition=1)
         assert read_on(one, 1) == [b"second"]

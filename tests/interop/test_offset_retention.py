@@ -1,4 +1,4 @@
-"""Offsets of a consumer that assigns by hand, with brokers that delete them after a minute."""
+"""Offsets of a consumer with manual assignment, on brokers that delete them after a minute."""
 
 from __future__ import annotations
 

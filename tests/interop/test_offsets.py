@@ -1,4 +1,4 @@
-"""Where kohort reads and what it commits, on our cluster as on Apache Kafka."""
+"""Positions and committed offsets of kohort on both clusters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST_MS = 1_700_000_000_000
 
 @pytest.fixture
 def ten(broker: Broker, unique: Unique) -> TopicPartition:
-    """A partition of ten records, "0" to "9", a second apart."""
+    """Partition of ten records, "0" to "9", a second apart."""
     topic = broker.create_topic(unique("ten"))
     for n in range(10):
         broker.write(topic, b"%d" % n, timestamp=FIRST_MS + 1000 * n)
@@ -81,7 +81,7 @@ def test_deleted_records_move_the_beginning(broker: Broker, ten: TopicPartition)
         assert reader.beginning_offsets([ten]) == {ten: 6}
         reader.assign([ten])
         assert [r.offset for r in read(reader, 4)] == [6, 7, 8, 9]
-        reader.seek(ten, 2)  # out of range: reset to the earliest
+        reader.seek(ten, 2)  # out of range, so reset to the earliest
         assert [r.offset for r in read(reader, 4)] == [6, 7, 8, 9]
     with consumer(broker.bootstrap_servers, auto_offset_reset="latest") as reader:
         reader.assign([ten])
@@ -121,7 +121,7 @@ def test_latest_starts_behind_what_is_there(
 def test_a_duration_starts_at_what_is_young_enough_or_behind_all(
     broker: Broker, ten: TopicPartition
 ) -> None:
-    """The ten are of 2023."""
+    """The timestamps of the ten records are in 2023."""
     with consumer(broker.bootstrap_servers, auto_offset_reset="by_duration:P36500D") as reader:
         reader.assign([ten])
         assert [r.offset for r in read(reader, 10)] == list(range(10))
@@ -171,7 +171,7 @@ def test_closing_commits_what_was_returned_unless_it_should_not(
     else:
         read(reader, 4)
         reader.close(autocommit=commit == "by itself")
-    # After an error the start position may be committed: everything before it was finished.
+    # After an error the start position may be committed: everything before it was processed.
     allowed = {"by itself": [{tuple(ten): 4}], "after an error": [{}, {tuple(ten): 0}]}
     assert broker.committed(group) in allowed.get(commit, [{}])
 
@@ -182,7 +182,7 @@ def test_commits_happen_on_the_way(broker: Broker, ten: TopicPartition, unique: 
     with consumer(broker.bootstrap_servers, ten.topic, max_poll_records=6, **options) as reader:
         read(reader, 6)
         read(reader, 4)
-        # Only a poll says that what was returned before is done with.
+        # Only a poll marks the records returned before as processed.
         wait_until(lambda: broker.committed(group) == {tuple(ten): 10}, idle(reader))
 
 

@@ -1,4 +1,4 @@
-"""Reading from Apache Kafka 2.8 and 3.9, the former with topics in the message formats of old."""
+"""Reading from Apache Kafka 2.8 and 3.9, the former with topics in old message formats."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT = 40
 def servers(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[dict[str, KafkaServer]]:
-    """Both versions, started beside each other."""
+    """Servers of both versions, started at the same time."""
 
     def start(version: str) -> KafkaServer:
         kind = ZooKeeperKafka if version.startswith("2.") else KafkaServer
@@ -58,7 +58,7 @@ def servers(
 
 
 def write(broker: Broker, topic: str, codec: str, count: int = COUNT) -> list[bytes]:
-    """Write compressible records as few batches; their values."""
+    """Write compressible records in few batches and return their values."""
     options = {"compression.type": codec, "linger.ms": 50, **QUIET}
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **options})
     values = [b"%s %d %s" % (codec.encode(), number, b"-" * 200) for number in range(count)]
@@ -140,7 +140,7 @@ def test_a_topic_whose_format_was_raised_twice_is_read_through(
 
     for version, magic in FORMATS.items():
         set_format(broker, topic, version)
-        # The broker takes it up a moment later.
+        # The broker applies it a moment later.
         wait_until(partial(is_in, magic, server, topic), write_one)
         values += write(broker, topic, "gzip") + write(broker, topic, "none", 3)
     data = server.first_segment(topic).read_bytes()
@@ -162,7 +162,7 @@ def test_a_topic_whose_format_was_raised_twice_is_read_through(
 
 
 def set_format(broker: Broker, topic: str, version: str) -> None:
-    """Have the topic store what comes in another format."""
+    """Change the message format in which the topic stores new records."""
     setting = "message.format.version"
     entry = ConfigEntry(setting, version, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
@@ -170,12 +170,12 @@ def set_format(broker: Broker, topic: str, version: str) -> None:
 
 
 def is_in(magic: int, server: KafkaServer, topic: str) -> bool:
-    """Whether something of this format is in the topic."""
+    """True if a segment of the topic has this format."""
     return magic in magics(server.first_segment(topic).read_bytes())
 
 
 def magics(data: bytes) -> set[int]:
-    """The formats of what is in a segment."""
+    """Return the formats of the batches in a segment."""
     found: set[int] = set()
     pos = 0
     while pos + 17 <= len(data):

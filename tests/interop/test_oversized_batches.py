@@ -1,4 +1,4 @@
-"""Batches larger than receive_message_max_bytes, on Apache Kafka and on ours."""
+"""Batches larger than receive_message_max_bytes, on both clusters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLL_MS = 200
 
 
 class Reader:
-    """Polls either API until enough values came, and keeps the errors."""
+    """Poller of either API that reads until enough values came, and keeps the errors."""
 
     def __init__(self, poll: Callable[[], Awaitable[Any]]) -> None:
         self._poll = poll
@@ -38,7 +38,7 @@ class Reader:
         self.errors: list[RecordTooLargeError] = []
 
     async def read(self, *wanted: tuple[int, bytes], errors: int = 0) -> None:
-        """Poll until the values came of these partitions, and so many errors."""
+        """Poll until the ``wanted`` values were returned, and ``errors`` errors were raised."""
         with anyio.fail_after(40):
             while len(self.errors) < errors or any(
                 value not in self.values.get(partition, ()) for partition, value in wanted
@@ -85,7 +85,7 @@ each_api = pytest.mark.parametrize("api", ["sync", "asyncio", "trio"])
 
 @pytest.fixture
 def topic(broker: Broker, unique: Unique) -> str:
-    """A large batch between two small ones in partition 0; one record in each other partition."""
+    """Topic with a large batch between two small ones in partition 0, and one record elsewhere."""
     name = broker.create_topic(unique("large"), 3, {"max.message.bytes": "2000000"})
     for value in (b"a", LARGE, b"c"):
         broker.write(name, value)

@@ -1,4 +1,4 @@
-"""What other people's producers write, kohort reads: every client, every codec."""
+"""Records of third-party producers, read by kohort: every client, every codec."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDS = 200
 
 
 def pairs(seed: int) -> list[tuple[bytes | None, bytes | None]]:
-    """Some small, some large, some random, and null keys and values."""
+    """Return small, large and random records, and null keys and values."""
     rng = random.Random(seed)
     made: list[tuple[bytes | None, bytes | None]] = [(b"key", None), (None, b""), (b"", b"x")]
     while len(made) < RECORDS:

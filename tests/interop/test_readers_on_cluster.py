@@ -1,4 +1,4 @@
-"""Other people's consumers on the in-process cluster: they find topics, go to times, commit."""
+"""Third-party consumers on the in-process cluster: topic discovery, seek by time, commit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reader(cluster: Cluster, client: str) -> Iterator[Reader]:
 def test_a_subscription_by_expression_finds_new_topics(cluster: Cluster, client: str) -> None:
     for name in ("eu-orders", "us-orders"):
         cluster.produce(name, name)
-    values: set[bytes] = set()  # nothing is committed: after a rebalance all is read again
+    values: set[bytes] = set()  # nothing is committed, so all is read again after a rebalance
 
     with reader(cluster, client) as one:
         one.match("eu-.*")
@@ -45,7 +45,7 @@ def test_a_subscription_by_expression_finds_new_topics(cluster: Cluster, client:
 
 @client
 def test_it_reads_from_a_time_on(cluster: Cluster, client: str) -> None:
-    for n in range(9):  # three records of each of three moments
+    for n in range(9):  # three records for each of three times
         cluster.produce(TOPIC, [ProducerRecord(b"%d" % n, timestamp=1_700_000_000_000 + n // 3)])
     values: list[bytes] = []
     with reader(cluster, client) as one:
@@ -66,5 +66,5 @@ def test_what_it_commits_it_reads_back(cluster: Cluster, client: str) -> None:
         assert one.committed(TOPIC) == (5, metadata)
     (committed,) = cluster.committed("shop").items()
     assert committed[0] == TopicPartition(TOPIC, 0)
-    # confluent-kafka sends the zero behind its string, too.
+    # confluent-kafka sends the terminating zero of its string, too.
     assert (committed[1].offset, committed[1].metadata.rstrip("\0")) == (5, "half way")

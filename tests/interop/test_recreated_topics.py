@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again, on Apache Kafka and on ours."""
+"""Topic that is deleted and created again, on both clusters."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def produce(broker: Broker, topic: str, prefix: str, count: int) -> list[bytes]:
 
 
 def read_and_recreate(broker: Broker, one: KafkaConsumer, topic: str) -> list[bytes]:
-    """Read and pause, delete and create, produce more, resume; what is to be read then."""
+    """Recreate a topic while it is paused, and return the values that must be read then."""
     place = TopicPartition(topic, 0)
     produce(broker, topic, "old", 10)
     read(one, 10)
     one.commit()
     one.pause(place)
     broker.delete_topic(topic)
-    # The controller answers before the brokers know, which would still take records.
+    # The controller responds before the brokers apply it. Until then they accept records.
     wait_until(lambda: topic not in broker.admin.list_topics().topics)
     broker.create_topic(topic)
     expected = produce(broker, topic, "new", 20)

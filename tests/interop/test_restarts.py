@@ -1,4 +1,4 @@
-"""Apache Kafka goes away under its consumers and comes back: they go on, and nothing is lost."""
+"""Restarts of Apache Kafka under its consumers: they continue, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from kohort import TopicPartition
 from tests.interop.brokers import Broker
 from tests.interop.members import Members, assert_read_once, shares
-from tests.interop.peers import FACES, Settings
+from tests.interop.peers import APIS, Settings
 from tests.interop.reading import consumer, join, read
 from tests.support.kafka_server import KafkaServer
 
@@ -25,13 +25,13 @@ Unique = Callable[[str], str]
 def test_a_group_goes_on_when_the_broker_is_back(
     kafka: KafkaServer, apache: Broker, members: Members, unique: Unique, crash: bool
 ) -> None:
-    """Two members, and a consumer without a group."""
+    """The consumers are two members, and one without a group."""
     topic, group = apache.create_topic(unique("restart"), PARTITIONS), unique("restart")
     feed = apache.feed(topic, PARTITIONS)
     feed.write(20)
     both = [
-        members.join(FACES[face], Settings(apache.bootstrap_servers, topic, group, face))
-        for face in ("sync", "asyncio")
+        members.join(APIS[api], Settings(apache.bootstrap_servers, topic, group, api))
+        for api in ("sync", "asyncio")
     ]
     members.wait_until(shares(both, [3, 3]), feed.start)
     feed.write(20)

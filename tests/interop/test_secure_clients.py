@@ -1,4 +1,4 @@
-"""Other people's clients log in to the in-process cluster, and share a group with kohort."""
+"""Third-party clients that log in to the in-process cluster and share a group with kohort."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def secured() -> Iterator[Cluster]:
 
 
 def _kohort(secured: Cluster, group: str, entry: Entry) -> Settings:
-    """kohort takes the same way as the other client."""
+    """Return settings with which kohort uses the same entry as the other client."""
     servers = secured.bootstrap_servers_of(entry.way.listener)
     return Settings(servers, TOPIC, group, "kohort", "range", more=entry.kohort())
 

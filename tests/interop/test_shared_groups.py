@@ -1,4 +1,4 @@
-"""A group of kohort and one other client: three partitions each, every record read once."""
+"""Group of kohort and one other client: three partitions each, every record read once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.brokers import Broker
 from tests.interop.members import Members, assert_read_once, shares
-from tests.interop.peers import FACES, OTHERS, Make, Settings
+from tests.interop.peers import APIS, OTHERS, Make, Settings
 from tests.interop.sharing import AFTER, BEFORE, PARTITIONS, share
 
 first_kohort = pytest.mark.parametrize("kohort_first", [True, False], ids=["leads", "follows"])
@@ -24,16 +24,16 @@ def test_kohort_and_another_client_share_a_group(
     other: str,
     kohort_first: bool,
 ) -> None:
-    pair = [("kohort", FACES["sync"]), (other, OTHERS[other])]
+    pair = [("kohort", APIS["sync"]), (other, OTHERS[other])]
     share(broker, members, pair if kohort_first else pair[::-1], unique)
 
 
 @first_kohort
-@pytest.mark.parametrize("face", ["asyncio", "trio"])
+@pytest.mark.parametrize("api", ["asyncio", "trio"])
 def test_kohorts_asynchronous_face_shares_a_group_with_another_client(
-    broker: Broker, members: Members, unique: Callable[[str], str], face: str, kohort_first: bool
+    broker: Broker, members: Members, unique: Callable[[str], str], api: str, kohort_first: bool
 ) -> None:
-    pair = [("kohort", FACES[face]), ("confluent-kafka", OTHERS["confluent-kafka"])]
+    pair = [("kohort", APIS[api]), ("confluent-kafka", OTHERS["confluent-kafka"])]
     share(broker, members, pair if kohort_first else pair[::-1], unique, first_leaves=True)
 
 
@@ -41,12 +41,12 @@ def test_kohorts_asynchronous_face_shares_a_group_with_another_client(
 def test_a_leader_deals_topics_that_it_does_not_read_itself(
     broker: Broker, members: Members, unique: Callable[[str], str], kohort_first: bool
 ) -> None:
-    """Each of the two has a topic of its own; the one that kohort does not read grows."""
+    """Each of the two has a separate topic. The topic that kohort does not read grows."""
     group = unique("mixed")
     ours, theirs = (broker.create_topic(unique(name), 2) for name in ("ours", "theirs"))
     more = {"metadata_max_age_ms": 300}
     pair: list[tuple[Make, Settings]] = [
-        (FACES["sync"], Settings(broker.bootstrap_servers, ours, group, "kohort", more=more)),
+        (APIS["sync"], Settings(broker.bootstrap_servers, ours, group, "kohort", more=more)),
         (
             OTHERS["confluent-kafka"],
             Settings(
@@ -63,7 +63,7 @@ def test_a_leader_deals_topics_that_it_does_not_read_itself(
     members.wait_until(lambda: len(leader.owned) == 2)
     follower = members.join(*second)
     members.wait_until(lambda: (len(leader.owned), len(follower.owned)) == (2, 2))
-    if kohort_first:  # librdkafka as the leader watches its own topics only
+    if kohort_first:  # librdkafka as the leader watches only its own topics
         broker.add_partitions(theirs, 5)
         members.wait_until(lambda: len(follower.owned) == 5)
     broker.write(ours, b"ours", partition=1)
@@ -75,13 +75,13 @@ def test_a_leader_deals_topics_that_it_does_not_read_itself(
 
 @pytest.mark.long
 @first_kohort
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize(
     "other, strategy",
     [
         pair
         for pair in itertools.product(OTHERS, ["range", "roundrobin", "cooperative-sticky"])
-        if pair != ("aiokafka", "cooperative-sticky")  # it has none
+        if pair != ("aiokafka", "cooperative-sticky")  # aiokafka has no such assignor
     ],
 )
 @pytest.mark.parametrize("first_leaves", [True, False], ids=["first-leaves", "second-leaves"])
@@ -90,12 +90,12 @@ def test_every_pair_shares_by_every_strategy(
     members: Members,
     unique: Callable[[str], str],
     other: str,
-    face: str,
+    api: str,
     strategy: str,
     kohort_first: bool,
     first_leaves: bool,
 ) -> None:
-    pair = [("kohort", FACES[face]), (other, OTHERS[other])]
+    pair = [("kohort", APIS[api]), (other, OTHERS[other])]
     share(broker, members, pair if kohort_first else pair[::-1], unique, strategy, first_leaves)
 
 
@@ -108,7 +108,7 @@ def test_kohort_and_all_the_others_share_one_group(
     feed.write(BEFORE)
     everybody = [
         members.join(make, Settings(broker.bootstrap_servers, topic, group, name, "roundrobin"))
-        for name, make in (FACES | OTHERS).items()
+        for name, make in (APIS | OTHERS).items()
     ]
     members.wait_until(shares(everybody, [1] * PARTITIONS), feed.start)
     feed.write(AFTER)

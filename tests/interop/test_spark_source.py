@@ -32,7 +32,7 @@ def transfer(cluster: Cluster, value: str, *, commit: bool) -> None:
 
 
 def test_spark_reads_writes_and_goes_on(tmp_path: Path) -> None:
-    """One start of Spark for all of it: that is what takes the time."""
+    """Spark starts once for all of it, because that takes most of the time."""
     topics = {"orders": 3, "returns": 1, "transfers": 2, "copy": 3, "copy-since": 3}
     with Cluster(brokers=3, topics=topics) as cluster:
         for values, moment in ((EARLY, EARLY_MS), (LATE, LATE_MS)):

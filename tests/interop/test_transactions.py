@@ -1,4 +1,4 @@
-"""Transactions of another client, on both clusters: what is aborted is never read."""
+"""Transactions of another client, on both clusters: aborted records are never read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTITIONS, TRANSACTIONS = 3, 60
 
 
 class Transactions:
-    """A transactional producer on one partition, or on ``spread`` of them from this one on."""
+    """Transactional producer on one partition, or on ``spread`` of them from this one on."""
 
     def __init__(
         self, broker: Broker, partition: TopicPartition, name: str, spread: int = 1
@@ -58,7 +58,7 @@ def test_only_what_is_committed_is_read(
     one.begin(b"a0", b"a1")
     one.abort()
     one.begin(b"c3", b"c4")
-    other.begin(b"a5")  # inside of the first one's
+    other.begin(b"a5")  # inside the transaction of the first producer
     one.commit()
     other.abort()
     broker.write(partition.topic, b"last")
@@ -68,7 +68,7 @@ def test_only_what_is_committed_is_read(
         expected = [b"c3", b"c4", b"last"]
     with consumer(broker.bootstrap_servers, isolation_level=isolation) as reader:
         reader.assign([partition])
-        # Kafka answers an EndTxn before its markers are in the log.
+        # Kafka responds to an EndTxn before its markers are in the log.
         wait_until(lambda: reader.end_offsets([partition]) == {partition: 9})
         records = read(reader, len(expected))
         assert [r.value for r in records] == expected

@@ -1,4 +1,6 @@
-"""Other people's transactional producers on the in-process cluster, read by theirs and by ours."""
+"""Third-party transactional producers on the in-process cluster, read by both kinds
+of consumers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from tests.interop.waiting import wait_until
 
 TOPIC, ROUNDS, EACH = "orders", 12, 5
 COMMITTED = [b"%d-%d" % (n, i) for n in range(ROUNDS) for i in range(EACH) if n % 3 != 2]
-"""Every third transaction is aborted."""
+"""Values of committed transactions. Every third transaction is aborted."""
 
 
 @pytest.fixture(params=[2, 0], ids=["version-2", "version-0"])
@@ -115,7 +117,7 @@ PRODUCERS = {
 
 
 def read_as(client: str, cluster: Cluster, partition: int) -> list[bytes]:
-    """What a reader of committed records gets of the partition, which ends with "end"."""
+    """Return what a reader of committed records reads from the partition, up to "end"."""
     values: list[bytes] = []
     with closing(READERS[client](cluster.bootstrap_servers, "readers", "read_committed")) as reader:
         reader.seek_to_time(TOPIC, 0, partition)

@@ -1,4 +1,4 @@
-"""librdkafka's transactional producer goes on when the brokers that coordinate it are killed."""
+"""Transactional producer of librdkafka, which continues when its coordinators are killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP = "g"
 
 
 class Pipeline:
-    """A producer whose transactions also commit offsets of a consumer's group."""
+    """Producer whose transactions also commit offsets of a consumer's group."""
 
     def __init__(self, cluster: Cluster) -> None:
         address = {"bootstrap.servers": cluster.bootstrap_servers, **QUIET}
@@ -30,7 +30,7 @@ class Pipeline:
         self._offset = 0
 
     def run_transaction(self) -> None:
-        """Commit one transaction, by a retry of whatever may be retried."""
+        """Commit one transaction, and retry every error that may be retried."""
         deadline = time.monotonic() + PATIENCE_S
         self._offset += 1
         self.producer.begin_transaction()

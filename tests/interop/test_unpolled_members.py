@@ -1,4 +1,4 @@
-"""Members that nobody polls do not hold up others, on our cluster as on Apache Kafka."""
+"""Members without polls do not delay others, on kohort's cluster as on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.interop.brokers import Broker
 PARTITIONS = 6
 PATIENCE = 30.0
 SOON = 10.0
-"""Seconds; far below the session and max_poll_interval_ms, after which a hung group goes on."""
+"""Seconds far below the session and max_poll_interval_ms, after which a hung group continues."""
 Unique = Callable[[str], str]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]

@@ -1,4 +1,4 @@
-"""Waiting for what other threads, processes and machines do, with a deadline."""
+"""Waiting with a deadline for other threads, processes and machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOK_AGAIN_S = 0.01
 
 
 def look_again_soon() -> None:
-    """The pause between two looks."""
+    """Pause between two checks."""
     time.sleep(LOOK_AGAIN_S)
 
 
@@ -24,9 +24,9 @@ def wait_until(
     explain: Callable[[], object] = str,
     deadline_s: float = DEADLINE_S,
 ) -> T:
-    """Do something again and again until the predicate holds; what it returned.
+    """Return the result of the predicate as soon as it is true.
 
-    ``explain`` says how things stand when it does not in time.
+    ``meanwhile`` runs between the checks. ``explain`` describes the state when the time is over.
     """
     deadline = time.monotonic() + deadline_s
     while not (result := predicate()):

@@ -8,9 +8,9 @@ import pytest
 
 from kohort.testing import Cluster
 from tests.interop.members import Members, shares
-from tests.interop.peers import FACES, OTHERS, Settings
+from tests.interop.peers import APIS, OTHERS, Settings
 
-MAKERS = {**FACES, "confluent-kafka": OTHERS["confluent-kafka"]}
+MAKERS = {**APIS, "confluent-kafka": OTHERS["confluent-kafka"]}
 PARTITIONS = 4
 
 
@@ -90,7 +90,7 @@ def test_members_keep_their_assignment_when_the_coordinator_moves(
 @pytest.mark.parametrize("client", MAKERS)
 def test_members_survive_each_broker_in_turn(three: Cluster, members: Members, client: str) -> None:
     # librdkafka drops its last commit if its coordinator is not connected yet.
-    peer = client not in FACES
+    peer = client not in APIS
     join(members, three, client, more={"auto.commit.interval.ms": 200} if peer else None)
     for node in (1, 2, 3):
         three.kill_broker(node)

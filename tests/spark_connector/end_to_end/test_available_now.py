@@ -10,7 +10,7 @@ import pytest
 
 from tests.interop.brokers import Broker
 from tests.interop.members import Members
-from tests.interop.peers import FACES, Settings
+from tests.interop.peers import APIS, Settings
 from tests.spark_connector.end_to_end.choosing import plainly_on
 from tests.spark_connector.end_to_end.groups import lag
 from tests.spark_connector.end_to_end.ledgers import account
@@ -66,7 +66,7 @@ def test_it_ends_when_a_consumer_joins_in_the_middle(
     query = start(spark, nightly)
     wait_until(lambda: nightly.ledger.held.exists() or query.exception())
     settings = Settings(broker.bootstrap_servers, topic, group, "plain", "cooperative-sticky")
-    plain = members.join(FACES["sync"], settings)
+    plain = members.join(APIS["sync"], settings)
     wait_until(lambda: "plain" in broker.describe(group).members)
     nightly.ledger.hold.unlink()
     assert query.awaitTermination(DEADLINE_S)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.interop.brokers import Broker
 from tests.interop.members import Members
-from tests.interop.peers import FACES, Settings
+from tests.interop.peers import APIS, Settings
 from tests.spark_connector.end_to_end.choosing import plainly_on
 from tests.spark_connector.end_to_end.groups import lag
 from tests.spark_connector.end_to_end.ledgers import account
@@ -75,7 +75,7 @@ def replay(
     feed.write(100)
     if owned:
         settings = Settings(broker.bootstrap_servers, topic, group, "plain", "cooperative-sticky")
-        plain = members.join(FACES["sync"], settings)
+        plain = members.join(APIS["sync"], settings)
         wait_until(lambda: plain.owned == set(range(PARTITIONS)))
 
     query = start(spark, plan)

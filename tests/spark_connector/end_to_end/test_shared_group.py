@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.brokers import Broker
 from tests.interop.members import Member, Members
-from tests.interop.peers import FACES, OTHERS, Settings
+from tests.interop.peers import APIS, OTHERS, Settings
 from tests.spark_connector.end_to_end.applications import ApplicationProcess
 from tests.spark_connector.end_to_end.groups import lag
 from tests.spark_connector.end_to_end.ledgers import account
@@ -62,7 +62,7 @@ class Scene:
             "cooperative-sticky",
             session_ms=30_000,
         )
-        return self.members.join((FACES | OTHERS)[client], settings)
+        return self.members.join((APIS | OTHERS)[client], settings)
 
     def wait_until_all_read(self, *names: str) -> None:
         """Wait until each of these queries and consumers has read SHARE more records."""
