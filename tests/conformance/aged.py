@@ -1,4 +1,4 @@
-"""Topics that have seen their broker end and come back, so that their leader has a later epoch."""
+"""Topics whose broker was restarted, so that their leader has a later epoch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from tests.conformance.session import Session, Target, batch
 
 LABEL = "aged"
 WRITTEN, QUIET, EMPTY = "written", "quiet", "empty"
-"""With records of both epochs, of the first one alone, and with none."""
+"""Topics with records of both epochs, of the first epoch only, and without records."""
 FIRST, PRESENT = 0, 2
-"""Between them, in epoch 1, there was no leader."""
+"""First and present epoch of the leaders. In epoch 1 there was no leader."""
 
 
 def aged_topic(session: Session, kind: str) -> str:
-    """The name of one of them, the same for every probe: they are only read."""
+    """Return the name of one of the topics. All probes share them, because they only read."""
     return f"{LABEL}.{session.target.token}.{kind}"
 
 
@@ -28,8 +28,8 @@ def before_the_restart(target: Target) -> None:
 def after_the_restart(target: Target) -> None:
     session = Session(target, LABEL)
     for kind in (WRITTEN, QUIET, EMPTY):
-        # A broker that comes back reads in its log that it leads still, and only then that it
-        # was taken for dead and has been given the leadership anew.
+        # 1. A restarted broker reads in its log that it still leads. 2. It learns that it was
+        # fenced and elected again. A later epoch shows the second step.
         session.wait_for_leaders(aged_topic(session, kind), 1, PRESENT)
     session.produce(aged_topic(session, WRITTEN), batch(b"2"), batch(b"3", b"4"))
     session.close()

@@ -1,4 +1,4 @@
-"""The two clusters that are compared, set up alike, and the modules that hold the probes."""
+"""The two clusters that are compared, with equal settings, and the modules of the probes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RETENTION_CHECK_MS = 300
 
 KAFKA_PROPERTIES = {
     "auto.create.topics.enable": "true",
-    # A machine that is held up for a while must not cost the broker its leaders.
+    # A machine that stalls for a while must not cost the broker its leaders.
     "broker.session.timeout.ms": "60000",
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(MAX_GROUP_SIZE),
@@ -30,7 +30,7 @@ KAFKA_PROPERTIES = {
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
-"""Beside what the fixture sets: short times, and limits that can be reached."""
+"""Further properties of the node: short times, and limits that can be reached."""
 
 OF_A_PROCESS = {
     "controller.listener.names",
@@ -78,13 +78,15 @@ MODULES = (
 
 
 def start_cluster() -> Cluster:
-    """The in-process cluster with the settings of the Apache Kafka beside it; not started yet."""
+    """Return an in-process cluster with the settings of Apache Kafka. It is not started yet."""
     configs = {**PROPERTIES, **KAFKA_PROPERTIES}
     return Cluster(configs={name: configs[name] for name in configs.keys() - OF_A_PROCESS})
 
 
 def start_secured_cluster(kafka: SecureKafka) -> Cluster:
-    """The in-process cluster with the listeners, users and certificates of a secured Kafka."""
+    """Return an in-process cluster with the listeners, users and certificates of a
+    secured Kafka.
+    """
     key, files = kafka.signing_key, kafka.certificates
     rules = "RULE:^CN=([^,]*).*$/$1/,DEFAULT"
 

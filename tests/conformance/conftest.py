@@ -1,4 +1,4 @@
-"""Both clusters, and the results of the probes on them."""
+"""Fixtures: both clusters, and the results of the probes on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THREADS = 80
 
 @pytest.fixture(scope="session")
 def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, Target]]:
-    """Apache Kafka and the in-process cluster, both ready for anything."""
+    """Apache Kafka and the in-process cluster, both ready for all probes."""
     kafka = start_kafka(KAFKA_PROPERTIES)
     token = uuid.uuid4().hex[:6]
     with start_cluster() as cluster:
@@ -50,7 +50,7 @@ def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, T
 
 @pytest.fixture(scope="session")
 def secured_targets(_shared_secure_kafka: SecureKafka) -> Iterator[tuple[Target, Target]]:
-    """A secured Apache Kafka and a secured in-process cluster."""
+    """Secured Apache Kafka and secured in-process cluster."""
     kafka = _shared_secure_kafka
     token = uuid.uuid4().hex[:6]
     with start_secured_cluster(kafka) as cluster:
@@ -70,7 +70,7 @@ def _secured(name: str, kafka: SecureKafka, servers: Callable[[str], str], token
 def secured_runner(
     secured_targets: tuple[Target, Target], request: pytest.FixtureRequest
 ) -> Iterator[Runner]:
-    """The probes of TLS, logins and rights."""
+    """Runner for the probes of TLS, logins and rights."""
     with ThreadPoolExecutor(THREADS) as pool:
         runner = Runner(*secured_targets, pool)
         for probe in _selected(request.session.items):
@@ -81,7 +81,7 @@ def secured_runner(
 
 @pytest.fixture(scope="session")
 def runner(targets: tuple[Target, Target], request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """The probes of this test run; those that spend their time waiting wait together, first."""
+    """Runner for the probes of this test run. Those that wait for long start first and together."""
     with ThreadPoolExecutor(THREADS) as pool:
         runner = Runner(*targets, pool)
         slow = [
@@ -95,7 +95,7 @@ def runner(targets: tuple[Target, Target], request: pytest.FixtureRequest) -> It
 
 
 def _selected(items: Sequence[pytest.Item]) -> list[Probe]:
-    """The probes that are going to be asked for."""
+    """Return the probes that the selected tests need."""
     names = [
         item.callspec.params.get("name")
         for item in items
@@ -105,5 +105,5 @@ def _selected(items: Sequence[pytest.Item]) -> list[Probe]:
 
 
 def port_of(server: str) -> int:
-    """The port of ``host:port``."""
+    """Return the port of ``host:port``."""
     return int(server.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md: ``python -m tests.conformance.document``."""
+"""Writer of docs/conformance.md: ``python -m tests.conformance.document``."""
 
 from __future__ import annotations
 
@@ -19,47 +19,48 @@ PATH = Path(__file__).parents[2] / "docs" / "conformance.md"
 _FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"
 
 _HEAD = """\
-# Conformance: the in-process cluster beside Apache Kafka
+# Conformance: the in-process cluster compared with Apache Kafka
 
-<!-- Written by `python -m tests.conformance.document`; a test holds it true. -->
+<!-- Written by `python -m tests.conformance.document`; a test compares it. -->
 
-The cluster in `kohort.testing` is held against Apache Kafka {version} by {count} probes. A probe is
-a small program that speaks the protocol over plain sockets, with requests that no client
-library would send; it runs against one broker of each, and what it sees is compared field by
-field. They are in `tests/conformance/probes/`, and each one is a test:
+{count} probes compare the cluster in `kohort.testing` with Apache Kafka {version}. A probe is a
+small program that speaks the protocol over plain sockets. Many of its requests would not come from
+a client library. It runs against one broker of each, and its observations are compared field by
+field. The probes are in `tests/conformance/probes/`, and each one is a test:
 
 ```
 python -m pytest tests/conformance -k the_barrier
 ```
 
-## 1. How it is compared
+## 1. Method
 
 - Both clusters have one broker and the same settings: short sessions, an initial rebalance delay
-  of {delay} ms, groups of at most {size} members, topics made on demand, no retention by time, and
-  no bound for timestamps in the future.
-- A few topics are there before both brokers are stopped and started again, so that their leader
-  has a later epoch; the other probes run after that.
+  of {delay} ms, groups of at most {size} members, and automatic creation of topics. There is no
+  retention by time, and no limit for timestamps in the future.
+- A few topics are created before both brokers are restarted, so that their leader has a later
+  epoch. The other probes run after that.
 - Probes of section 7 run on a second pair, with seven listeners, the same users, certificates and
   key for tokens, and no ACLs. Alerts of TLS are compared as alerts, whatever their number.
-- Topics and groups have the same names in both. Ids (members, topics, producers, fetch sessions),
-  ports and the present time are replaced by numbered names in the order in which they are seen, so
-  an id that comes again has to be the same one.
-- Lists that Kafka takes out of hash tables are compared without their order: the members of a
-  group, groups, topics and partitions of OffsetFetch, topics of Metadata and ListOffsets, settings.
-- Error messages are for humans: only whether there is one, an empty one or null is compared. The
-  wording is compared for missing rights.
-- Every answer must carry its request's correlation id, decode with no byte left over, and be
-  written by kohort's own encoder with the same bytes.
-- Batches that are fetched are compared by header, checksum, and record by record.
+- Topics and groups have the same names in both. Numbered names replace ids (members, topics,
+  producers, fetch sessions), ports and the present time, in the order in which they are seen.
+  A repeated id must therefore be the same one.
+- Lists that Kafka takes out of hash tables are compared without their order. These are the members
+  of a group, groups, topics and partitions of OffsetFetch, topics of Metadata and ListOffsets, and
+  settings.
+- Error messages are for humans. The comparison distinguishes null, an empty text and any other
+  text. Messages about missing rights are compared word by word.
+- Every response must have its request's correlation id and decode without any byte left over.
+  kohort's encoder must write it with the same bytes.
+- Fetched batches are compared by header, by checksum, and record by record.
 
-A difference that is not in section 5 fails its test, and so does one that is listed there and
-does not show any more. Some probes go by the clock, so a difference counts when it is there three
+A difference that is not in section 5 fails its test. A difference that is listed there and does not
+occur fails it, too. Some probes depend on time, so a difference counts only if it occurs three
 times in a row.
 """
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the whole page."""
     load_probes()
     return "\n".join(line for text in _lines() for line in _wrapped(text)) + "\n"
 
@@ -86,26 +87,26 @@ def _lines() -> Iterator[str]:
     )
     yield from _section("2")
     yield from _section("3")
-    yield "## 4. Requests of other people's clients"
+    yield "## 4. Requests of third-party clients"
     yield ""
-    yield "`tests/conformance/test_captured_frames.py` sends the cluster requests recorded"
-    yield "between seven clients and Apache Kafka, every one whose API is served, byte for byte but"
-    yield "for ids that only the recorded cluster knew. Each gets an answer with its correlation id"
-    yield "that decodes in its version with no byte left over."
+    yield "`tests/conformance/test_captured_frames.py` sends the cluster the requests that were"
+    yield "recorded between seven clients and Apache Kafka. It sends every request whose API is"
+    yield "served, byte for byte. Only ids that the recorded cluster assigned are replaced. Each"
+    yield "response has the correlation id and decodes in its version without any byte left over."
     yield ""
-    yield "The others end the connection, and no client sends them to the cluster, as it does not"
-    yield "advertise them. What Kafka answers:"
+    yield "Requests of other APIs end the connection. No client sends them to the cluster, because"
+    yield "it does not advertise them. Apache Kafka's responses are:"
     yield ""
     names = {frame["key"]: frame["api"] for frame in json.loads(_FRAMES.read_text())["frames"]}
-    for key, answer in UNSERVED.items():
+    for key, response in UNSERVED.items():
         if key not in SERVED:
-            yield f"- {names[key]} ({key}): {answer}"
+            yield f"- {names[key]} ({key}): {response}"
     yield ""
     yield "## 5. Known differences"
     yield ""
     for number, known in enumerate(KNOWN, 1):
         probes = ", ".join(f"`{name}`" for name in known.places)
-        yield f"{number}. **{known.title}.** {known.why} Seen by {probes}."
+        yield f"{number}. **{known.title}.** {known.why} Probes: {probes}."
     yield ""
     yield from _section("6")
     yield from _section("7", last=True)
@@ -114,7 +115,7 @@ def _lines() -> Iterator[str]:
 def _section(number: str, *, last: bool = False) -> Iterator[str]:
     yield f"## {number}. {SECTIONS[number]}"
     yield ""
-    yield "| row | what | probes, or why there is none |"
+    yield "| row | behaviour | probes, or the reason for none |"
     yield "|---|---|---|"
     for row in ROWS:
         if row.number.split(".")[0] == number:

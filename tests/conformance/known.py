@@ -1,4 +1,4 @@
-"""The differences that are known, and why they are there."""
+"""Known differences and their reasons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.probe import Difference
 
 @dataclass(frozen=True)
 class Known:
-    """``places``: for each probe the paths (regular expressions) where the difference shows."""
+    """Known difference. ``places`` has regular expressions for its paths, by probe."""
 
     title: str
     why: str
@@ -28,17 +28,17 @@ _KAFKAS = {
     "features, brokers and voters of the quorum": (57, 64, 80, 81),
     "the newer group protocols": (68, *range(76, 80), *range(83, 93)),
 }
-"""APIs that Apache Kafka advertises and that are not served here, or were once not."""
+"""APIs that Apache Kafka advertises and that are not served here, or were not at some time."""
 
 UNSERVED = {
-    68: "a member id, its epoch, how often to heartbeat, and an assignment by topic ids",
-    76: "a member id, its epoch, how often to heartbeat, and an assignment by topic ids",
+    68: "a member id, its epoch, the heartbeat interval, and an assignment by topic ids",
+    76: "a member id, its epoch, the heartbeat interval, and an assignment by topic ids",
     77: "the groups: state, epochs, the assignor simple, members, authorized operations",
-    78: "records that are locked for this member for a time, and where each range of them ends",
-    79: "an error code for each partition, and how long records are locked",
-    90: "where each partition of the groups begins, its epoch, its lag, or an error code",
+    78: "records that are locked for this member for a time, and the end of each range",
+    79: "an error code for each partition, and the lock duration of records",
+    90: "the start offset of each partition of the groups, its epoch, its lag, or an error code",
 }
-"""APIs among recorded requests that are not served: what Apache Kafka answers them."""
+"""Apache Kafka's response to each API that is not served but was recorded."""
 
 _NOT_SERVED = {
     what: left
@@ -49,7 +49,7 @@ _NOT_SERVED = {
 KNOWN = (
     Known(
         "APIs that are not served",
-        "What is not implemented is not advertised either, and clients go without it: "
+        "These are not advertised either, and clients do without them: "
         + ", ".join(f"{what} ({', '.join(keys)})" for what, keys in _NOT_SERVED.items())
         + ".",
         {
@@ -60,23 +60,23 @@ KNOWN = (
     ),
     Known(
         "Features",
-        "The cluster reports transaction.version alone. The other features of Kafka belong to "
-        "what is not served, or to its controllers: clients that do not see them keep "
-        "to what every broker can do.",
+        "The cluster reports only transaction.version. The other features of Kafka need APIs that "
+        "are not served, or its controllers. Clients that do not see them use the APIs that every "
+        "broker has.",
         {"features": (r"version [34]\.(supported|finalized)\.(?!transaction).*",)},
     ),
     Known(
-        "Strings that are no UTF-8",
-        "Kafka puts a replacement character for what it cannot read and looks for a topic of "
-        "that name; the cluster ends the connection.",
+        "Strings that are not UTF-8",
+        "Kafka replaces the invalid bytes by a replacement character and looks for a topic of "
+        "that name. The cluster ends the connection.",
         {"frames_that_cannot_be_read_close": ("no UTF-8",)},
     ),
     Known(
-        "Requests that Kafka forgets",
-        "A JoinGroup or SyncGroup that is sent a second time takes the place of the first, a "
-        "member that is sent away leaves its SyncGroup behind, and a partition with null for "
-        "records is dropped on the way: Kafka never answers those, and their connections hang "
-        "until the client gives up. The cluster answers them with an error (27, 27, 25, 87).",
+        "Requests without a response from Kafka",
+        "If a member sends JoinGroup or SyncGroup twice, Kafka responds only to the second one. It "
+        "does not respond to the SyncGroup of a removed member, or to a partition with null for "
+        "records. Those connections hang until the client's timeout. The cluster responds with "
+        "errors 27, 27, 25 and 87.",
         {
             "a_parked_member_asks_again": ("the earlier one is never answered",),
             "a_parked_sync_is_sent_again": ("the earlier one is never answered",),
@@ -85,11 +85,11 @@ KNOWN = (
         },
     ),
     Known(
-        "What is inside of a batch",
-        "Kafka reads every record that is produced, refuses a batch with one that cannot be read, "
-        "and puts the header's largest timestamp and timestamp type right. The cluster checks "
-        "header and checksum, and looks at records only where the topic's settings ask for it: "
-        "reading all of them would make it several times slower.",
+        "Content of a batch",
+        "Kafka reads every record that is produced and refuses a batch with a malformed one. It "
+        "also corrects the header's largest timestamp and timestamp type. The cluster checks "
+        "header and checksum, and reads records only where the topic's settings require it. "
+        "Reading all of them would make it several times slower.",
         {
             "batches_that_lie": (
                 r"stored\..*\.records\[2\]\.attributes",
@@ -104,8 +104,8 @@ KNOWN = (
     ),
     Known(
         "The largest timestamp of an emptied log",
-        "Deleted records stay in Kafka's files until it tidies up, and ListOffsets -3 finds them "
-        "there, below the log's start. The cluster finds nothing.",
+        "Deleted records stay in Kafka's files until their segments are deleted. ListOffsets -3 "
+        "finds them there, below the log's start. The cluster finds nothing.",
         {
             "special_timestamps_after_everything_was_deleted": (
                 r"-3\.topics\[0\]\.partitions\[0\]\.(timestamp|offset|leader_epoch)",
@@ -114,14 +114,14 @@ KNOWN = (
     ),
     Known(
         "Settings of groups",
-        "They are for the newer group protocols, and come with those.",
+        "They belong to the newer group protocols, which are not served yet.",
         {"settings_of_groups": (r"(described|changed|unknown)\..*",)},
     ),
     Known(
         "The start of a log in the middle of a transaction",
-        "Where records of an open transaction are deleted, Kafka's last stable offset stays below "
-        "the start of the log until something is written next. The cluster's is the start of the "
-        "log, where Kafka's comes to be, too.",
+        "After records of an open transaction are deleted, Kafka's last stable offset stays below "
+        "the start of the log until the next write. The cluster's is the start of the log, which "
+        "is also Kafka's after that write.",
         {
             "deleting_what_is_open": (
                 r"ends\[0\]\.topics\[0\]\.partitions\[0\]\.offset",
@@ -131,24 +131,24 @@ KNOWN = (
     ),
     Known(
         "Sizes of disks",
-        "The logs are in memory: the size of the disk is reported as -1, unknown.",
+        "The logs are in memory, so the size of the disk is reported as -1 (unknown).",
         {"log_directories": (r".*\.(total|usable)_bytes",)},
     ),
     Known(
         "The metadata's log",
-        "There is none here: the quorum's offsets are 0.",
+        "The cluster has none, so the quorum's offsets are 0.",
         {"the_metadata_quorum": (r"metadata \d\..*\.(high_watermark|log_end_offset)",)},
     ),
 )
 
 
 def unexplained(probe: str, found: list[Difference]) -> list[Difference]:
-    """The differences that nothing here is about."""
+    """Return the differences that no known difference covers."""
     return [one for one in found if not any(known.covers(probe, one) for known in KNOWN)]
 
 
 def gone(probe: str, found: list[Difference]) -> list[str]:
-    """What is listed here for the probe and does not show any more."""
+    """Return the known differences of the probe that were not found."""
     return [
         f"{known.title}: {path}"
         for known in KNOWN

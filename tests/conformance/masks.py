@@ -1,7 +1,7 @@
-"""Answers as plain values: what two clusters cannot have in common is masked.
+"""Responses as plain values: values that two clusters cannot have in common are masked.
 
-Ids, times and ports are replaced by numbered names in the order in which they are seen, so that an
-id that comes again is the same name again: ``<id 1>``, ``probe-<uuid 2>``, ``<now>``.
+Numbered names replace ids, times and ports in the order in which they are seen. The same id always
+gets the same name. Examples are ``<id 1>``, ``probe-<uuid 2>``, ``<now>``.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _UNORDERED = {
     ("WritableTxnMarkerTopicResult", "partitions"),
     ("PartitionsSchema", "partition_ids"),
 }
-"""Lists that Kafka makes of a hash table: they are compared in an order of their own."""
+"""Lists that Kafka takes from a hash table. They are sorted before they are compared."""
 
 _WORDING = {"error_message", "batch_index_error_message"}
-"""Texts for humans: only their presence is compared, except for texts about rights."""
+"""Fields of texts for humans. Only their presence is compared, except for texts about rights."""
 _ABOUT_RIGHTS = re.compile(r"[\w ]+ authorization failed\.|NONE")
 
 
 class Masks:
-    """The names given out in one run of one probe."""
+    """Masks of one run of one probe."""
 
     def __init__(self, *ports: int) -> None:
         self._ports = ports
@@ -74,7 +74,7 @@ class Masks:
         self._names[value] = f"<id of {name}>"
 
     def plain(self, value: object, field: str = "") -> Any:
-        """``value`` as dicts, lists and constants; messages by their fields."""
+        """Return ``value`` as dicts, lists and constants, with messages by their fields."""
         if isinstance(value, Struct):
             return self._struct(value)
         if isinstance(value, list | tuple):
@@ -100,7 +100,7 @@ class Masks:
         return plain
 
     def _rank(self, item: Struct | int) -> tuple[str, list[str]]:
-        """A place in an order that does not depend on ids, but where nothing else is different."""
+        """Return a sort key that depends on an id only if nothing else is different."""
         text = repr(Masks(*self._ports).plain(item))
         ids = [self._names.get(uuid, "") for uuid in _UUID.findall(repr(item))]
         return re.sub(r"<uuid \d+>", "", text), ids
@@ -137,7 +137,9 @@ class Masks:
         return value
 
     def _batch(self, batch: RecordBatch) -> dict[str, Any]:
-        """A stored batch: its header, but for the checksum, which is checked, and its records."""
+        """Return a stored batch: its records and its header without the checksum,
+        which is checked.
+        """
         batch.check_crc()
         header = batch.header
         plain: dict[str, Any] = {
@@ -172,5 +174,5 @@ class Masks:
 
 
 def base64_id(value: bytes) -> str:
-    """16 bytes as Kafka writes them in its messages."""
+    """Return 16 bytes as Kafka writes them in its messages."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()

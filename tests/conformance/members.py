@@ -1,4 +1,4 @@
-"""Members of classic groups, moved by hand through the states of their group."""
+"""Members of classic groups, which a probe moves through the states of their group."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 def subscription(text: bytes, *topics: str) -> bytes:
-    """What a consumer says when it joins, with ``text`` for its user data.
+    """Return a consumer's subscription with ``text`` as its user data.
 
-    Kafka reads the metadata of groups of this type, and fails on what is none.
+    Kafka parses the metadata of groups of this type, and fails on other bytes.
     """
     message = ConsumerProtocolSubscription(topics=list(topics), user_data=text)
     return struct.pack(">h", 1) + encode(message, 1)
@@ -44,9 +44,9 @@ def subscription(text: bytes, *topics: str) -> bytes:
 
 @dataclass
 class Member:
-    """One member with a connection of its own. ``generation`` and ``id`` as it was told them.
+    """Member with a separate connection. ``generation`` and ``id`` are those of the last response.
 
-    ``protocols``: name and text of each; the text is made a subscription to ``topics``.
+    ``protocols`` has name and text of each protocol. The text becomes a subscription to ``topics``.
     """
 
     session: Session
@@ -89,19 +89,19 @@ class Member:
         )
 
     def get_id(self) -> None:
-        """The round trip for a member id, where there is one."""
+        """Request a member id in versions that require one."""
         if self.version >= 4 and self.instance is None and not self.id:
             answer = self.connection.ask(self.join_request(), self.version)
             assert answer.error_code == MEMBER_ID_REQUIRED, answer
             self.id = answer.member_id
 
     def send_join(self) -> None:
-        """Ask to join, with a member id, and do not wait."""
+        """Send JoinGroup with the member id and do not wait."""
         self.get_id()
         self.connection.send(self.join_request(), self.version)
 
     def joined(self) -> JoinGroupResponse:
-        """The answer to :meth:`send_join`; what it tells is taken."""
+        """Receive the response to :meth:`send_join` and store its id and generation."""
         answer = self.connection.receive()
         assert isinstance(answer, JoinGroupResponse)
         if answer.error_code == 0:
@@ -147,7 +147,7 @@ class Member:
         self.send_sync(*assignments)
         return self.synced()
 
-    # The rest
+    # Other requests
 
     def heartbeat(self, connection: Connection | None = None) -> HeartbeatResponse:
         request = HeartbeatRequest(
@@ -175,7 +175,7 @@ class Member:
 def commit_request(
     group: str, topic: str, offset: int = 1, *, metadata: str | None = ""
 ) -> OffsetCommitRequest:
-    """A commit of nobody in particular, for partition 0."""
+    """Return a commit for partition 0 without a member and a generation."""
     return OffsetCommitRequest(
         group_id=group,
         topics=[
@@ -196,7 +196,7 @@ def describe(session: Session, group: str, version: int = 5) -> DescribeGroupsRe
 
 
 def wait_for_members(session: Session, group: str, count: int) -> None:
-    """Return when the group has so many members, joined or joining."""
+    """Return when the group has ``count`` members, joined or joining."""
     deadline = time.monotonic() + READY_S
     while len(describe(session, group).groups[0].members) != count:
         assert time.monotonic() < deadline
@@ -212,7 +212,7 @@ def wait_for_state(session: Session, group: str, state: str) -> None:
 
 
 def complete(*members: Member) -> list[JoinGroupResponse]:
-    """Have new members join, in this order, and all at once: generation 1, the first one leads."""
+    """Join new members in this order, in generation 1. The first one leads."""
     for member in members:
         member.get_id()
     for count, member in enumerate(members, 1):
@@ -223,7 +223,7 @@ def complete(*members: Member) -> list[JoinGroupResponse]:
 
 
 def stabilize(*members: Member) -> list[SyncGroupResponse]:
-    """Have joined members sync; the first one leads and gives everybody its own metadata."""
+    """Sync joined members. The first one leads and assigns each member its own metadata."""
     leader, *others = members
     for member in others:
         member.send_sync()
@@ -233,14 +233,14 @@ def stabilize(*members: Member) -> list[SyncGroupResponse]:
 
 
 def stable(*members: Member) -> None:
-    """A stable group of new members in generation 1."""
+    """Create a stable group of new members in generation 1."""
     complete(*members)
     for answer in stabilize(*members):
         assert answer.error_code == 0, answer
 
 
 def pair(session: Session, group: str, **options: object) -> tuple[Member, Member]:
-    """Two members that are not in the group yet."""
+    """Return two members that are not in the group yet."""
     return (
         Member(session, group, b"a", **options),  # type: ignore[arg-type]  # as Member's own
         Member(session, group, b"b", **options),  # type: ignore[arg-type]  # as Member's own

@@ -1,4 +1,4 @@
-"""A probe, the register of all of them, and the comparison of what they have seen."""
+"""Probes, their register, and the comparison of their observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Function = Callable[[Session], Observations]
 
 @dataclass(frozen=True)
 class Probe:
-    """``rows``: the rows of the table that it tests. ``slow``: it has to wait for the broker."""
+    """Probe. ``rows`` are the rows of the table that it tests. ``slow`` probes wait
+    for the broker.
+    """
 
     name: str
     module: str
@@ -28,7 +30,7 @@ class Probe:
     """True if it runs on the secured clusters."""
 
     def run(self, target: Target, attempt: int = 0) -> dict[str, Any]:
-        """What is seen there, by label; an error of the probe itself is seen, too."""
+        """Return the observations by label. An error of the probe is an observation, too."""
         session = Session(target, f"{self.name}-{attempt}" if attempt else self.name)
         seen: dict[str, Any] = {}
         try:
@@ -56,13 +58,13 @@ def add_probe(
     secured: bool = False,
     module: str,
 ) -> None:
-    """Register a probe of a family that is made in a loop."""
+    """Register a probe of a family that is created in a loop."""
     assert name not in PROBES, f"two probes are called {name}"
     PROBES[name] = Probe(name, module.rpartition(".")[2], about, rows, slow, function, secured)
 
 
 def probe(*rows: str, slow: bool = False, secured: bool = False) -> Callable[[Function], Function]:
-    """Register a function: a generator of (label, observation) with one line on what it asks."""
+    """Register a generator of (label, observation), with the first line of its docstring."""
 
     def register(function: Function) -> Function:
         about = (function.__doc__ or "").splitlines()[0]
@@ -80,7 +82,7 @@ MAX_SHOWN = 400
 
 @dataclass(frozen=True)
 class Difference:
-    """``path``: label and fields, such as ``first.topics[0].error_code``."""
+    """Difference. ``path`` has label and fields, such as ``first.topics[0].error_code``."""
 
     path: str
     kafka: object
@@ -95,7 +97,7 @@ MISSING = "nothing"
 
 
 def differences(kafka: Any, cluster: Any, path: str = "") -> Iterator[Difference]:
-    """Where two observations are not the same, the deepest place of each."""
+    """Yield the differences of two observations, each at its deepest place."""
     if isinstance(kafka, dict) and isinstance(cluster, dict):
         for key in {**kafka, **cluster}:
             below = f"{path}.{key}" if path else str(key)

@@ -19,10 +19,10 @@ from tests.conformance.wire import Connection, ConnectionClosed
 
 USER = "bob"
 NO_ID = bytes(15) + b"\7"
-"""An id that no topic has."""
+"""Topic id that does not exist."""
 
 PRODUCER = 987_654_321
-"""An id that no producer has."""
+"""Producer id that does not exist."""
 
 STEADY_ANSWERS, STEADY_S = 3, 0.01
 """Number of equal responses that are taken to be final, and the seconds between them."""
@@ -55,7 +55,7 @@ class Right(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two clusters: where the super user and the user connect."""
+    """One of the two clusters: addresses for the super user and the user."""
 
     admin: Connection
     connect: Callable[[], Connection]
@@ -94,7 +94,9 @@ class Side:
         self._wait_for(rights)
 
     def wait_for_acls(self, request: m.DescribeAclsRequest, version: int) -> None:
-        """Return when the response has not changed for a while: brokers follow the controller."""
+        """Return when the response has not changed for a while, because brokers follow the
+        controller.
+        """
         before, same = self.admin.ask(request, version), 0
         while same < STEADY_ANSWERS:
             time.sleep(STEADY_S)
@@ -147,17 +149,17 @@ class Names(NamedTuple):
 
     @property
     def token(self) -> str:
-        """The part that all names have in common."""
+        """Part that all names have in common."""
         return self.visible.rpartition(".")[0]
 
     @property
     def missing(self) -> str:
-        """A topic that does not exist."""
+        """Topic that does not exist."""
         return f"{self.visible}-missing"
 
     @property
     def transaction(self) -> str:
-        """A transactional id."""
+        """Transactional id."""
         return f"{self.visible}-transaction"
 
 
@@ -165,7 +167,7 @@ Asked = tuple[Request[Any], int]
 
 
 def requests(names: Names) -> Iterator[tuple[str, Asked]]:
-    """Requests by label, for every API whose answer depends on rights."""
+    """Yield requests by label, for every API whose response depends on rights."""
     yield from _metadata(names)
     yield from _reading(names)
     yield from _groups(names)
@@ -588,7 +590,7 @@ def _acls(names: Names) -> Iterator[tuple[str, Asked]]:
 
 
 def settings(names: Names) -> dict[str, list[Right]]:
-    """Rights of the user, by a label."""
+    """Return rights of the user, by a label."""
     visible = Right("TOPIC", names.visible, "DESCRIBE")
     describe_group = Right("GROUP", names.group, "DESCRIBE")
     read_group = Right("GROUP", names.group, "READ")
@@ -643,16 +645,16 @@ def settings(names: Names) -> dict[str, list[Right]]:
 
 _MASKED = {"host", "log_dir", "total_bytes", "usable_bytes"}
 _OTHER_CONFIGS = {"message.timestamp.after.max.ms"}
-"""Configs that the two clusters were started with in different ways."""
+"""Configs that differ between the two clusters by their start."""
 
 
 _NAMING = ("name", "group_id", "transactional_id")
 
 
 def _sorted(value: Any, mine: str = "") -> Any:
-    """A value with its lists in an order of their own; Kafka's order is that of hash tables.
+    """Return a value with sorted lists, because Kafka's order is that of hash tables.
 
-    ``mine``: what is in the names to keep, where a response has everything of the cluster.
+    ``mine`` is part of all names to keep, where a response has everything of the cluster.
     """
     if isinstance(value, dict):
         return {
@@ -671,7 +673,7 @@ def _is_kept(item: Any, mine: str) -> bool:
 
 
 def observe(side: Side, names: Names, asked: Sequence[tuple[str, Asked]]) -> dict[str, Any]:
-    """Send the requests as the user; what is answered, or "closed"."""
+    """Send the requests as the user and return the responses, or "closed"."""
     seen: dict[str, Any] = {}
     connection = side.connect()
     masks = Masks(side.port)

@@ -1,4 +1,4 @@
-"""Runs the probes on both clusters."""
+"""Runner of the probes on both clusters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.conformance.session import Target
 
 
 class Results(NamedTuple):
-    """What a probe has seen on each of the two."""
+    """Observations of a probe on both clusters."""
 
     kafka: dict[str, Any]
     cluster: dict[str, Any]
 
 
 class Runner:
-    """Runs each probe on both clusters at the same time."""
+    """Runner that runs each probe on both clusters at the same time."""
 
     def __init__(self, kafka: Target, cluster: Target, pool: ThreadPoolExecutor) -> None:
         self._targets = kafka, cluster
@@ -25,13 +25,13 @@ class Runner:
         self._running: dict[tuple[str, int], list[Future[dict[str, Any]]]] = {}
 
     def start(self, probe: Probe, attempt: int = 0) -> None:
-        """Begin, if it has not been begun."""
+        """Start the probe, unless it was started."""
         if (probe.name, attempt) not in self._running:
             self._running[probe.name, attempt] = [
                 self._pool.submit(probe.run, target, attempt) for target in self._targets
             ]
 
     def results(self, probe: Probe, attempt: int = 0) -> Results:
-        """What was seen; a further attempt is a run of its own."""
+        """Return the observations. A further attempt is a separate run."""
         self.start(probe, attempt)
         return Results(*[future.result() for future in self._running[probe.name, attempt]])

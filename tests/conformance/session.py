@@ -1,4 +1,4 @@
-"""What a probe works with: one of the two clusters, names of its own, and connections."""
+"""Environment of a probe: one of the two clusters, unique names, and connections."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ R = TypeVar("R", bound=Response)
 
 READY_S = 30.0
 NOT_READY = (14, 15, 16)
-"""What coordinators answer that load, or are not there yet."""
+"""Error codes of coordinators that load, or do not exist yet."""
 T0 = 1_700_000_000_000
-"""The timestamp that records have where it does not matter: a constant, so that it is compared."""
+"""Default timestamp of records. It is a constant, so that it is compared."""
 
 
 @dataclass(frozen=True)
 class Secured:
-    """Listeners of a secured cluster by name, and what logs in there."""
+    """Listeners of a secured cluster by name, with the credentials for them."""
 
     ports: Mapping[str, int]
     certificates: Certificates
@@ -45,9 +45,9 @@ class Secured:
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster of one broker. ``token`` is in all names, and the same for both clusters.
+    """Cluster of one broker. ``token`` is in all names, and the same for both clusters.
 
-    ``compact`` has a topic compacted now, where that does not come by itself.
+    ``compact`` starts a compaction of a topic, where none starts automatically.
     """
 
     name: str
@@ -74,10 +74,10 @@ class Session:
             connection.close()
 
     def plain(self, value: object) -> Any:
-        """An observation with its masks."""
+        """Return an observation with its masks."""
         return self._masks.plain(value)
 
-    # Talking
+    # Connections
 
     def connect(self, client_id: str = "probe") -> Connection:
         connection = Connection(self.target.host, self.target.port, client_id)
@@ -93,7 +93,7 @@ class Session:
     def connect_to(
         self, listener: str, certificate: str | None = None, version: ssl.TLSVersion | None = None
     ) -> Connection:
-        """Connect to a listener. ``certificate``: that of the client, if it uses TLS."""
+        """Connect to a listener. ``certificate`` is the client's, if it uses TLS."""
         port = self.secured.ports[listener]
         connection = Connection(self.target.host, port, "probe")
         self._connections.append(connection)
@@ -110,7 +110,7 @@ class Session:
 
     @property
     def main(self) -> Connection:
-        """The connection for what needs none of its own."""
+        """Connection for requests that need no separate one."""
         if self._main is None:
             self._main = self.connect()
         return self._main
@@ -118,16 +118,16 @@ class Session:
     def ask(self, request: Request[R], version: int) -> R:
         return self.main.ask(request, version)
 
-    # Things with names
+    # Names
 
     def name(self, label: str) -> str:
-        """A name that no other probe and no other run has, the same on both clusters."""
+        """Return a name that no other probe and no other run has, the same on both clusters."""
         return f"{self._prefix}.{label}"
 
     def topic(
         self, label: str = "t", partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
-        """A new topic, every partition of which has a leader that answers."""
+        """Create a topic and return its name once every partition has a leader that responds."""
         name = self.name(label)
         created = self.ask(
             CreateTopicsRequest(
@@ -151,14 +151,14 @@ class Session:
         return name
 
     def wait_for_leaders(self, name: str, partitions: int, epoch: int = -1) -> None:
-        """Return when the broker answers for every partition, as its leader in this epoch."""
+        """Return when the broker responds for every partition, as its leader in this epoch."""
         deadline = time.monotonic() + READY_S
         while self.end_offsets(name, partitions, epoch).count(-1):
             assert time.monotonic() < deadline, f"{name} has no leaders"
             time.sleep(0.005)
 
     def wait_until_gone(self, name: str) -> None:
-        """Return when the broker knows of no such topic."""
+        """Return when the broker does not know the topic."""
         asked = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name)],
             allow_auto_topic_creation=False,
@@ -169,7 +169,7 @@ class Session:
             time.sleep(0.005)
 
     def end_offsets(self, name: str, partitions: int, epoch: int = -1) -> list[int]:
-        """The end of each partition; -1 for one that does not answer, or not in this epoch."""
+        """Return the end of each partition, or -1 for one without a leader in this epoch."""
         asked = ListOffsetsRequest(
             replica_id=-1,
             topics=[
@@ -193,7 +193,7 @@ class Session:
         return bytes(self.ask(asked, 12).topics[0].topic_id)
 
     def group(self, label: str = "g") -> str:
-        """The name of a group that is not there yet, and whose coordinator is ready."""
+        """Return the name of a new group whose coordinator is ready."""
         name = self.name(label)
         deadline = time.monotonic() + READY_S
         find = FindCoordinatorRequest(coordinator_keys=[name])
@@ -207,7 +207,7 @@ class Session:
         return name
 
     def transactional_id(self, label: str = "x") -> str:
-        """A transactional id that is not there yet, and whose coordinator is ready."""
+        """Return a new transactional id whose coordinator is ready."""
         name = self.name(label)
         deadline = time.monotonic() + READY_S
         find = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
@@ -221,7 +221,7 @@ class Session:
         return name
 
     def warm_up(self) -> None:
-        """Wait for what a cluster does once: make its internal topics, give out producer ids."""
+        """Wait for what a cluster does once: create internal topics, allocate producer ids."""
         self.group()
         self.transactional_id()
         deadline = time.monotonic() + READY_S
@@ -235,7 +235,7 @@ class Session:
     def produce(
         self, topic: str, *batches: bytes, partition: int = 0, version: int = 9, acks: int = -1
     ) -> list[int]:
-        """Append batches, one request each; their base offsets."""
+        """Append batches, one request each, and return their base offsets."""
         offsets = []
         for batch in batches:
             answer = self.ask(produce_request(topic, batch, partition, acks), version)
@@ -261,7 +261,9 @@ def batch(
     compression: Compression = Compression.NONE,
     **header: Any,
 ) -> bytes:
-    """A batch of records without keys; ``header``: further arguments of ``encode_batch``."""
+    """Return a batch of records without keys. ``header`` has further arguments of
+    ``encode_batch``.
+    """
     times = timestamps or [T0 + index for index in range(len(values))]
     records = [NewRecord(at, None, value) for at, value in zip(times, values, strict=True)]
     return encode_batch(records, compression=compression, **header)

@@ -1,4 +1,4 @@
-"""Requests that other people's clients have sent to Apache Kafka, sent to the cluster."""
+"""Requests that third-party clients have sent to Apache Kafka, replayed to the cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTITIONS = 4
 
 
 class Frame(NamedTuple):
-    """A request without its length; ``label`` says whose it is."""
+    """Request without its length. ``label`` names its client."""
 
     label: str
     key: int
@@ -56,7 +56,7 @@ OTHER_FRAMES = [frame for frame in ALL_FRAMES if not _is_served(frame)]
 
 
 def structs(value: Any) -> Iterator[Struct]:
-    """Every structure in a message, itself included."""
+    """Yield every structure in a message, including the message."""
     if isinstance(value, Struct):
         yield value
         for spec in value._fields:
@@ -67,7 +67,7 @@ def structs(value: Any) -> Iterator[Struct]:
 
 
 def named_topics(request: Request[Any]) -> dict[str, int]:
-    """Topics that have to be there, with the partitions that they must have at least."""
+    """Return the topics that have to exist, with their smallest number of partitions."""
     if isinstance(request, CreateTopicsRequest):
         return {}
     topics = dict.fromkeys(getattr(request, "topic_names", []), 1)
@@ -76,12 +76,12 @@ def named_topics(request: Request[Any]) -> dict[str, int]:
         name = getattr(struct, "name", None) or getattr(struct, "topic", None)
         if "Topic" in kind and isinstance(name, str):
             topics[name] = PARTITIONS
-    topics.pop("", None)  # of those that go by their id
+    topics.pop("", None)  # requests that name topics by id
     return topics
 
 
 def named_groups(request: Request[Any]) -> set[str]:
-    """Groups that have to be there."""
+    """Return the groups that have to exist."""
     groups: set[str] = set()
     if isinstance(request, DescribeGroupsRequest):
         groups.update(request.groups)
@@ -96,14 +96,16 @@ def named_groups(request: Request[Any]) -> set[str]:
 
 
 def topic_ids(request: Request[Any]) -> set[bytes]:
-    """Ids of topics as the recorded cluster had given them."""
+    """Return the topic ids of the recorded cluster."""
     found = {bytes(getattr(struct, "topic_id", b"")) for struct in structs(request)}
     return found - {ZERO_UUID, b""}
 
 
 @pytest.fixture
 def prepared(frame: Frame) -> Iterator[tuple[Raw, bytes]]:
-    """A cluster with what the request names, and the request with the ids of that cluster."""
+    """Cluster with the topics and groups of the request, and the request with that
+    cluster's ids.
+    """
     _, request = decode_request(frame.data)
     data = frame.data
     topics = {**named_topics(request), SOME_TOPIC: PARTITIONS}

@@ -1,4 +1,4 @@
-"""Every probe sees the same on Apache Kafka and on the in-process cluster."""
+"""Every probe has the same observations on Apache Kafka and on the in-process cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.wire import ASKED
 load_probes()
 
 ATTEMPTS = 3
-"""Some probes go by the clock, which a busy machine may hold up: they are asked again."""
+"""Number of runs of a failed probe. Some probes depend on time, and a busy machine delays them."""
 
 
 PLAIN = [name for name, probe in PROBES.items() if not probe.secured]
@@ -43,16 +43,16 @@ def _compare(name: str, runner: Runner) -> None:
 
 
 def _problem(name: str, runner: Runner, attempt: int) -> str:
-    """What is wrong with what was seen, "" if nothing is."""
+    """Return the problem with the observations, "" for none."""
     kafka, cluster = runner.results(PROBES[name], attempt)
     if "failed" in kafka:
         return f"the probe fails on Apache Kafka:\n{kafka['failed']}"
     found = list(differences(kafka, cluster))
     if strange := unexplained(name, found):
         shown = "\n".join(str(one) for one in strange[:20])
-        return f"{len(strange)} differences that are not explained:\n{shown}"
+        return f"{len(strange)} differences that are not known:\n{shown}"
     if missing := gone(name, found):
-        return f"listed as differences, and not there any more: {missing}"
+        return f"known differences that do not occur: {missing}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Transactional producers, and what can be seen of their transactions."""
+"""Transactional producers, and the observable state of their transactions."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tests.conformance.session import READY_S, Session
 from tests.support.transactor import Transactor
 
 WAYS = {"old": True, "new": False}
-"""Transaction versions, the one before KIP-890 and 2."""
+"""Transaction versions: the one before KIP-890, and 2."""
 COMMITTED = 1
 PREPARING = "Prepare"
 
 
 def new_topic(session: Session, label: str = "t", partitions: int = 1) -> str:
-    """A new topic of one segment.
+    """Create a topic of one segment.
 
-    Else a marker begins another, as it is of the present and records are of three years ago, and
-    there Kafka ends what is fetched.
+    Markers have the present time, and records are three years old. By default a marker would begin
+    another segment, at which Kafka ends a fetch.
     """
     return session.topic(label, partitions, {"segment.ms": str((1 << 63) - 1)})
 
 
 def producer(session: Session, label: str = "x", *, old: bool = False) -> Transactor:
-    """A new one with its first id and epoch."""
+    """Return a new producer with its first id and epoch."""
     made = Transactor(session, session.transactional_id(label), old=old)
     answer = made.init()
     assert answer.error_code == 0, answer
@@ -45,7 +45,7 @@ def describe(session: Session, *names: str) -> DescribeTransactionsResponse:
 
 
 def settle(session: Session, *producers: Transactor) -> None:
-    """Return when all markers of transactions that have ended are written."""
+    """Return when all markers of ended transactions are written."""
     deadline = time.monotonic() + READY_S
     names = [one.name for one in producers]
     while any(
@@ -57,7 +57,7 @@ def settle(session: Session, *producers: Transactor) -> None:
 
 
 def end(session: Session, one: Transactor, *, committed: bool) -> int:
-    """End it, and return when that is done; the error code."""
+    """End the transaction, wait until that is done, and return the error code."""
     code = one.end(committed=committed).error_code
     settle(session, one)
     return code
@@ -78,14 +78,14 @@ def fetched(
 
 
 def ends(session: Session, topic: str) -> list[ListOffsetsResponse]:
-    """The end of partition 0 for readers of committed records, and of all."""
+    """Return the end of partition 0 for readers of committed records, and for all."""
     return [list_offsets(session, topic, -1, isolation=isolation) for isolation in (1, 0)]
 
 
 def offsets(
     session: Session, group: str, topic: str | None, *, stable: bool, version: int = 8
 ) -> OffsetFetchResponse:
-    """What is committed for partition 0 of the topic, or for everything."""
+    """Return what is committed for partition 0 of the topic, or for everything."""
     cls = OffsetFetchRequest
     if version >= 8:
         wanted = None

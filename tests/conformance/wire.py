@@ -1,4 +1,4 @@
-"""A connection that says exactly what a probe wants it to, over a blocking socket."""
+"""Blocking connection that sends exactly the bytes of a probe."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from kohort.protocol import Request, Response, decode_response, encode_request, 
 R = TypeVar("R", bound=Response)
 
 ASKED: set[tuple[int, int]] = set()
-"""(API key, version) of every request that was answered in this process."""
+"""API key and version of every request with a response in this process."""
 
 ANSWER_S = 10.0
 PARKED_S = 0.15
-"""A request without an answer for so long is taken to be parked."""
+"""Seconds without a response after which a request counts as parked."""
 NEVER_S = 1.0
-"""And where it is thought that no answer ever comes, for so long."""
+"""Seconds without a response after which none is expected."""
 
 
 class ConnectionClosed(Exception):
-    """The broker ended the connection instead of answering."""
+    """The broker ended the connection without a response."""
 
 
 class Connection:
-    """One connection to one broker. Requests may be pipelined: ``send`` now, ``receive`` later."""
+    """Connection to one broker. Requests may be pipelined: ``send`` now, ``receive`` later."""
 
     def __init__(self, host: str, port: int, client_id: str = "probe") -> None:
         self._client_id = client_id
@@ -47,10 +47,10 @@ class Connection:
         self.send_bytes(b"".join(frame))
 
     def receive(self) -> Response:
-        """The answer to the oldest request that has none yet.
+        """Receive the response to the oldest request without one.
 
-        It must carry that request's correlation id, and the bytes that it is written with here
-        must be those that came: nothing left over, no other way of saying the same.
+        Its correlation id must be that of the request. Encoding it here must return the received
+        bytes, without any left over.
         """
         correlation_id, cls, version = self._waiting.pop(0)
         frame = self.receive_frame()
@@ -62,14 +62,14 @@ class Connection:
         return response
 
     def ask(self, request: Request[R], version: int) -> R:
-        """Send one request and wait for its answer."""
+        """Send one request and wait for its response."""
         self.send(request, version)
         response = self.receive()
         assert isinstance(response, request.response)
         return response  # type: ignore[return-value]  # the class of the answer is R's own
 
     def is_parked(self, seconds: float = PARKED_S) -> bool:
-        """Whether no answer has come after so long."""
+        """True if no response comes within this time."""
         self._socket.settimeout(seconds)
         try:
             self._socket.recv(1, socket.MSG_PEEK)
@@ -80,7 +80,7 @@ class Connection:
         return False
 
     def silence(self) -> str:
-        """Return what follows a request without an answer: "nothing" or "closed"."""
+        """Return what follows a request without a response: "nothing" or "closed"."""
         self._waiting.pop()
         return "nothing" if self.is_parked() else "closed"
 
@@ -94,26 +94,26 @@ class Connection:
         self.send_bytes(struct.pack(">i", len(frame)) + frame)
 
     def receive_frame(self) -> bytes:
-        """The next frame without its length."""
+        """Return the next frame without its length."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
     def outcome(self) -> bytes | str:
-        """The next frame as it came, or "closed"."""
+        """Return the next frame as received, or "closed"."""
         try:
             return self.receive_frame()
         except ConnectionClosed:
             return "closed"
 
     def outcome_of_response(self) -> Response | str:
-        """The answer to the oldest request, or "closed"."""
+        """Return the response to the oldest request, or "closed"."""
         try:
             return self.receive()
         except ConnectionClosed:
             return "closed"
 
     def fate(self) -> str:
-        """What becomes of the connection, whatever is answered: "answered" or "closed"."""
+        """Return the state of the connection after any response: "answered" or "closed"."""
         return "closed" if self.outcome() == "closed" else "answered"
 
     def _exactly(self, size: int) -> bytes:

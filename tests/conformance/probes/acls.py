@@ -1,4 +1,4 @@
-"""ACLs of a cluster without an authorizer; ``rights.py`` probes clusters that have one."""
+"""ACLs of a cluster without an authorizer. ``rights.py`` probes clusters that have one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.conformance.session import Session
 
 @probe("3")
 def acls_without_an_authorizer(session: Session) -> Observations:
-    """DescribeAcls, CreateAcls and DeleteAcls where ACLs are off."""
+    """Send DescribeAcls, CreateAcls and DeleteAcls where ACLs are off."""
     for version in (1, 2, 3):
         describe = DescribeAclsRequest(
             resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1

@@ -1,4 +1,4 @@
-"""Configs of brokers: all of them, and those that change while brokers run."""
+"""Configs of brokers: all of them, and those that change at run time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _without_places(answer: DescribeConfigsResponse, port: int) -> DescribeConfi
 
 @probe("3")
 def all_settings_of_a_broker(session: Session) -> Observations:
-    """Every config of the broker that is asked, with types, sources and synonyms."""
+    """Describe every config of the broker, with types, sources and synonyms."""
     for version in (1, 4):
         for synonyms in (False, True):
             answer = describe(session, NODE, None, BROKER, version, include_synonyms=synonyms)
@@ -60,7 +60,7 @@ def all_settings_of_a_broker(session: Session) -> Observations:
 
 @probe("3")
 def settings_of_all_brokers(session: Session) -> Observations:
-    """Configs that requests have changed for all brokers, described without a broker's id."""
+    """Describe configs that requests have changed for all brokers, without a broker's id."""
     for version in (1, 4):
         for keys in (None, [MIN_ISR], ["num.partitions"], []):
             answer = describe(session, "", keys, BROKER, version, include_synonyms=True)
@@ -70,7 +70,7 @@ def settings_of_all_brokers(session: Session) -> Observations:
 def _changed(
     session: Session, name: str, wanted: Mapping[str, str | None], *gone: str
 ) -> DescribeConfigsResponse:
-    """The configs of one broker or all, when they are as wanted; a change takes a moment."""
+    """Return the configs of one broker or all, once a change has taken effect."""
     deadline = time.monotonic() + READY_S
     while True:
         answer = describe(session, name, [*wanted, *gone], BROKER, include_synonyms=True)
@@ -82,7 +82,7 @@ def _changed(
 
 @probe("3")
 def change_settings_of_brokers(session: Session) -> Observations:
-    """A config of all brokers and of one, set and deleted again."""
+    """Set and delete a config of all brokers and of one."""
     size = str(1 << 40)
     yield "for all", change(session, "", (SET, BYTES, size), kind=BROKER)
     yield "shown by one", _changed(session, NODE, {BYTES: size})
@@ -105,7 +105,7 @@ def change_settings_of_brokers(session: Session) -> Observations:
 
 @probe("3")
 def replace_settings_of_brokers(session: Session) -> Observations:
-    """AlterConfigs replaces what was changed, but never the in-sync replicas of the cluster."""
+    """Replace changed configs with AlterConfigs, which keeps the cluster's in-sync replicas."""
     quota = "leader.replication.throttled.rate"
     yield "for one", alter(session, NODE, {quota: "1000000"}, BROKER)
     yield "shown by one", _changed(session, NODE, {quota: "1000000"})
@@ -120,7 +120,7 @@ def replace_settings_of_brokers(session: Session) -> Observations:
 
 @probe("3")
 def settings_of_brokers_that_cannot_be(session: Session) -> Observations:
-    """Configs that are read-only or unknown, wrong values, and brokers that are not asked."""
+    """Alter read-only and unknown configs, wrong values, and configs of other brokers."""
     for label, name, one in (
         ("read-only for all", "", (SET, "num.partitions", "3")),
         ("read-only for one", NODE, (SET, "num.partitions", "3")),

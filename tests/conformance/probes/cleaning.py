@@ -1,4 +1,4 @@
-"""Further rounds of compaction, and what is answered about what is left of a log."""
+"""Further rounds of compaction, and responses about the rest of a log."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.support.transactor import Transactor
 
 SETTINGS = {
     "min.cleanable.dirty.ratio": "0",
-    "segment.ms": "1",  # each batch begins a segment: their times are further apart
+    "segment.ms": "1",  # each batch begins a segment, because their times are further apart
     "delete.retention.ms": "3600000",
 }
 STEP_MS = 100
 
 
 class _Writer:
-    """Writes batches of keys, each a while after the one before.
+    """Writer of batches of keys, each a while after the one before.
 
-    The topic is not compacted before it is asked for, so that it is done in one round.
+    The topic is not compacted before :meth:`compacted` is called, so that one round does it.
     """
 
     def __init__(self, session: Session, name: str = "t", **configs: str) -> None:
@@ -38,7 +38,7 @@ class _Writer:
         self.now = T0
 
     def encoded(self, *keys: str, **header: object) -> bytes:
-        """A key that ends with "-" is a tombstone's."""
+        """Encode a batch of keys. A key that ends with "-" is a tombstone's."""
         self.now += STEP_MS
         records = [
             NewRecord(self.now + n, key.rstrip("-").encode(), None if key[-1] == "-" else b"v")
@@ -50,7 +50,7 @@ class _Writer:
         self.session.produce(self.topic, self.encoded(*keys, **header))
 
     def write_in_transaction(self, one: Transactor, *keys: str) -> None:
-        """Open a transaction, or go on with it."""
+        """Open a transaction or continue it, and write a batch."""
         if one.old:
             one.add((self.topic, 0))
         first = one.sequences.get((self.topic, 0), 0)
@@ -68,7 +68,9 @@ class _Writer:
         one.sequences[self.topic, 0] = first + len(keys)
 
     def compacted(self, gone: int) -> object:
-        """All that is left when the record at an offset, the last one to go, is gone."""
+        """Return the log once the record at offset ``gone`` is gone, which is the
+        last one to go.
+        """
         set_config(self.session, self.topic, "cleanup.policy", "compact")
         if self.session.target.compact is not None:
             self.session.target.compact(self.topic)
@@ -77,7 +79,7 @@ class _Writer:
 
 
 def _everything(session: Session, topic: str, offset: int = 0) -> FetchResponse.PartitionData:
-    """All from the offset on; a fetch ends with a segment, and segments are not compared."""
+    """Return all from the offset on. A fetch ends with a segment, and segments are not compared."""
     records = b""
     while True:
         answer = fetch(session, topic, partition(0, offset)).responses[0].partitions[0]
@@ -103,7 +105,7 @@ def _until(holds: Callable[[], bool]) -> None:
 
 @probe("2.14a", slow=True)
 def compacted_batches(session: Session) -> Observations:
-    """Holes at the begin, inside and at the end of batches, and whole batches that are gone."""
+    """Compact records at the beginning, inside and at the end of batches, and whole batches."""
     writer = _Writer(session)
     for keys in ("abc", "adb", "ee", "ef", "g", "gd", "hg", "x"):
         writer.write(*keys)
@@ -117,7 +119,7 @@ def compacted_batches(session: Session) -> Observations:
 
 @probe("2.14a", slow=True)
 def tombstones_go(session: Session) -> Observations:
-    """Their time is over at once; the last batch that was looked at is left empty."""
+    """Compact tombstones whose time is over. The last batch that was compacted stays, empty."""
     writer = _Writer(session, **{"delete.retention.ms": "0"})
     for keys in (["a", "b"], ["a-", "d"], ["d", "e"], ["x"]):
         writer.write(*keys)
@@ -128,7 +130,7 @@ def tombstones_go(session: Session) -> Observations:
 
 @probe("2.14a", slow=True)
 def a_producers_last_batch_is_left(session: Session) -> Observations:
-    """Empty, so that the next sequence is the next one still, and a duplicate one is known."""
+    """Compact all records of a producer's last batch, which stays for the producer's sequences."""
     writer = _Writer(session)
     asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     given = session.ask(asked, 4)
@@ -148,10 +150,10 @@ def a_producers_last_batch_is_left(session: Session) -> Observations:
 
 @probe("2.14a", "2.15a", slow=True)
 def compacted_transactions(session: Session) -> Observations:
-    """Aborted records go at once, markers get a time when all records of theirs are gone."""
+    """Compact transactions. Aborted records go first, markers later than all records of theirs."""
     for way, old in WAYS.items():
         writer = _Writer(session, way)
-        writer.now = int(time.time() * 1000) + 60_000  # later than the markers are
+        writer.now = int(time.time() * 1000) + 60_000  # later than the markers
         one, two = (producer(session, f"{way}{name}", old=old) for name in ("one", "two"))
         writer.write("a")
         for member, keys, committed in (
@@ -174,7 +176,7 @@ def compacted_transactions(session: Session) -> Observations:
 
 @probe("6.6g", "2.11d")
 def epochs_after_records_were_deleted(session: Session) -> Observations:
-    """The epoch of what is left, and fetches that say which epoch they have read."""
+    """Read the epochs of a log after deleted records, and fetch with the last fetched epoch."""
     topic = session.topic()
     for number in range(4):
         session.produce(topic, encode_batch([NewRecord(T0 + number, None, b"v")]))

@@ -1,4 +1,4 @@
-"""What compaction and retention leave of a log."""
+"""Effects of compaction and retention on a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conformance.session import READY_S, T0, Session
 from tests.conformance.transacting import end, fetched, producer
 
 LATER = T0 + (1 << 41)
-"""Long after everything else: what is written at that time begins a new segment."""
+"""Time long after everything else. A batch of that time begins a new segment."""
 TOPIC = 2
 KeyValue = tuple[bytes, bytes | None]
 
@@ -30,12 +30,12 @@ def _batch(
 
 
 def _new_topic(session: Session, label: str = "t") -> str:
-    """Not compacted yet, so that one round finds all that there is."""
+    """Create a topic that is not compacted yet, so that one round compacts all."""
     return session.topic(label, 1, {"segment.ms": "1", "min.cleanable.dirty.ratio": "0"})
 
 
 def _offsets(session: Session, topic: str) -> list[int]:
-    """Of records that are there, up to the end of the first segment at least."""
+    """Return the offsets of existing records, up to the end of the first segment at least."""
     records = fetch(session, topic, session_epoch=-1).responses[0].partitions[0].records or b""
     return [record.offset for found in split_batches(records) for record in found.records()]
 
@@ -49,9 +49,9 @@ def set_config(session: Session, topic: str, name: str, value: str) -> None:
 
 
 def _compact(session: Session, topic: str, gone: int) -> None:
-    """Return when one round is over, after which there is no record at the offset ``gone``.
+    """Return after one round, when there is no record at the offset ``gone``.
 
-    What is written last, here, is in a segment that is not compacted.
+    The batch that this function writes last is in a segment that is not compacted.
     """
     session.produce(topic, _batch((b"last", b""), at=LATER))
     set_config(session, topic, "cleanup.policy", "compact")
@@ -64,7 +64,7 @@ def _compact(session: Session, topic: str, gone: int) -> None:
 
 
 def _all(session: Session, topic: str) -> Observations:
-    """Everything that is left; Kafka ends what is fetched where a segment does."""
+    """Yield everything that is left. Kafka ends a fetch at the end of a segment."""
     offset = list_offsets(session, topic, -2).topics[0].partitions[0].offset
     last = session.end_offsets(topic, 1)[0]
     left = b""
@@ -88,7 +88,7 @@ def _filled(session: Session, batches: Sequence[bytes], gone: int, label: str = 
 
 @probe("2.14a", slow=True)
 def compaction_keeps_the_last_of_each_key(session: Session) -> Observations:
-    """Batches keep their first and last offset, records theirs; compressed ones, too."""
+    """Keep the last record of each key. Batches keep their offsets, compressed ones, too."""
     for codec in (Compression.NONE, Compression.GZIP):
         batches = [
             _batch((b"a", b"1"), (b"b", b"2"), (b"c", b"3"), compression=codec),
@@ -104,7 +104,7 @@ def compaction_keeps_the_last_of_each_key(session: Session) -> Observations:
 
 @probe("2.14a", slow=True)
 def compaction_and_tombstones(session: Session) -> Observations:
-    """What a null has deleted is gone; the null stays for a time, which its batch then tells."""
+    """Delete records by null. The null stays for a time, which its batch has as a timestamp."""
     batches = [
         _batch((b"a", b"1"), (b"b", b"2")),
         _batch((b"a", None)),
@@ -116,7 +116,7 @@ def compaction_and_tombstones(session: Session) -> Observations:
 
 @probe("2.14a", slow=True)
 def compaction_and_idempotent_producers(session: Session) -> Observations:
-    """The last batch of a producer stays when all its records are gone, for its sequence."""
+    """Keep the last batch of a producer for its sequence when all its records are gone."""
     topic = _new_topic(session)
     one = Producer(session, topic)
     for sequence in range(3):
@@ -133,7 +133,7 @@ def compaction_and_idempotent_producers(session: Session) -> Observations:
 
 @probe("2.14a", slow=True)
 def compaction_and_transactions(session: Session) -> Observations:
-    """What was aborted goes; markers stay for a time."""
+    """Compact away aborted records. Markers stay for a time."""
     topic = _new_topic(session)
     one = producer(session)
     for number, committed in enumerate((True, False, True)):
@@ -146,7 +146,7 @@ def compaction_and_transactions(session: Session) -> Observations:
 
 @probe("2.14b", slow=True)
 def retention_deletes_from_the_beginning(session: Session) -> Observations:
-    """By age and by size, some of the log and all of it; what is deleted is out of range."""
+    """Delete by age and by size some of the log and all of it. Deleted offsets are out of range."""
     for label, name, value, newest in (
         ("older", "retention.ms", "3600000", LATER),
         ("all are old", "retention.ms", "3600000", T0 + 9000),
@@ -162,7 +162,7 @@ def retention_deletes_from_the_beginning(session: Session) -> Observations:
         while list_offsets(session, topic, -2).topics[0].partitions[0].offset < 2:
             assert time.monotonic() < deadline, f"{topic} keeps everything"
             time.sleep(0.02)
-        time.sleep(3 * RETENTION_CHECK_MS / 1000)  # whether more is deleted, at its next looks
+        time.sleep(3 * RETENTION_CHECK_MS / 1000)  # time for further checks of retention
         for timestamp in (-2, -1, T0):
             yield f"{label} {timestamp}", list_offsets(session, topic, timestamp)
         yield f"{label} from 0", fetched(session, topic)

@@ -1,4 +1,4 @@
-"""FindCoordinator."""
+"""Coordinators of groups and of other keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 @probe("3")
 def find_the_coordinator_of_a_group(session: Session) -> Observations:
-    """Every version; up to 3 the message of a good answer is NONE, later it is empty."""
+    """Send FindCoordinator in every version. Up to 3 a good response has the message NONE."""
     group = session.group()
     for version in range(7):
         request = FindCoordinatorRequest(key=group)
@@ -22,7 +22,7 @@ def find_the_coordinator_of_a_group(session: Session) -> Observations:
 
 @probe("3")
 def find_several_coordinators(session: Session) -> Observations:
-    """From version 4 on a request has many keys, also the same one twice, or none."""
+    """Send many keys from version 4 on, the same key twice, and none."""
     a, b = session.group("a"), session.group("b")
     for keys in ([a, b], [a, a], []):
         request = FindCoordinatorRequest(coordinator_keys=keys)
@@ -31,7 +31,7 @@ def find_several_coordinators(session: Session) -> Observations:
 
 @probe("3")
 def find_the_coordinator_of_an_empty_key(session: Session) -> Observations:
-    """An empty group id has a coordinator like any other."""
+    """Look up an empty group id, which has a coordinator like any other."""
     for version in (0, 3):
         yield f"version {version}", session.ask(FindCoordinatorRequest(key=""), version)
     for version in (4, 6):
@@ -41,7 +41,7 @@ def find_the_coordinator_of_an_empty_key(session: Session) -> Observations:
 
 @probe("3")
 def find_coordinators_of_unknown_kinds(session: Session) -> Observations:
-    """A key type that is not known, and share groups where they are not."""
+    """Send an unknown key type, and share groups where they are not supported."""
     for version in (1, 3, 4, 5, 6):
         for kind in (3, -1, 127, SHARE):
             if version == 6 and kind == SHARE:
@@ -54,7 +54,7 @@ def find_coordinators_of_unknown_kinds(session: Session) -> Observations:
 
 @probe("3")
 def find_the_coordinator_of_a_share_partition(session: Session) -> Observations:
-    """A key of type 2 is group:topic-id:partition, anything else is error 42."""
+    """Send keys of type 2 as group:topic-id:partition. Other forms are error 42."""
     for key in ("k", "g:t:0", ""):
         request = FindCoordinatorRequest(coordinator_keys=[key], key_type=SHARE)
         yield f"key {key!r}", session.ask(request, 6)

@@ -1,4 +1,4 @@
-"""A leader that has come back: who knows an older epoch, and where epochs end."""
+"""Requests with older epochs to a restarted leader, and the ends of epochs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = (WRITTEN, QUIET, EMPTY)
 
 @probe("2.10e")
 def metadata_of_a_leader_that_came_back(session: Session) -> Observations:
-    """The epoch has gone up by two: nobody led in between."""
+    """Read the epoch of a restarted leader. It has grown by two, with no leader in between."""
     for kind in KINDS:
         named = MetadataRequest.MetadataRequestTopic(name=aged_topic(session, kind))
         for version in (6, 7, 13):
@@ -25,7 +25,7 @@ def metadata_of_a_leader_that_came_back(session: Session) -> Observations:
 
 @probe("2.10e")
 def list_offsets_with_older_epochs(session: Session) -> Observations:
-    """74 for an epoch that is over; what is found has the epoch that it was written in."""
+    """Send older epochs in ListOffsets: error 74. Found offsets have the epoch of their batch."""
     for kind in KINDS:
         topic = aged_topic(session, kind)
         for version in (4, 6, 7, 11):
@@ -39,7 +39,7 @@ def list_offsets_with_older_epochs(session: Session) -> Observations:
 
 @probe("2.10e", "2.11c")
 def fetches_with_older_epochs(session: Session) -> Observations:
-    """74 for an epoch that is over, in each version that tells one."""
+    """Send older epochs in Fetch: error 74 in each version that has the field."""
     for kind in KINDS:
         topic = aged_topic(session, kind)
         for version in range(9, 19):
@@ -52,7 +52,7 @@ def fetches_with_older_epochs(session: Session) -> Observations:
 
 @probe("2.11d", "6.6g")
 def logs_that_part_from_the_leaders(session: Session) -> Observations:
-    """The epoch of the last fetched record, right and wrong for its offset."""
+    """Send the epoch of the last fetched record, right and wrong for its offset."""
     for kind in KINDS:
         topic = aged_topic(session, kind)
         for version in (12, 17):
@@ -66,7 +66,7 @@ def logs_that_part_from_the_leaders(session: Session) -> Observations:
 
 @probe("2.10e", "6.6g")
 def ends_of_several_epochs(session: Session) -> Observations:
-    """Where each epoch ends, also one in which nothing was written; with older epochs: 74."""
+    """Read where each epoch ends, also one without records. Older current epochs are error 74."""
     for kind in KINDS:
         topic = aged_topic(session, kind)
         for version in (2, 3, 4):

@@ -1,4 +1,4 @@
-"""Fetch: what is read, how long it waits, how much it gives, and its errors."""
+"""Fetch: records, waiting, size limits, and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def fetch_request(
     max_bytes: int = MAX,
     **other: Any,
 ) -> FetchRequest:
-    """``topics``: names, or ids for versions from 13 on, and what to read of them."""
+    """Return a fetch request. ``topics`` has names (or ids from version 13) and
+    partitions to read.
+    """
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
@@ -60,7 +62,7 @@ def fetch(
 
 
 def _filled(session: Session) -> str:
-    """Offsets 0 to 9 in three batches, of which 0 and 1 are deleted."""
+    """Create a topic with offsets 0 to 9 in three batches. Offsets 0 and 1 are deleted."""
     topic = session.topic()
     session.produce(
         topic,
@@ -74,7 +76,7 @@ def _filled(session: Session) -> str:
 
 @probe("2.11a")
 def fetch_in_every_version(session: Session) -> Observations:
-    """The same records by name, and by id from version 13 on."""
+    """Fetch the same records by name, and by id from version 13 on."""
     topic = _filled(session)
     topic_id = session.topic_id(topic)
     for version in range(4, 19):
@@ -84,7 +86,7 @@ def fetch_in_every_version(session: Session) -> Observations:
 
 @probe("2.11a")
 def offsets_out_of_range(session: Session) -> Observations:
-    """Below the log's start, beyond its end, and at the end: error 1, no records, and not null."""
+    """Fetch out of range and at the end: error 1 or none, and empty records, which are not null."""
     topic = _filled(session)
     topic_id = session.topic_id(topic)
     for version in (4, 5, 7, 11, 12, 17):
@@ -98,7 +100,7 @@ def offsets_out_of_range(session: Session) -> Observations:
 
 @probe("2.11h")
 def batches_are_returned_whole(session: Session) -> Observations:
-    """A fetch from the middle of a batch gets it from its beginning."""
+    """Fetch from the middle of a batch, which is returned from its beginning."""
     topic = _filled(session)
     for offset in (2, 3, 4, 6, 7, 9):
         yield f"offset {offset}", fetch(session, topic, partition(0, offset))
@@ -106,7 +108,7 @@ def batches_are_returned_whole(session: Session) -> Observations:
 
 @probe("2.11b", slow=True)
 def fetches_wait_at_the_end(session: Session) -> Observations:
-    """Without data a fetch takes max_wait_ms, and not before."""
+    """Fetch at the end of the log, which takes max_wait_ms."""
     topic = _filled(session)
     for wait in (0, 300, 600):
         begin = time.monotonic()
@@ -118,7 +120,7 @@ def fetches_wait_at_the_end(session: Session) -> Observations:
 
 @probe("2.11b", slow=True)
 def fetches_wait_for_min_bytes(session: Session) -> Observations:
-    """With less than min_bytes it waits, too, and then returns what there is."""
+    """Fetch less than min_bytes, which waits and then returns what is available."""
     topic = _filled(session)
     begin = time.monotonic()
     yield "answer", fetch(session, topic, partition(0, 2), max_wait_ms=400, min_bytes=100_000)
@@ -127,7 +129,7 @@ def fetches_wait_for_min_bytes(session: Session) -> Observations:
 
 @probe("2.11b")
 def fetches_that_do_not_wait(session: Session) -> Observations:
-    """min_bytes 0, data enough, and errors are answered at once."""
+    """Fetch with min_bytes 0, with enough data, and with errors. All return immediately."""
     topic = _filled(session)
     for label, where, min_bytes in (
         ("nothing asked for", partition(0, 10), 0),
@@ -144,7 +146,7 @@ def fetches_that_do_not_wait(session: Session) -> Observations:
 
 @probe("2.11b")
 def nothing_to_fetch_does_not_wait(session: Session) -> Observations:
-    """A fetch without partitions, and one with an unknown topic among waiting ones."""
+    """Fetch without partitions, and with an unknown topic among waiting ones."""
     topic = _filled(session)
     begin = time.monotonic()
     yield "no topics", session.ask(fetch_request([], max_wait_ms=3000), 11)
@@ -157,7 +159,7 @@ def nothing_to_fetch_does_not_wait(session: Session) -> Observations:
 
 @probe("6.6a")
 def producing_wakes_a_fetch(session: Session) -> Observations:
-    """A fetch that waits returns as soon as there is enough, on any of its partitions."""
+    """Produce while a fetch waits. It returns when there is enough on any of its partitions."""
     topic = session.topic(partitions=3)
     for index, acks in ((0, -1), (1, 1), (2, 0)):
         waiting = session.connect()
@@ -175,7 +177,7 @@ def producing_wakes_a_fetch(session: Session) -> Observations:
 
 @probe("6.6a")
 def a_fetch_waits_for_enough(session: Session) -> Observations:
-    """Several appends together reach min_bytes."""
+    """Append several times until all together reach min_bytes."""
     topic = session.topic()
     waiting = session.connect()
     request = fetch_request([(topic, [partition()])], max_wait_ms=8000, min_bytes=150)
@@ -188,7 +190,7 @@ def a_fetch_waits_for_enough(session: Session) -> Observations:
 
 @probe("2.11c")
 def epochs_of_fetches(session: Session) -> Observations:
-    """Error 75 for an epoch that the leader does not know, in each version that has it."""
+    """Send an epoch that the leader does not know: error 75 in each version that has the field."""
     topic = _filled(session)
     topic_id = session.topic_id(topic)
     for version in (9, 11, 12, 13, 16, 18):
@@ -202,7 +204,7 @@ def epochs_of_fetches(session: Session) -> Observations:
 
 @probe("2.11c")
 def epochs_and_offsets_both_wrong(session: Session) -> Observations:
-    """Which error counts where there are two."""
+    """Send a wrong epoch and a wrong offset together."""
     topic = _filled(session)
     for offset in (0, 99):
         yield (
@@ -213,7 +215,7 @@ def epochs_and_offsets_both_wrong(session: Session) -> Observations:
 
 @probe("2.11d")
 def fetched_epochs(session: Session) -> Observations:
-    """The epoch of the last record fetched (version 12), where it fits and where not."""
+    """Send the epoch of the last record fetched (version 12), matching or not."""
     topic = _filled(session)
     for epoch in (-1, 0, 1, 5):
         for offset in (3, 10, 11):
@@ -225,7 +227,7 @@ def fetched_epochs(session: Session) -> Observations:
 
 @probe("2.11e")
 def fetches_of_unknown_partitions(session: Session) -> Observations:
-    """Error 3 by name, 100 by id."""
+    """Fetch unknown partitions: error 3 by name, 100 by id."""
     topic = _filled(session)
     topic_id = session.topic_id(topic)
     for version in (4, 7, 12):
@@ -240,7 +242,7 @@ def fetches_of_unknown_partitions(session: Session) -> Observations:
 
 @probe("2.11e")
 def fetches_of_known_and_unknown(session: Session) -> Observations:
-    """One answer for all of them, in the order of the request."""
+    """Fetch known and unknown partitions. One response has all, in the order of the request."""
     topics = [session.topic("b", 2), session.name("none"), session.topic("a")]
     for name in (topics[0], topics[2]):
         session.produce(name, batch(b"x"))
@@ -256,7 +258,7 @@ def fetches_of_known_and_unknown(session: Session) -> Observations:
 
 @probe("2.11f")
 def aborted_transactions_of_none(session: Session) -> Observations:
-    """Null for read_uncommitted, an empty list for read_committed."""
+    """Fetch without transactions: null for read_uncommitted, an empty list for read_committed."""
     topic = _filled(session)
     topic_id = session.topic_id(topic)
     for version in (4, 11, 12, 18):
@@ -275,7 +277,7 @@ def aborted_transactions_of_none(session: Session) -> Observations:
 
 
 def _sized(session: Session, *sizes: int) -> str:
-    """One partition with batches of one record of so many bytes each."""
+    """Create a partition with batches of one record of these sizes."""
     topic = session.topic()
     session.produce(topic, *(batch(b"v" * size) for size in sizes))
     return topic
@@ -283,7 +285,7 @@ def _sized(session: Session, *sizes: int) -> str:
 
 @probe("2.11g", "6.6b")
 def sizes_of_fetches(session: Session) -> Observations:
-    """max_bytes of the partition: the first batch is there whatever its size, then what fits."""
+    """Limit max_bytes of the partition. The first batch is returned whatever its size."""
     topic = _sized(session, 500, 500, 500)
     size = 61 + 500 + 9  # of one batch: header, value, and the rest of the record
     for limit in (0, 1, 100, size - 1, size, size + 1, size + 100, 2 * size, 3 * size, 10 * size):
@@ -295,7 +297,7 @@ def sizes_of_fetches(session: Session) -> Observations:
 
 @probe("2.11g", "6.6b")
 def sizes_of_fetches_over_partitions(session: Session) -> Observations:
-    """max_bytes of the answer is shared in the order of the partitions."""
+    """Limit max_bytes of the response, which the partitions share in their order."""
     topic = session.topic(partitions=4)
     for index in (0, 1, 3):
         session.produce(topic, batch(b"v" * 300), batch(b"w" * 300), partition=index)
@@ -307,7 +309,7 @@ def sizes_of_fetches_over_partitions(session: Session) -> Observations:
 
 @probe("2.11g")
 def many_batches_come_at_once(session: Session) -> Observations:
-    """One answer holds as many batches as fit, however they were written."""
+    """Fetch many batches, which share a response however they were written."""
     topic = _sized(session, *[7_000] * 30)
     answer = fetch(session, topic, partition(0, 0))
     records = answer.responses[0].partitions[0].records
@@ -317,7 +319,9 @@ def many_batches_come_at_once(session: Session) -> Observations:
 
 @probe("2.11g")
 def a_batch_larger_than_max_bytes_of_the_second_partition(session: Session) -> Observations:
-    """Only the first partition with data may go over the limit."""
+    """Limit max_bytes below the second partition's first batch. Only the first one
+    may exceed it.
+    """
     topic = session.topic(partitions=2)
     session.produce(topic, batch(b"v" * 1000), partition=0)
     session.produce(topic, batch(b"v" * 1000), partition=1)
@@ -328,7 +332,7 @@ def a_batch_larger_than_max_bytes_of_the_second_partition(session: Session) -> O
 
 @probe("2.11a")
 def fetches_with_a_rack(session: Session) -> Observations:
-    """A client that says where it is: there is no other replica to prefer."""
+    """Send the client's rack where there is no other replica to prefer."""
     topic = _filled(session)
     request = fetch_request([(topic, [partition(0, 3)])])
     request.rack_id = "a"
@@ -338,7 +342,7 @@ def fetches_with_a_rack(session: Session) -> Observations:
 
 @probe("2.11a")
 def fetches_of_another_cluster(session: Session) -> Observations:
-    """A cluster id in the request that is not this cluster's."""
+    """Send a cluster id that is not this cluster's."""
     topic = _filled(session)
     request = fetch_request([(topic, [partition(0, 3)])])
     request.cluster_id = "somewhere-else"
@@ -347,7 +351,7 @@ def fetches_of_another_cluster(session: Session) -> Observations:
 
 @probe("2.11f")
 def unknown_isolation_levels_of_fetches(session: Session) -> Observations:
-    """Neither read_uncommitted nor read_committed."""
+    """Send an isolation level that is neither read_uncommitted nor read_committed."""
     topic = _filled(session)
     topic_id = session.topic_id(topic)
     for version in (4, 6, 7, 12, 13, 18):
@@ -366,7 +370,7 @@ def unknown_isolation_levels_of_fetches(session: Session) -> Observations:
 
 @probe("2.11e", "6.6f")
 def fetches_of_a_deleted_topic(session: Session) -> Observations:
-    """After its topic is gone, and while it goes."""
+    """Fetch from a topic while it is deleted and after that."""
     topic = session.topic()
     topic_id = session.topic_id(topic)
     session.produce(topic, batch(b"x"))
@@ -381,7 +385,7 @@ def fetches_of_a_deleted_topic(session: Session) -> Observations:
 
 @probe("2.11e")
 def fetches_that_wait_when_the_topic_is_deleted(session: Session) -> Observations:
-    """They end long before max_wait_ms, which is half a minute."""
+    """Delete a topic while fetches wait. They end long before max_wait_ms, half a minute."""
     for version in (12, 13):
         topic = session.topic(f"version-{version}")
         name = session.topic_id(topic) if version == 13 else topic
@@ -398,7 +402,7 @@ def fetches_that_wait_when_the_topic_is_deleted(session: Session) -> Observation
 
 @probe("2.13a")
 def compressed_batches_are_fetched_as_they_are(session: Session) -> Observations:
-    """Each codec comes back byte for byte, as long as the topic has none of its own."""
+    """Fetch batches of each codec, which return byte for byte unless the topic sets a codec."""
     for codec in Compression:
         topic = session.topic(codec.name)
         sent = batch(b"a" * 100, b"b" * 100, compression=codec)
@@ -414,7 +418,7 @@ def compressed_batches_are_fetched_as_they_are(session: Session) -> Observations
 
 @probe("2.11h")
 def the_time_of_appending_in_fetches(session: Session) -> Observations:
-    """LogAppendTime in batches, compressed or not."""
+    """Fetch batches with LogAppendTime, compressed or not."""
     topic = session.topic(configs={"message.timestamp.type": "LogAppendTime"})
     session.produce(topic, batch(b"0", b"1"), batch(b"2", b"3", compression=Compression.GZIP))
     yield "fetched", fetch(session, topic)

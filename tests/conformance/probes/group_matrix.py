@@ -1,7 +1,7 @@
-"""The error matrix of classic groups: each state of a group, and each request with each mistake.
+"""Error matrix of classic groups: each state of a group, and each request with each mistake.
 
-Every probe brings a group into one state and sends it requests of one API that change nothing, or
-nothing that the next one would notice.
+Every probe brings a group into one state and sends it requests of one API. The requests change
+nothing that a later one could observe.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.conformance.session import Session
 
 @dataclass
 class Scene:
-    """A group in some state: its name, a topic, and a member of it, as far as there is one."""
+    """Group in some state: its name, a topic, and a member of it if it has one."""
 
     session: Session
     group: str
@@ -53,19 +53,19 @@ class Scene:
 
 
 def unknown(session: Session) -> Scene:
-    """A group that nobody has heard of."""
+    """Return a group that does not exist."""
     return Scene(session, session.group(), session.topic(), "nobody", 1)
 
 
 def offsets_only(session: Session) -> Scene:
-    """An empty group that an administrator has committed offsets for."""
+    """Return an empty group with offsets that an administrator has committed."""
     scene = unknown(session)
     session.ask(commit_request(scene.group, scene.topic), 8)
     return scene
 
 
 def empty(session: Session) -> Scene:
-    """A group whose only member has left."""
+    """Return a group whose only member has left."""
     member = Member(session, session.group())
     complete(member)
     stabilize(member)
@@ -74,7 +74,7 @@ def empty(session: Session) -> Scene:
 
 
 def preparing(session: Session) -> Scene:
-    """A stable group of one, and a second member that waits for the first to rejoin."""
+    """Return a stable group of one, and a second member that waits for the first to rejoin."""
     topic = session.topic()
     first, second = pair(session, session.group())
     complete(first)
@@ -85,7 +85,7 @@ def preparing(session: Session) -> Scene:
 
 
 def completing(session: Session) -> Scene:
-    """Two members that have joined, and have no assignment yet."""
+    """Return two members that have joined, and have no assignment yet."""
     topic = session.topic()
     members = pair(session, session.group())
     complete(*members)
@@ -93,7 +93,7 @@ def completing(session: Session) -> Scene:
 
 
 def stable(session: Session) -> Scene:
-    """Two members with their assignments."""
+    """Return two members with their assignments."""
     topic = session.topic()
     members = pair(session, session.group())
     complete(*members)
@@ -102,7 +102,7 @@ def stable(session: Session) -> Scene:
 
 
 def stable_static(session: Session) -> Scene:
-    """A static member in a stable group, and another one that took its place from it."""
+    """Return a static member in a stable group, after another one was replaced."""
     topic = session.topic()
     member = Member(session, session.group(), instance="i")
     complete(member)
@@ -121,7 +121,7 @@ Identity = tuple[str, int, str, str | None]
 
 
 def identities(scene: Scene) -> Iterator[Identity]:
-    """(label, generation, member id, instance id): the member itself, and mistakes."""
+    """Yield label, generation, member id and instance id: those of the member, and wrong ones."""
     generation, member_id, instance = scene.generation, scene.member_id, scene.instance
     yield "itself", generation, member_id, instance
     yield "older generation", generation - 1, member_id, instance
@@ -138,7 +138,7 @@ def identities(scene: Scene) -> Iterator[Identity]:
 
 
 def requests(scene: Scene, kind: str) -> Iterator[tuple[str, Request[Response], int]]:
-    """(label, request, version)"""
+    """Yield label, request and version."""
     if kind == "heartbeat":
         for label, generation, member_id, instance in identities(scene):
             heartbeat = HeartbeatRequest(
@@ -159,7 +159,7 @@ def requests(scene: Scene, kind: str) -> Iterator[tuple[str, Request[Response], 
         yield from _joins(scene)
     elif kind == "leave":
         for label, _, member_id, instance in identities(scene):
-            # The member itself is not sent away: it is needed for what follows.
+            # The member itself does not leave, because later requests need it.
             if label not in ("itself", "instance alone", "no instance") and "gen" not in label:
                 leave = LeaveGroupRequest.MemberIdentity(
                     member_id=member_id, group_instance_id=instance
@@ -185,7 +185,7 @@ def requests(scene: Scene, kind: str) -> Iterator[tuple[str, Request[Response], 
 
 
 def _commits(scene: Scene) -> Iterator[tuple[str, Request[Response], int]]:
-    # In a request of version 2 to 6 there is no instance, and -1 with "" is nobody in particular.
+    # A request of version 2 to 6 has no instance, and -1 with "" stands for no member.
     yield "administrator", commit_request(scene.group, scene.topic), 8
     for label, generation, member_id, instance in identities(scene):
         request = commit_request(scene.group, scene.topic, 7)
@@ -291,7 +291,7 @@ ROWS = {
     "leave": ("6.2f", "2.7b"),
     "reading": ("6.2g", "2.9a"),
 }
-"""For each kind of request the row of all states, and that of a group that is not there."""
+"""Rows of each kind of request: for all states, and for a group that does not exist."""
 
 for _state in STATES:
     for _kind, (_every, _unknown) in ROWS.items():

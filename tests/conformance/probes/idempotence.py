@@ -12,7 +12,7 @@ from tests.conformance.session import Session, batch
 
 
 class Producer:
-    """A producer id and epoch, and batches with what sequences are wanted."""
+    """Producer id and epoch, with batches of any sequence."""
 
     def __init__(self, session: Session, topic: str, partition: int = 0) -> None:
         self._session, self._topic, self._partition = session, topic, partition
@@ -32,7 +32,7 @@ class Producer:
 
 @probe("6.8a")
 def producer_ids(session: Session) -> Observations:
-    """Every version; each answer has another id."""
+    """Send InitProducerId in every version. Each response has another id."""
     for version in range(6):
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         yield f"version {version}", session.ask(request, version)
@@ -40,7 +40,7 @@ def producer_ids(session: Session) -> Observations:
 
 @probe("6.8a")
 def producer_ids_with_an_epoch(session: Session) -> Observations:
-    """A producer without transactions brings its id and epoch: what becomes of them."""
+    """Send id and epoch of a producer without transactions."""
     for version in (3, 4, 5):
         request = InitProducerIdRequest(
             transactional_id=None,
@@ -54,7 +54,7 @@ def producer_ids_with_an_epoch(session: Session) -> Observations:
 
 @probe("6.8a")
 def producer_ids_that_are_half_told(session: Session) -> Observations:
-    """An id without an epoch, or an epoch without an id."""
+    """Send an id without an epoch, or an epoch without an id."""
     for version in (3, 4, 5):
         for producer_id, epoch in ((5, -1), (-1, 5), (-1, -1), (0, 0), (-2, -1)):
             request = InitProducerIdRequest(
@@ -72,7 +72,7 @@ def producer_ids_that_are_half_told(session: Session) -> Observations:
 
 @probe("6.8a")
 def empty_transactional_ids(session: Session) -> Observations:
-    """An empty transactional id is none, and is refused."""
+    """Send an empty transactional id, which is refused."""
     for version in range(6):
         request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60_000)
         yield f"version {version}", session.ask(request, version)
@@ -80,7 +80,7 @@ def empty_transactional_ids(session: Session) -> Observations:
 
 @probe("6.8b")
 def sequences_in_order(session: Session) -> Observations:
-    """Batches one behind the other, and stored as they are."""
+    """Append batches in order, which are stored unchanged."""
     topic = session.topic()
     producer = Producer(session, topic)
     for sequence, count in ((0, 1), (1, 3), (4, 2)):
@@ -90,7 +90,7 @@ def sequences_in_order(session: Session) -> Observations:
 
 @probe("6.8c")
 def duplicates(session: Session) -> Observations:
-    """One of the last five batches again: its first offset, and nothing is stored."""
+    """Send one of the last five batches again. The response has its first offset."""
     topic = session.topic()
     producer = Producer(session, topic)
     for sequence in range(7):
@@ -103,7 +103,7 @@ def duplicates(session: Session) -> Observations:
 
 @probe("6.8c")
 def old_duplicates(session: Session) -> Observations:
-    """A batch from before the last five."""
+    """Send a batch from before the last five."""
     topic = session.topic()
     producer = Producer(session, topic)
     for sequence in range(8):
@@ -116,7 +116,7 @@ def old_duplicates(session: Session) -> Observations:
 
 @probe("6.8c")
 def duplicates_of_another_size(session: Session) -> Observations:
-    """The same first sequence, and another number of records."""
+    """Send the same first sequence with another number of records."""
     topic = session.topic()
     producer = Producer(session, topic)
     producer.send(0, 3)
@@ -127,7 +127,7 @@ def duplicates_of_another_size(session: Session) -> Observations:
 
 @probe("6.8c")
 def duplicates_where_the_broker_gives_the_time(session: Session) -> Observations:
-    """With LogAppendTime the answer to a duplicate has the time of the first one."""
+    """Send a duplicate with LogAppendTime. The response has the time of the first batch."""
     topic = session.topic(configs={"message.timestamp.type": "LogAppendTime"})
     producer = Producer(session, topic)
     first = producer.send(0)
@@ -137,7 +137,7 @@ def duplicates_where_the_broker_gives_the_time(session: Session) -> Observations
 
 @probe("6.8d")
 def gaps(session: Session) -> Observations:
-    """A sequence that is not the next one is error 45."""
+    """Send a sequence that is not the next one: error 45."""
     topic = session.topic()
     producer = Producer(session, topic)
     producer.send(0)
@@ -150,7 +150,7 @@ def gaps(session: Session) -> Observations:
 
 @probe("6.8d")
 def first_sequences(session: Session) -> Observations:
-    """A producer that the partition has not seen may begin anywhere."""
+    """Begin at any sequence, with a producer that the partition has not seen."""
     topic = session.topic()
     for sequence in (0, 1, 1000):
         yield f"sequence {sequence}", Producer(session, topic).send(sequence)
@@ -160,7 +160,7 @@ def first_sequences(session: Session) -> Observations:
 
 @probe("6.8d")
 def sequences_go_round(session: Session) -> Observations:
-    """After 2,147,483,647 comes 0."""
+    """Continue with sequence 0 after 2,147,483,647."""
     topic = session.topic()
     producer = Producer(session, topic)
     yield "before", producer.send(2**31 - 3, 2)
@@ -178,7 +178,7 @@ def sequences_go_round(session: Session) -> Observations:
 
 @probe("6.8e")
 def epochs_of_producers(session: Session) -> Observations:
-    """A higher epoch begins at sequence 0; a lower one is refused."""
+    """Begin a higher epoch at sequence 0, and send a lower one, which is refused."""
     topic = session.topic()
     producer = Producer(session, topic)
     producer.send(0)
@@ -197,7 +197,7 @@ def epochs_of_producers(session: Session) -> Observations:
 
 @probe("6.8e")
 def epochs_below_zero(session: Session) -> Observations:
-    """A producer id with an epoch of -1."""
+    """Send a producer id with an epoch of -1."""
     topic = session.topic()
     producer = Producer(session, topic)
     producer.epoch = -1
@@ -206,7 +206,7 @@ def epochs_below_zero(session: Session) -> Observations:
 
 @probe("6.8b")
 def partitions_have_sequences_of_their_own(session: Session) -> Observations:
-    """One producer, two partitions; two producers, one partition."""
+    """Write with one producer to two partitions, and with two producers to one."""
     topic = session.topic(partitions=2)
     producer = Producer(session, topic)
     yield "partition 0", producer.send(0)
@@ -219,7 +219,9 @@ def partitions_have_sequences_of_their_own(session: Session) -> Observations:
 
 @probe("6.8b")
 def compressed_and_idempotent(session: Session) -> Observations:
-    """Sequences are in the header, compressed or not; a topic's codec keeps them."""
+    """Send compressed batches. Their sequences are in the header, and a topic's
+    codec keeps them.
+    """
     for kind in ("producer", "zstd"):
         topic = session.topic(kind, configs={"compression.type": kind})
         producer = Producer(session, topic)
@@ -238,7 +240,7 @@ def compressed_and_idempotent(session: Session) -> Observations:
 
 @probe("6.8b")
 def deleted_records_and_sequences(session: Session) -> Observations:
-    """What a partition knows of a producer outlives the producer's records."""
+    """Continue a producer's sequences after its records were deleted."""
     topic = session.topic()
     producer = Producer(session, topic)
     producer.send(0, 3)

@@ -39,7 +39,7 @@ def join_request(group: str, member_id: str = "", **other: object) -> JoinGroupR
 
 @probe("2.6a")
 def first_joins(session: Session) -> Observations:
-    """From version 4 on a dynamic member is given its id with error 79, before it joins at once."""
+    """Join as a dynamic member. From version 4 on the first response is error 79 with an id."""
     for version in range(10):
         member = Member(session, session.group(f"v{version}"), version=version)
         request = member.join_request()
@@ -48,7 +48,7 @@ def first_joins(session: Session) -> Observations:
 
 @probe("2.6a", "6.1f")
 def joins_in_every_version(session: Session) -> Observations:
-    """The whole way into a group, alone in it."""
+    """Join in every version, as the only member."""
     for version in range(10):
         member = Member(session, session.group(f"v{version}"), version=version)
         yield f"joined {version}", member.join()
@@ -56,7 +56,9 @@ def joins_in_every_version(session: Session) -> Observations:
 
 @probe("2.6a")
 def member_ids_are_made_of_client_ids(session: Session) -> Observations:
-    """``<client.id>-<uuid>``, whatever the client id is; ``<instance>-<uuid>`` if static."""
+    """Join with several client ids. Member ids are ``<client.id>-<uuid>``, or
+    ``<instance>-<uuid>``.
+    """
     for number, client_id in enumerate(("x", "", "a b", "é", "c" * 60)):
         group = session.group(f"g{number}")
         answer = session.connect(client_id).ask(join_request(group), 9)
@@ -68,7 +70,7 @@ def member_ids_are_made_of_client_ids(session: Session) -> Observations:
 
 @probe("2.6a", "6.4c")
 def static_members_need_no_round_trip(session: Session) -> Observations:
-    """A first join with an instance id is let in at once."""
+    """Join for the first time with an instance id, which needs no second request."""
     for version in range(5, 10):
         member = Member(session, session.group(f"v{version}"), instance="i", version=version)
         yield f"version {version}", member.join()
@@ -76,7 +78,9 @@ def static_members_need_no_round_trip(session: Session) -> Observations:
 
 @probe("2.6b")
 def joins_that_are_refused(session: Session) -> Observations:
-    """Empty group ids, no protocols, session timeouts out of bounds; the member id is echoed."""
+    """Join with mistakes in group id, protocols and session timeout. Responses have
+    the member id.
+    """
     group = session.group()
     for version in (0, 3, 5, 6, 7, 9):
         for label, request in (
@@ -98,7 +102,7 @@ def joins_that_are_refused(session: Session) -> Observations:
 
 @probe("2.6b")
 def session_timeouts_at_their_bounds(session: Session) -> Observations:
-    """The shortest and the longest session that is let in."""
+    """Join with the shortest and the longest session that is allowed."""
     for session_ms in (500, 1_800_000):
         member = Member(session, session.group(str(session_ms)), session_ms=session_ms)
         yield f"{session_ms}", member.join()
@@ -107,7 +111,7 @@ def session_timeouts_at_their_bounds(session: Session) -> Observations:
 
 @probe("2.6b")
 def requests_with_an_empty_group_id(session: Session) -> Observations:
-    """What each API of a member says to an empty group id."""
+    """Send an empty group id in each API of a member."""
     topic = session.topic()
     yield "heartbeat", session.ask(HeartbeatRequest(), 4)
     nobody = Member(session, "", id="me", generation=1)
@@ -120,7 +124,7 @@ def requests_with_an_empty_group_id(session: Session) -> Observations:
 
 @probe("6.1a")
 def a_handed_out_id_starts_no_rebalance(session: Session) -> Observations:
-    """A first JoinGroup that is answered 79 changes nothing for the members that are there."""
+    """Request a member id, which changes nothing for the members of the group."""
     first, second = pair(session, session.group())
     stable(first)
     second.get_id()
@@ -130,7 +134,7 @@ def a_handed_out_id_starts_no_rebalance(session: Session) -> Observations:
 
 @probe("6.1b")
 def the_barrier(session: Session) -> Observations:
-    """A second member waits for the first to rejoin; the generation is counted at the end."""
+    """Join as a second member, which waits for the first. The generation increases at the end."""
     first, second = pair(session, session.group())
     stable(first)
     second.send_join()
@@ -145,7 +149,7 @@ def the_barrier(session: Session) -> Observations:
 
 @probe("6.1b", slow=True)
 def a_parked_member_asks_again(session: Session) -> Observations:
-    """A second JoinGroup of a member that is parked: the first one is let go."""
+    """Send JoinGroup again while it is parked. The first request ends."""
     first, second = pair(session, session.group())
     stable(first)
     second.send_join()
@@ -161,7 +165,7 @@ def a_parked_member_asks_again(session: Session) -> Observations:
 
 @probe("6.1c", slow=True)
 def a_silent_member_is_waited_for_as_long_as_it_may_take(session: Session) -> Observations:
-    """The barrier ends with the rebalance timeout, without those who did not come."""
+    """Let a member be silent until the rebalance timeout, which ends the barrier without it."""
     first, second = pair(session, session.group(), rebalance_ms=SHORT_MS)
     stable(first)
     second.send_join()
@@ -173,7 +177,7 @@ def a_silent_member_is_waited_for_as_long_as_it_may_take(session: Session) -> Ob
 
 @probe("6.1c", slow=True)
 def the_longest_rebalance_timeout_counts(session: Session) -> Observations:
-    """The barrier's time is the largest of the members', also that of a silent one."""
+    """Let the member with the longest rebalance timeout be silent. The barrier lasts as long."""
     group = session.group()
     first = Member(session, group, b"a", rebalance_ms=2000)
     second = Member(session, group, b"b", rebalance_ms=200)
@@ -185,7 +189,7 @@ def the_longest_rebalance_timeout_counts(session: Session) -> Observations:
 
 @probe("6.1d", "6.5c", slow=True)
 def the_session_of_a_silent_member_ends_the_barrier(session: Session) -> Observations:
-    """A member that says nothing is out with its session, before the rebalance timeout."""
+    """Let a member's session end before the rebalance timeout, which ends the barrier."""
     group = session.group()
     first = Member(session, group, b"a", session_ms=SHORT_MS)
     second = Member(session, group, b"b")
@@ -198,7 +202,7 @@ def the_session_of_a_silent_member_ends_the_barrier(session: Session) -> Observa
 
 @probe("6.1e")
 def the_first_one_leads(session: Session) -> Observations:
-    """The first joiner leads and gets the members; the others get none."""
+    """Join with several members. The first one leads and is the only one to get the members."""
     members = [Member(session, session.group(), name) for name in (b"a", b"b", b"c")]
     for number, answer in enumerate(complete(*members)):
         yield f"member {number}", answer
@@ -206,7 +210,7 @@ def the_first_one_leads(session: Session) -> Observations:
 
 @probe("6.1e")
 def the_leader_is_kept(session: Session) -> Observations:
-    """The leader leads again though it rejoins last."""
+    """Rejoin with the leader last. It stays the leader."""
     first, second = pair(session, session.group())
     stable(first, second)
     second.protocols = [("range", b"changed")]
@@ -219,7 +223,7 @@ def the_leader_is_kept(session: Session) -> Observations:
 
 @probe("6.1e")
 def the_leader_is_replaced(session: Session) -> Observations:
-    """When the leader leaves, the other member leads."""
+    """Let the leader leave, so that the other member leads."""
     first, second = pair(session, session.group())
     stable(first, second)
     yield "left", first.leave()
@@ -230,7 +234,7 @@ def the_leader_is_replaced(session: Session) -> Observations:
 
 @probe("6.1e", slow=True)
 def a_leader_that_does_not_come_is_replaced(session: Session) -> Observations:
-    """A live member leads when the leader misses the barrier."""
+    """Let the leader miss the barrier, so that a live member leads."""
     first, second = pair(session, session.group(), rebalance_ms=SHORT_MS)
     stable(first, second)
     second.protocols = [("range", b"changed")]
@@ -254,7 +258,7 @@ VOTES = (
 
 @probe("6.1g")
 def the_vote(session: Session) -> Observations:
-    """Candidates are what all support; each member votes for its first one; most votes win."""
+    """Vote for a protocol. Each member votes for the first one that all support."""
     for number, lists in enumerate(VOTES):
         group = session.group(f"g{number}")
         members = [
@@ -272,7 +276,7 @@ def the_vote(session: Session) -> Observations:
 
 @probe("6.1g")
 def protocols_that_do_not_fit(session: Session) -> Observations:
-    """A member without a protocol in common with all others is refused, dynamic or static."""
+    """Join without a protocol in common with all others, dynamic or static: error 23."""
     group = session.group()
     stable(Member(session, group, protocols=[("a", b""), ("b", b"")], instance="1"))
     for label, protocols in (("other", [("c", b"")]), ("fitting", [("b", b"")])):
@@ -288,7 +292,7 @@ def protocols_that_do_not_fit(session: Session) -> Observations:
 
 @probe("6.1g")
 def the_last_member_may_change_everything(session: Session) -> Observations:
-    """Alone, a member may come back with other protocols, but not with another type."""
+    """Rejoin as the only member with other protocols, and with another type, which is refused."""
     member = Member(session, session.group())
     stable(member)
     member.protocols = [("other", b"o")]
@@ -299,7 +303,7 @@ def the_last_member_may_change_everything(session: Session) -> Observations:
 
 @probe("6.1g")
 def an_empty_group_takes_any_protocol(session: Session) -> Observations:
-    """After the last member has left, another protocol type may come; generations go on."""
+    """Join with another protocol type after the last member has left. Generations continue."""
     member = Member(session, session.group())
     stable(member)
     member.leave()
@@ -311,7 +315,7 @@ def an_empty_group_takes_any_protocol(session: Session) -> Observations:
 
 @probe("6.1h")
 def members_that_come_at_once_share_a_generation(session: Session) -> Observations:
-    """The initial delay of an empty group lets more members in; each one that comes extends it."""
+    """Join within the initial delay of an empty group, which each new member extends."""
     group = session.group()
     members = [Member(session, group, name) for name in (b"a", b"b", b"c")]
     for member in members:
@@ -325,7 +329,7 @@ def members_that_come_at_once_share_a_generation(session: Session) -> Observatio
 
 @probe("6.1h")
 def a_rebalance_of_a_living_group_has_no_delay(session: Session) -> Observations:
-    """The initial delay is for groups without members only."""
+    """Join a group that has members, where there is no initial delay."""
     member = Member(session, session.group())
     stable(member)
     took = []
@@ -344,7 +348,7 @@ def a_rebalance_of_a_living_group_has_no_delay(session: Session) -> Observations
 
 @probe("6.1b")
 def a_member_that_leaves_while_it_is_parked(session: Session) -> Observations:
-    """The JoinGroup of a member that is sent away is answered 25."""
+    """Remove a member whose JoinGroup is parked. Its response is 25."""
     first, second = pair(session, session.group())
     stable(first)
     second.send_join()
@@ -356,7 +360,7 @@ def a_member_that_leaves_while_it_is_parked(session: Session) -> Observations:
 
 @probe("6.1b")
 def a_member_that_leaves_ends_the_barrier(session: Session) -> Observations:
-    """When everybody that is left has joined, the barrier is over."""
+    """Let a member leave when all others have joined, which ends the barrier."""
     first, second = pair(session, session.group())
     stable(first)
     second.send_join()
@@ -367,7 +371,7 @@ def a_member_that_leaves_ends_the_barrier(session: Session) -> Observations:
 
 @probe("6.1b")
 def joining_again_in_the_barrier(session: Session) -> Observations:
-    """A third member comes while two are at it."""
+    """Join as a third member while two are in the barrier."""
     group = session.group()
     first, second, third = (Member(session, group, name) for name in (b"a", b"b", b"c"))
     stable(first)
@@ -385,7 +389,7 @@ def joining_again_in_the_barrier(session: Session) -> Observations:
 
 @probe("6.1b")
 def the_same_request_on_a_closed_connection(session: Session) -> Observations:
-    """A member whose connection ends while it is parked stays a member."""
+    """Close the connection of a parked member, which stays a member."""
     first, second = pair(session, session.group())
     stable(first)
     second.send_join()
@@ -400,7 +404,7 @@ def the_same_request_on_a_closed_connection(session: Session) -> Observations:
 
 @probe("6.1f")
 def members_of_different_versions(session: Session) -> Observations:
-    """Old and new versions of JoinGroup in one group."""
+    """Join one group with old and new versions of JoinGroup."""
     group = session.group()
     members = [Member(session, group, b"%d" % version, version=version) for version in (0, 3, 6, 9)]
     for member, answer in zip(members, complete(*members), strict=True):

@@ -1,4 +1,4 @@
-"""LeaveGroup, static members, and the time that a member has."""
+"""LeaveGroup, static members, and session times."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _leave(session: Session, group: str, *who: tuple[str, str | None], version: 
 
 @probe("6.2f")
 def leaving_in_every_version(session: Session) -> Observations:
-    """Up to version 2 one member and one error; from 3 on a list."""
+    """Leave in each version. Up to 2 there is one member and one error, from 3 on a list."""
     for version in range(6):
         member = Member(session, session.group(f"v{version}"))
         stable(member)
@@ -52,7 +52,7 @@ def leaving_in_every_version(session: Session) -> Observations:
 
 @probe("6.2f")
 def several_leave_at_once(session: Session) -> Observations:
-    """Each has its own error; the others rebalance once."""
+    """Leave with several members in one request. Each has an error, and one rebalance follows."""
     group = session.group()
     members = [Member(session, group, name) for name in (b"a", b"b", b"c")]
     stable(*members)
@@ -67,7 +67,7 @@ def several_leave_at_once(session: Session) -> Observations:
 
 @probe("6.2f")
 def a_follower_leaves(session: Session) -> Observations:
-    """The others are told to rejoin, and the one that left is unknown."""
+    """Leave as a follower. The others have to rejoin, and the member is unknown."""
     first, second = pair(session, session.group())
     stable(first, second)
     yield "left", second.leave()
@@ -79,7 +79,7 @@ def a_follower_leaves(session: Session) -> Observations:
 
 @probe("6.2f")
 def the_last_one_leaves(session: Session) -> Observations:
-    """The group is empty, and what was committed stays."""
+    """Leave as the last member. The group is empty and keeps its offsets."""
     topic = session.topic()
     member = Member(session, session.group())
     stable(member)
@@ -92,7 +92,7 @@ def the_last_one_leaves(session: Session) -> Observations:
 
 @probe("6.2f")
 def everybody_leaves_before_the_assignment(session: Session) -> Observations:
-    """Members may leave at any time; the group is empty in the end."""
+    """Leave with all members before the assignment. The group is empty at the end."""
     first, second = pair(session, session.group())
     complete(first, second)
     yield "second", second.leave()
@@ -110,7 +110,9 @@ def _static(session: Session, group: str, name: str, version: int = 9) -> Member
 
 @probe("6.3a")
 def a_static_leader_comes_back(session: Session) -> Observations:
-    """The same generation, a new id, and from version 9 on the word to skip the assignment."""
+    """Restart a static leader: the same generation, a new id, and skip_assignment
+    from version 9.
+    """
     for version in range(5, 10):
         member = _static(session, session.group(f"v{version}"), "i", version)
         stable(member)
@@ -122,7 +124,7 @@ def a_static_leader_comes_back(session: Session) -> Observations:
 
 @probe("6.3a")
 def a_static_follower_comes_back(session: Session) -> Observations:
-    """The same generation, and the leader stays who it is."""
+    """Restart a static follower: the same generation and the same leader."""
     for version in (5, 8, 9):
         group = session.group(f"v{version}")
         first, second = _static(session, group, "1"), _static(session, group, "2")
@@ -135,7 +137,7 @@ def a_static_follower_comes_back(session: Session) -> Observations:
 
 @probe("6.3a")
 def a_static_leader_of_two_comes_back(session: Session) -> Observations:
-    """The leader gets the members again, all under their present ids."""
+    """Restart the static leader of two. It gets the members with their present ids."""
     for version in (5, 9):
         group = session.group(f"v{version}")
         first, second = _static(session, group, "1"), _static(session, group, "2")
@@ -148,7 +150,9 @@ def a_static_leader_of_two_comes_back(session: Session) -> Observations:
 
 @probe("6.3b")
 def a_static_member_comes_back_with_another_subscription(session: Session) -> Observations:
-    """Changed metadata of the protocol in use, or only the order of others."""
+    """Restart a static member with changed metadata of the protocol, or another
+    order of protocols.
+    """
     group = session.group()
     both = [("a", b"1"), ("b", b"2")]
     member = Member(session, group, instance="i", protocols=both)
@@ -168,7 +172,7 @@ def a_static_member_comes_back_with_another_subscription(session: Session) -> Ob
 
 @probe("6.3b")
 def a_static_member_comes_back_to_other_topics(session: Session) -> Observations:
-    """Another list of topics in the subscription of a consumer."""
+    """Restart a static member with other topics in its subscription."""
     group = session.group()
     first = _static(session, group, "1")
     second = Member(session, group, b"2", instance="2", topics=["t"])
@@ -184,7 +188,7 @@ def a_static_member_comes_back_to_other_topics(session: Session) -> Observations
 
 @probe("6.3c")
 def the_old_id_of_a_static_member_is_fenced(session: Session) -> Observations:
-    """Error 82 for the one whose place was taken, from each API."""
+    """Send the old id of a replaced static member: error 82 from each API."""
     topic = session.topic()
     old = _static(session, session.group(), "i")
     stable(old)
@@ -200,7 +204,9 @@ def the_old_id_of_a_static_member_is_fenced(session: Session) -> Observations:
 
 @probe("6.3c")
 def a_static_member_is_replaced_while_it_waits(session: Session) -> Observations:
-    """The JoinGroup of the old id is answered 82, the new one takes its place in the barrier."""
+    """Replace a static member in the barrier. Its JoinGroup gets 82, the new one
+    takes its place.
+    """
     group = session.group()
     first, second = _static(session, group, "1"), _static(session, group, "2")
     stable(first)
@@ -217,7 +223,7 @@ def a_static_member_is_replaced_while_it_waits(session: Session) -> Observations
 
 @probe("6.3c")
 def a_static_member_is_replaced_while_it_syncs(session: Session) -> Observations:
-    """Before the assignment a replacement is a rebalance; the parked SyncGroup is answered 82."""
+    """Replace a static member before the assignment: a rebalance, and 82 for its SyncGroup."""
     group = session.group()
     first, second = _static(session, group, "1"), _static(session, group, "2")
     complete(first, second)
@@ -234,7 +240,7 @@ def a_static_member_is_replaced_while_it_syncs(session: Session) -> Observations
 
 @probe("6.3d")
 def unknown_instances(session: Session) -> Observations:
-    """An instance that the group does not have is error 25, with any member id."""
+    """Send an instance id that the group does not have: error 25 with any member id."""
     topic = session.topic()
     member = Member(session, session.group())
     stable(member)
@@ -248,7 +254,7 @@ def unknown_instances(session: Session) -> Observations:
 
 @probe("6.3d")
 def static_members_know_their_ids(session: Session) -> Observations:
-    """A static member that rejoins by its id is like a dynamic one."""
+    """Rejoin as a static member by its member id, as a dynamic one does."""
     group = session.group()
     first, second = _static(session, group, "1"), _static(session, group, "2")
     stable(first, second)
@@ -261,7 +267,7 @@ def static_members_know_their_ids(session: Session) -> Observations:
 
 @probe("6.3e")
 def static_members_are_sent_away(session: Session) -> Observations:
-    """An administrator removes static members by their instance id alone."""
+    """Remove static members as an administrator, by their instance id alone."""
     group = session.group()
     stable(_static(session, group, "1"), _static(session, group, "2"))
     yield "two", _leave(session, group, ("", "2"), ("", "3"), ("", None))
@@ -272,7 +278,7 @@ def static_members_are_sent_away(session: Session) -> Observations:
 
 @probe("6.3e")
 def static_members_leave_by_id(session: Session) -> Observations:
-    """With its instance, with another one's, and without."""
+    """Leave by member id with its instance, with another one's, and without."""
     group = session.group()
     first, second = _static(session, group, "1"), _static(session, group, "2")
     stable(first, second)
@@ -287,7 +293,7 @@ def static_members_leave_by_id(session: Session) -> Observations:
 def static_members_outlive_their_connection_but_not_their_session(
     session: Session,
 ) -> Observations:
-    """A static member that is silent is a member until its session ends."""
+    """Let a static member be silent. It is a member until its session ends."""
     member = Member(session, session.group(), instance="i", session_ms=SESSION_MS)
     stable(member)
     member.connection.close()
@@ -298,7 +304,7 @@ def static_members_outlive_their_connection_but_not_their_session(
 
 @probe("6.3a", "6.3c")
 def static_members_in_versions_without_instances(session: Session) -> Observations:
-    """An old version of Heartbeat or SyncGroup with the id of a static member."""
+    """Send the id of a static member in versions of Heartbeat or SyncGroup without instances."""
     member = _static(session, session.group(), "i")
     stable(member)
     yield (
@@ -314,12 +320,12 @@ def static_members_in_versions_without_instances(session: Session) -> Observatio
     yield "leave", session.ask(leave, 2)
 
 
-# Time
+# Session times
 
 
 @probe("6.5b", slow=True)
 def silent_members_are_out(session: Session) -> Observations:
-    """In a stable group a member whose session ends makes the others rejoin."""
+    """Let a session end in a stable group, which makes the others rejoin."""
     group = session.group()
     first = Member(session, group, b"a")
     second = Member(session, group, b"b", session_ms=SESSION_MS)
@@ -332,7 +338,7 @@ def silent_members_are_out(session: Session) -> Observations:
 
 @probe("6.5b", slow=True)
 def the_last_silent_member_leaves_an_empty_group(session: Session) -> Observations:
-    """Nobody is left, and the next one may come."""
+    """Let the last member's session end. The group is empty, and the next one may join."""
     member = Member(session, session.group(), session_ms=SESSION_MS)
     stable(member)
     wait_for_state(session, member.group, "Empty")
@@ -343,7 +349,7 @@ def the_last_silent_member_leaves_an_empty_group(session: Session) -> Observatio
 def _kept_alive(
     session: Session, member: Member, sign_of_life: Callable[[], object]
 ) -> Observations:
-    """Two sessions long it gives no other sign of life."""
+    """Send only this request for two sessions, and check that the member is still known."""
     deadline = time.monotonic() + 2 * SESSION_MS / 1000
     while time.monotonic() < deadline:
         sign_of_life()
@@ -360,14 +366,14 @@ def _alive(session: Session) -> Member:
 
 @probe("6.5a", slow=True)
 def heartbeats_keep_a_member(session: Session) -> Observations:
-    """A heartbeat begins the session anew."""
+    """Send heartbeats, which restart the session."""
     member = _alive(session)
     yield from _kept_alive(session, member, member.heartbeat)
 
 
 @probe("6.5a", slow=True)
 def commits_keep_a_member(session: Session) -> Observations:
-    """So does a commit of the member."""
+    """Send commits of the member, which restart the session."""
     topic = session.topic()
     member = _alive(session)
     commit = member.commit_request(topic)
@@ -376,14 +382,14 @@ def commits_keep_a_member(session: Session) -> Observations:
 
 @probe("6.5a", slow=True)
 def syncs_keep_a_member(session: Session) -> Observations:
-    """So does a repeated SyncGroup."""
+    """Send SyncGroup again, which restarts the session."""
     member = _alive(session)
     yield from _kept_alive(session, member, member.sync)
 
 
 @probe("6.5a", slow=True)
 def joins_keep_a_member(session: Session) -> Observations:
-    """So does a JoinGroup, and the one that is answered at once, too."""
+    """Send JoinGroup with an immediate response, which restarts the session, too."""
     group = session.group()
     first = Member(session, group, b"a")
     second = Member(session, group, b"b", session_ms=SESSION_MS)
@@ -393,7 +399,7 @@ def joins_keep_a_member(session: Session) -> Observations:
 
 @probe("6.5a", slow=True)
 def errors_do_not_keep_a_member(session: Session) -> Observations:
-    """A heartbeat of a wrong generation, and reading offsets, are no signs of life."""
+    """Send heartbeats of a wrong generation and OffsetFetch, which do not restart the session."""
     member = _alive(session)
     wrong = HeartbeatRequest(group_id=member.group, generation_id=7, member_id=member.id)
     fetch = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=member.group, topics=None)
@@ -407,7 +413,7 @@ def errors_do_not_keep_a_member(session: Session) -> Observations:
 
 @probe("6.5d", slow=True)
 def sessions_do_not_end_in_the_barrier(session: Session) -> Observations:
-    """A member whose JoinGroup is parked cannot send heartbeats, and need not."""
+    """Park a JoinGroup for longer than the session. The member stays."""
     group = session.group()
     first = Member(session, group, b"a")
     second = Member(session, group, b"b", session_ms=SESSION_MS)
@@ -422,7 +428,7 @@ def sessions_do_not_end_in_the_barrier(session: Session) -> Observations:
 
 @probe("6.5d", slow=True)
 def sessions_do_not_end_in_a_parked_sync(session: Session) -> Observations:
-    """A member that waits for the leader's assignment stays."""
+    """Park a SyncGroup for longer than the session. The member stays."""
     group = session.group()
     first = Member(session, group, b"a")
     second = Member(session, group, b"b", session_ms=SESSION_MS)
@@ -436,7 +442,7 @@ def sessions_do_not_end_in_a_parked_sync(session: Session) -> Observations:
 
 @probe("6.5d", slow=True)
 def new_members_wait_longer_than_their_session(session: Session) -> Observations:
-    """A member that has never been in a generation is kept while it is parked."""
+    """Park the first JoinGroup of a member for longer than its session. The member stays."""
     group = session.group()
     first = Member(session, group, b"a")
     stable(first)
@@ -450,7 +456,7 @@ def new_members_wait_longer_than_their_session(session: Session) -> Observations
 
 @probe("6.5c", slow=True)
 def the_session_of_a_member_that_joined_goes_on(session: Session) -> Observations:
-    """Between JoinGroup and SyncGroup a silent member is out with its session."""
+    """Let a member be silent between JoinGroup and SyncGroup. Its session ends."""
     group = session.group()
     first = Member(session, group, b"a")
     second = Member(session, group, b"b", session_ms=SESSION_MS)
@@ -462,7 +468,7 @@ def the_session_of_a_member_that_joined_goes_on(session: Session) -> Observation
 
 @probe("6.5a", slow=True)
 def a_rejoin_brings_another_session_timeout(session: Session) -> Observations:
-    """The timeouts of the latest JoinGroup count."""
+    """Rejoin with another session timeout. The latest one counts."""
     member = Member(session, session.group(), session_ms=SESSION_MS)
     stable(member)
     member.session_ms = 20_000

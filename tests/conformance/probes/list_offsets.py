@@ -39,7 +39,7 @@ def list_offsets(
 
 
 def delete_records(session: Session, topic: str, offset: int, partition: int = 0) -> int:
-    """The log's start afterwards."""
+    """Delete records and return the log's start."""
     asked = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=offset)
     named = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[asked])
     answer = session.ask(DeleteRecordsRequest(topics=[named], timeout_ms=10_000), 2)
@@ -47,7 +47,7 @@ def delete_records(session: Session, topic: str, offset: int, partition: int = 0
 
 
 def _filled(session: Session) -> str:
-    """Three batches, ten records, times that go up and down; the first two records deleted."""
+    """Create ten records in three batches, with times in no order. The first two are deleted."""
     topic = session.topic()
     session.produce(
         topic,
@@ -61,7 +61,7 @@ def _filled(session: Session) -> str:
 
 @probe("2.10a")
 def special_timestamps(session: Session) -> Observations:
-    """End, start, largest timestamp, and what has to do with tiers, in every version."""
+    """Send the timestamps of end, start, largest timestamp and tiers, in every version."""
     topic = _filled(session)
     for version in range(1, 12):
         for timestamp in SPECIAL:
@@ -71,7 +71,7 @@ def special_timestamps(session: Session) -> Observations:
 
 @probe("2.10a")
 def special_timestamps_of_an_empty_partition(session: Session) -> Observations:
-    """The same where nothing was ever written."""
+    """Send the special timestamps for a partition that never had records."""
     topic = session.topic()
     for timestamp in (*SPECIAL, 0, T0):
         yield f"{timestamp}", list_offsets(session, topic, timestamp)
@@ -79,7 +79,7 @@ def special_timestamps_of_an_empty_partition(session: Session) -> Observations:
 
 @probe("2.10a")
 def special_timestamps_after_everything_was_deleted(session: Session) -> Observations:
-    """The same where the log's start is its end."""
+    """Send the special timestamps where the log's start is its end."""
     topic = _filled(session)
     yield "start", delete_records(session, topic, 10)
     for timestamp in (*SPECIAL, 0, T0):
@@ -88,7 +88,7 @@ def special_timestamps_after_everything_was_deleted(session: Session) -> Observa
 
 @probe("2.10b")
 def offsets_by_time(session: Session) -> Observations:
-    """The first record that is not older, from the log's start on; there may be none."""
+    """Look up the first record at a time or later. There may be none."""
     topic = _filled(session)
     for delta in (-(10**9), -1, 0, 1, 2, 3, 10, 20, 50, 55, 60, 61, 70, 71, 90, 91, 10**12):
         yield f"+{delta}", list_offsets(session, topic, T0 + delta)
@@ -98,7 +98,7 @@ def offsets_by_time(session: Session) -> Observations:
 
 @probe("2.10b")
 def offsets_by_time_in_compressed_batches(session: Session) -> Observations:
-    """A record inside of a compressed batch is found, too."""
+    """Look up a record inside a compressed batch."""
     for codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD, Compression.SNAPPY):
         topic = session.topic(codec.name)
         session.produce(
@@ -113,18 +113,18 @@ def offsets_by_time_in_compressed_batches(session: Session) -> Observations:
 
 @probe("2.10b")
 def offsets_by_time_of_appending(session: Session) -> Observations:
-    """With LogAppendTime the broker's clock is looked up, not what the producer wrote."""
+    """Look up times with LogAppendTime. The broker's clock counts, not the producer's times."""
     topic = session.topic(configs={"message.timestamp.type": "LogAppendTime"})
     session.produce(topic, batch(b"0", b"1"), batch(b"2"))
     for timestamp in (0, T0, T0 + 1, T0 * 2, -1, -2):
         yield f"{timestamp}", list_offsets(session, topic, timestamp)
-    # The two requests may have the same millisecond; then the first record has the largest time.
+    # If both requests have the same millisecond, the first record has the largest time.
     yield "largest", list_offsets(session, topic, -3).topics[0].partitions[0].timestamp
 
 
 @probe("2.10c")
 def epochs_of_list_offsets(session: Session) -> Observations:
-    """An epoch that the leader does not know is error 75; -1 is not compared."""
+    """Send an epoch that the leader does not know: error 75. The epoch -1 is not compared."""
     topic = _filled(session)
     for version in (4, 6, 11):
         for epoch in (-1, 0, 1, 9):
@@ -137,7 +137,7 @@ def epochs_of_list_offsets(session: Session) -> Observations:
 
 @probe("2.10d")
 def offsets_of_unknown_partitions(session: Session) -> Observations:
-    """Topics and partitions that are not there, and one asked for twice."""
+    """Look up unknown topics and partitions, and one of them twice."""
     topic = session.topic()
     for version in (1, 4, 11):
         yield f"topic {version}", list_offsets(session, "no-such-topic", -1, version)
@@ -152,7 +152,7 @@ def offsets_of_unknown_partitions(session: Session) -> Observations:
 
 @probe("2.10d")
 def offsets_of_a_topic_twice(session: Session) -> Observations:
-    """With the same partition, and with another one."""
+    """Look up a topic twice, with the same partition and with another one."""
     topic, other = session.topic(partitions=2), session.topic("other")
     cls = ListOffsetsRequest
     for label, asked in (
@@ -172,7 +172,7 @@ def offsets_of_a_topic_twice(session: Session) -> Observations:
 
 @probe("2.10a")
 def unknown_isolation_levels_of_list_offsets(session: Session) -> Observations:
-    """Neither read_uncommitted nor read_committed."""
+    """Send an isolation level that is neither read_uncommitted nor read_committed."""
     topic = session.topic()
     for version in (2, 5, 11):
         for isolation in (2, -1, 127):
@@ -182,7 +182,7 @@ def unknown_isolation_levels_of_list_offsets(session: Session) -> Observations:
 
 @probe("2.10d")
 def offsets_of_several_topics(session: Session) -> Observations:
-    """Known and unknown ones together."""
+    """Look up known and unknown topics together."""
     topics = [session.topic("b"), session.name("none"), session.topic("a")]
     request = ListOffsetsRequest(
         replica_id=-1,
@@ -198,7 +198,7 @@ def offsets_of_several_topics(session: Session) -> Observations:
 
 @probe("2.10a")
 def isolation_without_transactions(session: Session) -> Observations:
-    """read_committed sees the same end where there is no transaction."""
+    """Look up the end with read_committed without transactions. It is the same."""
     topic = _filled(session)
     for timestamp in (-1, -2, T0 + 55, 2 * T0):
         yield f"{timestamp}", list_offsets(session, topic, timestamp, isolation=1)
@@ -218,7 +218,7 @@ def offset_for_epoch(
 
 @probe("6.6g")
 def ends_of_epochs(session: Session) -> Observations:
-    """Where the records of an epoch end: known, later and negative epochs, in each version."""
+    """Read the ends of known, later and negative epochs, in each version."""
     topic = _filled(session)
     for version in (2, 3, 4):
         for epoch in (0, 1, 5, -1, -2):
@@ -228,7 +228,7 @@ def ends_of_epochs(session: Session) -> Observations:
 
 @probe("6.6g")
 def ends_of_epochs_of_an_empty_partition(session: Session) -> Observations:
-    """An epoch in which nothing was written ends where the log does."""
+    """Read the end of an epoch without records, which is the end of the log."""
     topic = session.topic()
     for epoch in (0, 1, -1):
         yield f"epoch {epoch}", offset_for_epoch(session, topic, epoch)
@@ -236,7 +236,7 @@ def ends_of_epochs_of_an_empty_partition(session: Session) -> Observations:
 
 @probe("6.6g")
 def ends_of_epochs_with_a_current_one(session: Session) -> Observations:
-    """The client's epoch is compared as everywhere."""
+    """Send the client's current epoch, which is compared as in other APIs."""
     topic = _filled(session)
     for current in (-1, 0, 1, 7):
         yield f"current {current}", offset_for_epoch(session, topic, 0, current)
@@ -244,7 +244,7 @@ def ends_of_epochs_with_a_current_one(session: Session) -> Observations:
 
 @probe("6.6g")
 def ends_of_epochs_of_unknown_partitions(session: Session) -> Observations:
-    """Error 3, for topics and for partitions."""
+    """Read ends for unknown topics and partitions: error 3."""
     topic = session.topic()
     for version in (2, 4):
         answer = offset_for_epoch(session, "no-such-topic", 0, version=version)

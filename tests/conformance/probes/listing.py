@@ -22,7 +22,7 @@ from tests.conformance.session import Session
 def _list(
     session: Session, version: int, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> ListGroupsResponse:
-    """ListGroups, of which only the probe's own groups are kept."""
+    """Return the response to ListGroups with only this probe's groups."""
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     answer = session.ask(request, version)
     own = session.name("")
@@ -31,7 +31,7 @@ def _list(
 
 
 def _groups(session: Session) -> list[str]:
-    """Groups in all the states that last, and one that nobody has joined."""
+    """Create groups in all lasting states, and return their names with that of an unknown one."""
     topic = session.topic()
     names = [session.group(name) for name in ("stable", "empty", "completing", "offsets", "none")]
     stable(Member(session, names[0]))
@@ -45,7 +45,7 @@ def _groups(session: Session) -> list[str]:
 
 @probe("3")
 def list_groups(session: Session) -> Observations:
-    """Every version, with groups of all states."""
+    """List groups of all states in every version."""
     _groups(session)
     for version in range(6):
         yield f"version {version}", _list(session, version)
@@ -53,7 +53,7 @@ def list_groups(session: Session) -> Observations:
 
 @probe("3")
 def list_groups_by_state(session: Session) -> Observations:
-    """Filters by state, in any case of letters, and ones that do not exist."""
+    """List groups by states, in upper and lower case, and by unknown ones."""
     _groups(session)
     for states in (
         ["Stable"],
@@ -69,7 +69,7 @@ def list_groups_by_state(session: Session) -> Observations:
 
 @probe("3")
 def list_groups_by_type(session: Session) -> Observations:
-    """Filters by type."""
+    """List groups by type."""
     _groups(session)
     for types in (["classic"], ["Classic"], ["consumer"], ["share"], ["nonsense"], [""]):
         yield f"{types}", _list(session, 5, types=types)
@@ -78,7 +78,7 @@ def list_groups_by_type(session: Session) -> Observations:
 
 @probe("3", "2.7c")
 def describe_groups(session: Session) -> Observations:
-    """Every version, with groups of all states, twice the same one, and none."""
+    """Describe groups of all states in every version, one of them twice, and none."""
     names = _groups(session)
     for version in range(7):
         request = DescribeGroupsRequest(groups=names)
@@ -89,7 +89,7 @@ def describe_groups(session: Session) -> Observations:
 
 @probe("3")
 def operations_of_groups(session: Session) -> Observations:
-    """Operations where they are asked for."""
+    """Describe groups with their authorized operations."""
     names = _groups(session)
     for version in (3, 5, 6):
         request = DescribeGroupsRequest(groups=names, include_authorized_operations=True)
@@ -98,7 +98,7 @@ def operations_of_groups(session: Session) -> Observations:
 
 @probe("3")
 def describe_static_members(session: Session) -> Observations:
-    """Instance ids are told from version 4 on."""
+    """Describe static members. Instance ids are returned from version 4 on."""
     member = Member(session, session.group(), instance="in-1")
     stable(member)
     for version in (3, 4, 6):
@@ -108,7 +108,7 @@ def describe_static_members(session: Session) -> Observations:
 
 @probe("2.7e")
 def classic_groups_are_no_consumer_groups(session: Session) -> Observations:
-    """ConsumerGroupDescribe of groups of the older protocol is error 69, so clients fall back."""
+    """Send ConsumerGroupDescribe for classic groups: error 69, so that clients fall back."""
     names = _groups(session)
     for version in (0, 1):
         request = ConsumerGroupDescribeRequest(group_ids=names)
@@ -120,7 +120,7 @@ def classic_groups_are_no_consumer_groups(session: Session) -> Observations:
 
 @probe("2.7d", "6.2e")
 def delete_groups(session: Session) -> Observations:
-    """Every version, several at once; the group is gone and may be made again."""
+    """Delete groups in every version, several in one request. A deleted group may be recreated."""
     for version in (0, 1, 2):
         topic = session.topic(f"t{version}")
         group, unknown = session.group(f"v{version}"), session.group(f"none{version}")
@@ -136,7 +136,7 @@ def delete_groups(session: Session) -> Observations:
 
 @probe("2.6b", "2.7d")
 def the_group_without_a_name(session: Session) -> Observations:
-    """Administrators may commit for an empty group id; other requests know of no such group."""
+    """Commit as an administrator for an empty group id. Other requests do not find that group."""
     topic = session.topic()
     session.ask(DeleteGroupsRequest(groups_names=[""]), 2)
     yield "commit", session.ask(commit_request("", topic), 8)
@@ -156,7 +156,7 @@ def the_group_without_a_name(session: Session) -> Observations:
 
 @probe("2.7d")
 def members_of_deleted_groups(session: Session) -> Observations:
-    """A group that is deleted and made again begins at generation 1."""
+    """Recreate a deleted group, which begins at generation 1."""
     member = Member(session, session.group())
     stable(member)
     member.join()
@@ -187,7 +187,7 @@ def _delete_offsets(session: Session, group: str, *where: tuple[str, int]) -> Of
 
 @probe("3")
 def delete_offsets(session: Session) -> Observations:
-    """Of an empty group: committed, not committed, unknown."""
+    """Delete offsets of an empty group: committed, not committed, unknown."""
     topic, group = session.topic(partitions=2), session.group()
     session.ask(commit_request(group, topic), 8)
     yield "deleted", _delete_offsets(session, group, (topic, 0), (topic, 1), (topic, 7))
@@ -200,7 +200,7 @@ def delete_offsets(session: Session) -> Observations:
 
 @probe("3")
 def delete_offsets_of_a_living_group(session: Session) -> Observations:
-    """A consumer group lets go of topics that it is not subscribed to only."""
+    """Delete offsets of a consumer group with members: only of topics without a subscription."""
     mine, other = session.topic("mine"), session.topic("other")
     first, second = pair(session, session.group(), topics=[mine])
     complete(first, second)
@@ -216,7 +216,7 @@ def delete_offsets_of_a_living_group(session: Session) -> Observations:
 
 @probe("3")
 def delete_offsets_of_other_living_groups(session: Session) -> Observations:
-    """A group of another type than consumers keeps everything while it lives."""
+    """Delete offsets of another type of group with members, which keeps all."""
     topic = session.topic()
     member = Member(session, session.group(), protocol_type="connect", protocols=[("p", b"x")])
     stable(member)

@@ -25,19 +25,19 @@ MAX_FRAME = 524_288
 
 
 def plain(user: str, password: str | None = None, authorization_id: str = "") -> bytes:
-    """The message of PLAIN, with the right password if none is given."""
+    """Return the message of PLAIN, with the right password by default."""
     password = password_of(user) if password is None else password
     return f"{authorization_id}\0{user}\0{password}".encode()
 
 
 def handshake(connection: Connection, mechanism: str, version: int = 1) -> object:
-    """Error and mechanisms."""
+    """Return error and mechanisms."""
     answer = connection.ask(SaslHandshakeRequest(mechanism=mechanism), version)
     return answer.error_code, sorted(answer.mechanisms)
 
 
 def authenticate(connection: Connection, token: bytes, version: int = 2) -> object:
-    """Error, message, token, and lifetime."""
+    """Return error, message, token, and lifetime."""
     answer = connection.ask(SaslAuthenticateRequest(auth_bytes=token), version)
     return (
         answer.error_code,
@@ -54,7 +54,7 @@ def login(connection: Connection, user: str = "admin") -> object:
 
 
 def state(connection: Connection) -> object:
-    """Error code of a request, or the word "closed" if there is no answer."""
+    """Return the error code of a request, or "closed" if the connection ends."""
     try:
         return connection.ask(MetadataRequest(topics=[]), 9).error_code
     except ConnectionClosed:
@@ -92,7 +92,7 @@ DEPTH = 4
 
 
 def _follow(session: Session, listener: str, steps: Sequence[str], first: bool) -> object:
-    """The answer to the last step, after the others."""
+    """Return the response to the last step, after the others."""
     connection = session.connect_to(listener)
     if not first:
         login(connection)
@@ -138,30 +138,30 @@ def _orders(
 
 
 KEEPS = {"versions", "bad versions", "handshake", "handshake 0", "other mechanism", "good token"}
-"""Steps after which a connection may go on; the others are tried as last ones."""
+"""Steps after which a connection may stay open. The others are tried as last ones."""
 
 
 @probe("7.1a", "7.1b", "7.1c", slow=True, secured=True)
 def orders_of_steps_before_a_login(session: Session) -> Observations:
-    """Every order of up to three steps on a new connection."""
+    """Run every order of up to three steps on a new connection."""
     yield from _orders(session, "SASL_PLAINTEXT", True, 3)
 
 
 @probe("7.1f", slow=True, secured=True)
 def orders_of_steps_of_a_relogin(session: Session) -> Observations:
-    """Every order of up to two steps after a login whose session ends."""
+    """Run every order of up to two steps after a login whose session ends."""
     yield from _orders(session, "REAUTH", False, 2)
 
 
 @probe("7.1a", slow=True, secured=True)
 def orders_of_steps_where_sessions_do_not_end(session: Session) -> Observations:
-    """Every order of up to two steps after a login without a limit."""
+    """Run every order of up to two steps after a login without a limit."""
     yield from _orders(session, "SASL_PLAINTEXT", False, 2)
 
 
 @probe("7.1a", secured=True)
 def other_requests_before_a_login(session: Session) -> Observations:
-    """Any other API ends the connection, or is refused in the form of its answer."""
+    """Send any other API, which ends the connection or gets an error response."""
     requests: dict[str, tuple[object, int]] = {
         "Metadata": (MetadataRequest(topics=[]), 12),
         "FindCoordinator": (FindCoordinatorRequest(coordinator_keys=["g"]), 4),
@@ -183,7 +183,7 @@ def other_requests_before_a_login(session: Session) -> Observations:
 
 @probe("7.1b", secured=True)
 def handshakes(session: Session) -> Observations:
-    """Mechanisms that are enabled, that are not, and names that are nearly right."""
+    """Send enabled and disabled mechanisms, and names that differ slightly."""
     for version in (0, 1):
         for name in (
             "PLAIN",
@@ -201,7 +201,7 @@ def handshakes(session: Session) -> Observations:
 
 @probe("7.1b", secured=True)
 def logins_without_sasl(session: Session) -> Observations:
-    """A listener without SASL refuses and stays open."""
+    """Send SaslHandshake to a listener without SASL, which refuses and stays open."""
     for listener in ("PLAINTEXT", "SSL"):
         connection = session.connect_to(listener)
         for version in (0, 1):
@@ -214,7 +214,7 @@ def logins_without_sasl(session: Session) -> Observations:
 
 @probe("7.1c", secured=True)
 def logins_in_each_version(session: Session) -> Observations:
-    """SaslAuthenticate 0 to 2, good and bad, where sessions end and where they do not."""
+    """Send SaslAuthenticate 0 to 2, good and bad, with and without a session limit."""
     for listener in ("SASL_PLAINTEXT", "SASL_SSL", "REAUTH"):
         for version in (0, 1, 2):
             for password in (None, "no"):
@@ -227,7 +227,7 @@ def logins_in_each_version(session: Session) -> Observations:
 
 @probe("7.1c", secured=True)
 def tokens_without_headers(session: Session) -> Observations:
-    """Tokens and answers have no header after SaslHandshake 0."""
+    """Send tokens after SaslHandshake 0, where tokens and responses have no header."""
     for name, token in {"good": plain("admin"), "bad": plain("admin", "no"), "none": b""}.items():
         connection = session.connect_to("SASL_PLAINTEXT")
         handshake(connection, "PLAIN", 0)
@@ -238,7 +238,7 @@ def tokens_without_headers(session: Session) -> Observations:
 
 @probe("7.1d", secured=True)
 def large_frames_before_a_login(session: Session) -> Observations:
-    """The largest frame is read, and one byte more ends the connection."""
+    """Send the largest frame, which is read, and one byte more, which ends the connection."""
     for size in (MAX_FRAME, MAX_FRAME + 1, -1, 1 << 30):
         connection = session.connect_to("SASL_PLAINTEXT")
         handshake(connection, "PLAIN")
@@ -252,7 +252,7 @@ def large_frames_before_a_login(session: Session) -> Observations:
 
 @probe("7.1e", secured=True)
 def failed_logins_take_their_time(session: Session) -> Observations:
-    """The answer comes after connection.failed.authentication.delay.ms."""
+    """Fail logins. The response comes after connection.failed.authentication.delay.ms."""
     for name, mechanism, token in (
         ("password", "PLAIN", plain("admin", "no")),
         ("mechanism", "FOO", b""),
@@ -268,7 +268,9 @@ def failed_logins_take_their_time(session: Session) -> Observations:
 
 @probe("7.1f", secured=True)
 def relogins(session: Session) -> Observations:
-    """The same user goes on, another user does not; a third login at once is too early."""
+    """Log in again as the same user and as another, which is refused. A third login
+    is too early.
+    """
     for user in ("alice", "bob"):
         connection = session.connect_to("REAUTH")
         yield f"{user} first", login(connection, "alice")
@@ -283,7 +285,7 @@ def relogins(session: Session) -> Observations:
 
 @probe("7.1f", secured=True)
 def relogins_are_pipelined(session: Session) -> Observations:
-    """Requests before, in and after a re-login are answered in their order."""
+    """Send requests before, in and after a re-login. They get responses in their order."""
     connection = session.connect_to("REAUTH")
     login(connection)
     connection.send(MetadataRequest(topics=[]), 9)
@@ -295,7 +297,7 @@ def relogins_are_pipelined(session: Session) -> Observations:
 
 @probe("7.1g", slow=True, secured=True)
 def sessions_that_are_over(session: Session) -> Observations:
-    """An idle connection stays; a request ends it; a login goes on."""
+    """Exceed the session. A request ends the connection, a login continues it."""
     ended, resumed, late = (session.connect_to("REAUTH") for _ in range(3))
     for connection in (ended, resumed, late):
         yield f"login {connection is ended} {connection is resumed}", login(connection)
@@ -311,7 +313,7 @@ def sessions_that_are_over(session: Session) -> Observations:
 
 @probe("7.3c", secured=True)
 def addresses_by_listener(session: Session) -> Observations:
-    """Metadata and FindCoordinator give the ports of the listener that was asked."""
+    """Send Metadata and FindCoordinator, which return the ports of the listener."""
     for listener in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "REAUTH"):
         connection = session.connect_to(listener)
         if listener.startswith(("SASL", "REAUTH")):

@@ -1,4 +1,4 @@
-"""The messages of each mechanism: every field, good and bad."""
+"""Messages of each mechanism: every field, good and bad."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _answer(connection: Connection, token: bytes) -> object:
 
 @probe("7.2a", secured=True)
 def messages_of_plain(session: Session) -> Observations:
-    """Good and bad ones, with the text of each error."""
+    """Send good and bad messages of PLAIN, with the text of each error."""
     for name, token in PLAIN_TOKENS.items():
         connection = session.connect_to("SASL_PLAINTEXT")
         handshake(connection, "PLAIN")
@@ -76,7 +76,7 @@ FIRST = {
 
 
 def _shape(answer: object, nonce: str) -> object:
-    """The server's first message without what it chose itself."""
+    """Return the server's first message, with checks in place of its nonce and salt."""
     if not isinstance(answer, tuple) or not answer[2]:
         return answer
     parts = dict(each.split("=", 1) for each in answer[2].decode().split(","))
@@ -92,7 +92,7 @@ def _shape(answer: object, nonce: str) -> object:
 
 @probe("7.2b", secured=True)
 def first_messages_of_scram(session: Session) -> Observations:
-    """Each field of the client's first message."""
+    """Send each field of the client's first message, good and bad."""
     for name, message in FIRST.items():
         connection = session.connect_to("SASL_PLAINTEXT")
         handshake(connection, "SCRAM-SHA-256")
@@ -124,7 +124,7 @@ def _finals(scram: Scram, first: bytes) -> dict[str, bytes]:
 
 @probe("7.2b", secured=True)
 def final_messages_of_scram(session: Session) -> Observations:
-    """Each field of the client's final message, for both hashes."""
+    """Send each field of the client's final message, for both hashes."""
     for mechanism in SCRAM:
         names = list(_finals(Scram(mechanism, "a", "b"), b"r=abc,s=AAAA,i=1"))
         for name in names:
@@ -142,7 +142,7 @@ def final_messages_of_scram(session: Session) -> Observations:
 
 @probe("7.2b", secured=True)
 def scram_on_a_listener_whose_sessions_end(session: Session) -> Observations:
-    """The lifetime is in the last answer alone; a re-login by SCRAM goes on."""
+    """Log in by SCRAM with a session limit. Only the last response has the lifetime."""
     connection = session.connect_to("REAUTH")
     for turn in range(2):
         handshake(connection, "SCRAM-SHA-512")
@@ -157,7 +157,7 @@ def scram_on_a_listener_whose_sessions_end(session: Session) -> Observations:
 
 
 def _told(connection: Connection, token: bytes) -> object:
-    """The answer with a rough lifetime, and what follows a challenge."""
+    """Return the response with a rough lifetime, and what follows a challenge."""
     answer = _answer(connection, token)
     if not isinstance(answer, tuple):
         return answer
@@ -190,7 +190,7 @@ MESSAGES = {
 
 @probe("7.2c", secured=True)
 def messages_of_oauthbearer(session: Session) -> Observations:
-    """The framing of a token."""
+    """Send the framing of a token, good and bad."""
     for name, message in MESSAGES.items():
         connection = session.connect_to("SASL_PLAINTEXT")
         handshake(connection, "OAUTHBEARER")
@@ -200,7 +200,7 @@ def messages_of_oauthbearer(session: Session) -> Observations:
 
 @probe("7.2c", secured=True)
 def unsecured_tokens(session: Session) -> Observations:
-    """Each claim of a token without a signature."""
+    """Send each claim of an unsecured token, good and bad."""
     now = time.time()
     tokens = {
         "good": unsecured("alice"),
@@ -230,7 +230,7 @@ def unsecured_tokens(session: Session) -> Observations:
 
 @probe("7.2c", secured=True)
 def signed_tokens(session: Session) -> Observations:
-    """Each claim of a token that a key has signed."""
+    """Send each claim of a signed token, good and bad."""
     key, now = session.secured.signing_key, time.time()
     tokens = {
         "good": key.token("app"),
@@ -266,7 +266,7 @@ def signed_tokens(session: Session) -> Observations:
 
 @probe("7.2c", secured=True)
 def a_second_token_after_the_challenge(session: Session) -> Observations:
-    """A good token after the challenge logs in."""
+    """Send a good token after the challenge, which logs in."""
     connection = session.connect_to("SASL_PLAINTEXT")
     handshake(connection, "OAUTHBEARER")
     yield "bad", _answer(connection, bearer(unsecured("alice", -1)))
@@ -277,7 +277,7 @@ def a_second_token_after_the_challenge(session: Session) -> Observations:
 
 @probe("7.2c", slow=True, secured=True)
 def sessions_of_tokens(session: Session) -> Observations:
-    """A session ends with its token, also where no session has a limit."""
+    """Let a token expire, which ends the session even without a session limit."""
     connection = session.connect_to("SASL_PLAINTEXT")
     handshake(connection, "OAUTHBEARER")
     answer = authenticate(connection, bearer(unsecured("alice", 3)))

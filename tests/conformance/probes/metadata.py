@@ -1,4 +1,4 @@
-"""Metadata, and what else tells of brokers and topics."""
+"""Metadata, and other APIs about brokers and topics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _ask(
 
 @probe("2.12a")
 def metadata_of_a_topic(session: Session) -> Observations:
-    """A topic of three partitions in every version, with all brokers."""
+    """Read the metadata of three partitions in every version, with all brokers."""
     topic = session.topic(partitions=3)
     for version in range(14):
         yield f"version {version}", _ask(session, (topic,), version)
@@ -39,7 +39,7 @@ def metadata_of_a_topic(session: Session) -> Observations:
 
 @probe("2.12a")
 def metadata_of_several_topics(session: Session) -> Observations:
-    """Topics known and unknown, and one asked for twice."""
+    """Read known and unknown topics, and one of them twice."""
     topics = session.topic("a"), session.topic("b")
     for version in (4, 9, 12):
         names = (*topics, session.name("none"), topics[0])
@@ -48,14 +48,14 @@ def metadata_of_several_topics(session: Session) -> Observations:
 
 @probe("2.12b")
 def metadata_of_unknown_topics(session: Session) -> Observations:
-    """A name that nobody has is error 3."""
+    """Read unknown topics: error 3."""
     for version in range(4, 14):
         yield f"version {version}", _ask(session, (session.name("none"),), version)
 
 
 @probe("2.12b")
 def metadata_of_invalid_names(session: Session) -> Observations:
-    """Names that no topic can have are error 17, whether topics are to be made or not."""
+    """Read names that no topic can have: error 17, with and without automatic creation."""
     for name in INVALID_NAMES:
         for create in (False, True):
             yield f"{name[:20]!r} {create}", _ask(session, (name,), 13, create)
@@ -64,7 +64,7 @@ def metadata_of_invalid_names(session: Session) -> Observations:
 
 @probe("2.12c")
 def metadata_of_no_topics(session: Session) -> Observations:
-    """An empty list is no topics from version 1 on, and the brokers are told all the same."""
+    """Send an empty list, which means no topics from version 1 on. Brokers are returned."""
     session.topic()
     for version in range(1, 14):
         yield f"version {version}", session.ask(MetadataRequest(topics=[]), version)
@@ -72,7 +72,7 @@ def metadata_of_no_topics(session: Session) -> Observations:
 
 @probe("2.12c")
 def metadata_of_all_topics(session: Session) -> Observations:
-    """Null is all topics, and so is an empty list in version 0."""
+    """Send null for all topics, and an empty list in version 0."""
     topic = session.topic(partitions=2)
     for version in range(14):
         request = MetadataRequest(topics=None if version else [])
@@ -83,7 +83,7 @@ def metadata_of_all_topics(session: Session) -> Observations:
 
 @probe("2.12d")
 def operations_in_metadata(session: Session) -> Observations:
-    """Operations are told where they are asked for, the cluster's in versions 8 to 10 only."""
+    """Request authorized operations. Versions 8 to 10 have those of the cluster."""
     topic = session.topic()
     for version in ASKED_OPERATIONS:
         request = MetadataRequest(
@@ -96,7 +96,7 @@ def operations_in_metadata(session: Session) -> Observations:
 
 @probe("2.12e")
 def metadata_by_topic_id(session: Session) -> Observations:
-    """Versions 12 and 13 take ids; one that is not known is error 100."""
+    """Read topics by id in versions 12 and 13. An unknown id is error 100."""
     topic_id = session.topic_id(session.topic(partitions=2))
     for version in (12, 13):
         for label, asked in (("known", topic_id), ("unknown", STRANGE_ID)):
@@ -106,7 +106,7 @@ def metadata_by_topic_id(session: Session) -> Observations:
 
 @probe("2.12e")
 def metadata_by_name_and_id(session: Session) -> Observations:
-    """Both, neither, and ids in a version that has them and does not take them."""
+    """Send name and id, neither, and ids in versions that have the field without support."""
     name = session.topic()
     topic_id = session.topic_id(name)
     for version in (10, 11, 12, 13):
@@ -123,14 +123,14 @@ def metadata_by_name_and_id(session: Session) -> Observations:
 
 @probe("2.12f")
 def internal_topics(session: Session) -> Observations:
-    """``__consumer_offsets`` has 50 partitions and is internal."""
+    """Read ``__consumer_offsets``, which has 50 partitions and is internal."""
     session.group()
     yield "metadata", _ask(session, ("__consumer_offsets",), 12)
 
 
 @probe("6.7b")
 def topics_are_made_by_asking(session: Session) -> Observations:
-    """The first answer about a topic that is to be made, and what is there in the end."""
+    """Read a topic that is created automatically: the first response and the final state."""
     for version in (0, 1, 4, 9, 12, 13):
         name = session.name(f"made-by-{version}")
         yield f"first {version}", _ask(session, (name,), version, create=True)
@@ -143,7 +143,7 @@ def topics_are_made_by_asking(session: Session) -> Observations:
 
 @probe("6.7b")
 def topics_are_not_made_when_it_is_forbidden(session: Session) -> Observations:
-    """With allow_auto_topic_creation false nothing is made."""
+    """Forbid allow_auto_topic_creation. No topic is created."""
     name = session.name("none")
     for version in (4, 9, 13):
         yield f"first {version}", _ask(session, (name,), version)
@@ -152,7 +152,7 @@ def topics_are_not_made_when_it_is_forbidden(session: Session) -> Observations:
 
 @probe("6.7b")
 def known_topics_are_left_alone_by_creation(session: Session) -> Observations:
-    """Asking for a topic that is there, with creation allowed, makes nothing."""
+    """Read an existing topic with creation allowed. No topic is created."""
     topic = session.topic(partitions=2)
     yield "with creation", _ask(session, (topic,), 9, create=True)
 
@@ -187,7 +187,7 @@ def quotas_of_clients(session: Session) -> Observations:
 
 @probe("3")
 def describe_cluster(session: Session) -> Observations:
-    """The brokers in each version; controllers cannot be asked for here."""
+    """Describe the brokers in each version. This listener has no controllers."""
     for version in (0, 1, 2):
         for operations in (False, True):
             request = DescribeClusterRequest(include_cluster_authorized_operations=operations)
@@ -218,7 +218,7 @@ def _describe(
 
 @probe("3")
 def describe_topic_partitions(session: Session) -> Observations:
-    """Topics in the order of their names, unknown and invalid ones among them."""
+    """Describe topics in the order of their names, with unknown and invalid ones."""
     names = [session.topic("b", 2), session.topic("a", 3), session.name("none"), "bad topic!"]
     yield "some", _describe(session, names)
     yield "one twice", _describe(session, [names[0], names[0]])
@@ -227,7 +227,7 @@ def describe_topic_partitions(session: Session) -> Observations:
 
 @probe("2.4b")
 def cursors_of_describe_topic_partitions(session: Session) -> Observations:
-    """A limit cuts the answer, the cursor goes on: a nullable struct, there and not there."""
+    """Limit the response and continue at its cursor, a nullable structure, set and null."""
     names = [session.topic("a", 3), session.topic("b", 3), session.topic("c")]
     for limit in (1, 2, 3, 4, 6, 7, 0, -1, 5000):
         yield f"limit {limit}", _describe(session, names, limit)
@@ -239,7 +239,7 @@ def cursors_of_describe_topic_partitions(session: Session) -> Observations:
 
 @probe("2.4b")
 def describe_all_topic_partitions(session: Session) -> Observations:
-    """No names are all topics."""
+    """Describe all topics by an empty list of names."""
     name = session.topic("a", 2)
     answer = _describe(session, [])
     answer.topics = [topic for topic in answer.topics if topic.name == name]

@@ -19,7 +19,7 @@ Topic = OffsetFetchRequest.OffsetFetchRequestTopics
 def commit(
     group: str, topic: str, *partitions: tuple[int, int], topic_id: bytes = b""
 ) -> OffsetCommitRequest:
-    """A commit of nobody in particular: (partition, offset) pairs."""
+    """Return a commit of (partition, offset) pairs without a member and a generation."""
     named = OffsetCommitRequest.OffsetCommitRequestTopic(
         name=topic,
         partitions=[
@@ -48,7 +48,7 @@ def fetch(
 
 
 def old_fetch(group: str, topic: str | None, *indexes: int) -> OffsetFetchRequest:
-    """A request of a version below 8."""
+    """Return a request of a version below 8."""
     topics = None
     if topic is not None:
         topics = [
@@ -59,7 +59,7 @@ def old_fetch(group: str, topic: str | None, *indexes: int) -> OffsetFetchReques
 
 @probe("2.8a")
 def commits_of_administrators(session: Session) -> Observations:
-    """Generation -1 and no member make a group, or use an empty one, in each version."""
+    """Commit with generation -1 and no member, to a new and to an empty group, in each version."""
     topic = session.topic(partitions=2)
     for version in range(2, 10):
         group = session.group(f"v{version}")
@@ -71,7 +71,7 @@ def commits_of_administrators(session: Session) -> Observations:
 
 @probe("2.8a")
 def commits_by_topic_id(session: Session) -> Observations:
-    """Version 10 names topics by id alone; one that is not known is error 100."""
+    """Commit by topic id in version 10. An unknown id is error 100."""
     topic, group = session.topic(partitions=2), session.group()
     topic_id = session.topic_id(topic)
     yield "known", session.ask(commit(group, "", (0, 5), (7, 1), topic_id=topic_id), 10)
@@ -88,7 +88,7 @@ def commits_by_topic_id(session: Session) -> Observations:
 
 @probe("2.8b")
 def commits_with_a_generation_to_an_unknown_group(session: Session) -> Observations:
-    """Error 69 from version 9 on, 22 before."""
+    """Commit with a generation to an unknown group: 69 from version 9 on, 22 before."""
     topic = session.topic()
     for version in range(2, 11):
         request = commit(session.group(f"v{version}"), topic, (0, 5))
@@ -100,7 +100,7 @@ def commits_with_a_generation_to_an_unknown_group(session: Session) -> Observati
 
 @probe("2.8c")
 def commits_for_unknown_topics(session: Session) -> Observations:
-    """Error 3 for topics and partitions that are not there; the others are stored."""
+    """Commit for unknown topics and partitions: error 3. The others are stored."""
     topic, group = session.topic(), session.group()
     for version in (2, 5, 8, 9):
         request = commit(group, "no-such-topic", (0, 1))
@@ -114,7 +114,7 @@ def commits_for_unknown_topics(session: Session) -> Observations:
 
 @probe("2.8c")
 def commits_for_unknown_topics_make_no_group(session: Session) -> Observations:
-    """A commit of which nothing is left leaves nothing."""
+    """Commit only for unknown topics, which creates no group."""
     group = session.group()
     yield "commit", session.ask(commit(group, "no-such-topic", (0, 1)), 8)
     yield "group", describe(session, group)
@@ -124,7 +124,7 @@ def commits_for_unknown_topics_make_no_group(session: Session) -> Observations:
 
 @probe("2.8d")
 def metadata_of_commits(session: Session) -> Observations:
-    """4096 bytes are taken, one more is error 12; null is stored as nothing."""
+    """Commit 4096 bytes of metadata, and one more: error 12. Null is stored as an empty text."""
     topic, group = session.topic(), session.group()
     for label, metadata in (
         ("4096", "x" * 4096),
@@ -142,7 +142,7 @@ def metadata_of_commits(session: Session) -> Observations:
 
 @probe("2.8d")
 def metadata_too_large_beside_others(session: Session) -> Observations:
-    """One partition's metadata that is too large does not keep the others from being stored."""
+    """Commit too large metadata for one partition. The others are stored."""
     topic, group = session.topic(partitions=2), session.group()
     request = commit(group, topic, (0, 1), (1, 2))
     request.topics[0].partitions[1].committed_metadata = "x" * 5000
@@ -152,7 +152,7 @@ def metadata_too_large_beside_others(session: Session) -> Observations:
 
 @probe("2.8e")
 def epochs_of_commits(session: Session) -> Observations:
-    """The leader epoch of a commit is given back, from version 6 on."""
+    """Commit leader epochs, which are returned from version 6 on."""
     topic, group = session.topic(), session.group()
     for version, epoch in ((6, 0), (8, 7), (8, -1), (9, 3)):
         request = commit(group, topic, (0, 5))
@@ -164,7 +164,7 @@ def epochs_of_commits(session: Session) -> Observations:
 
 @probe("2.8e")
 def offsets_of_any_size(session: Session) -> Observations:
-    """Offsets beyond the log, and negative ones, are nobody's business."""
+    """Commit offsets after the end of the log and negative ones, which are accepted."""
     topic, group = session.topic(), session.group()
     for offset in (0, 10**15, -1, -5):
         yield f"commit {offset}", session.ask(commit(group, topic, (0, offset)), 8)
@@ -173,7 +173,7 @@ def offsets_of_any_size(session: Session) -> Observations:
 
 @probe("2.8e")
 def the_same_partition_twice(session: Session) -> Observations:
-    """In one request the later one counts."""
+    """Commit the same partition twice in one request. The later one counts."""
     topic, group = session.topic(), session.group()
     yield "commit", session.ask(commit(group, topic, (0, 1), (0, 2)), 8)
     request = commit(group, topic, (0, 3))
@@ -184,7 +184,7 @@ def the_same_partition_twice(session: Session) -> Observations:
 
 @probe("2.8e")
 def commits_of_a_member_in_every_version(session: Session) -> Observations:
-    """A member of a stable group, with its generation."""
+    """Commit as a member of a stable group, with its generation, in every version."""
     topic = session.topic()
     member = Member(session, session.group())
     stable(member)
@@ -199,7 +199,7 @@ def commits_of_a_member_in_every_version(session: Session) -> Observations:
 
 @probe("2.9a")
 def nothing_committed(session: Session) -> Observations:
-    """Offset -1, epoch -1, metadata "" and no error: topics and partitions known and unknown."""
+    """Read partitions without a commit: offset -1, epoch -1, metadata "" and no error."""
     topic, group = session.topic(), session.group()
     for version in range(1, 8):
         for label, request in (
@@ -219,7 +219,7 @@ def nothing_committed(session: Session) -> Observations:
 
 @probe("2.9b")
 def offsets_in_every_version(session: Session) -> Observations:
-    """What is committed, and what is not, beside each other."""
+    """Read partitions with and without a commit, in every version."""
     topic, group = session.topic(partitions=3), session.group()
     session.ask(commit(group, topic, (0, 5), (2, 7)), 8)
     for version in range(1, 8):
@@ -237,7 +237,7 @@ def offsets_in_every_version(session: Session) -> Observations:
 
 @probe("2.9c")
 def offsets_of_several_groups(session: Session) -> Observations:
-    """From version 8 on one request asks for many groups."""
+    """Read several groups in one request, from version 8 on."""
     topic = session.topic()
     groups = [session.group(name) for name in "abc"]
     for offset, group in enumerate(groups[:2]):
@@ -257,7 +257,7 @@ def offsets_of_several_groups(session: Session) -> Observations:
 
 @probe("2.9d")
 def offsets_that_have_to_be_stable(session: Session) -> Observations:
-    """require_stable changes nothing where no transaction is open."""
+    """Read with require_stable, which changes nothing without an open transaction."""
     topic, group = session.topic(), session.group()
     session.ask(commit(group, topic, (0, 5)), 8)
     asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
@@ -271,7 +271,7 @@ def offsets_that_have_to_be_stable(session: Session) -> Observations:
 
 @probe("2.9e")
 def offsets_asked_for_by_members(session: Session) -> Observations:
-    """Member id and epoch in OffsetFetch, right and wrong, of a classic group."""
+    """Read with member id and epoch of a classic group, right and wrong."""
     topic = session.topic()
     member = Member(session, session.group())
     stable(member)
@@ -288,7 +288,7 @@ def offsets_asked_for_by_members(session: Session) -> Observations:
 
 @probe("2.9f")
 def offsets_of_deleted_topics(session: Session) -> Observations:
-    """With its topic a commit is gone."""
+    """Read commits of a deleted topic, which are gone."""
     topic, other, group = session.topic(), session.topic("other"), session.group()
     topic_id = session.topic_id(topic)
     session.ask(commit(group, topic, (0, 5)), 8)

@@ -36,7 +36,7 @@ def produce(
 
 @probe("3")
 def produce_in_every_version(session: Session) -> Observations:
-    """By name, and by id in version 13; offsets go on."""
+    """Produce by name, and by id in version 13. Offsets continue."""
     topic = session.topic()
     topic_id = session.topic_id(topic)
     for version in range(3, 14):
@@ -49,7 +49,7 @@ def produce_in_every_version(session: Session) -> Observations:
 
 @probe("3")
 def acks(session: Session) -> Observations:
-    """-1, 1 and others than these and 0."""
+    """Produce with acks -1, 1 and invalid values."""
     topic = session.topic()
     for version in (3, 9, 12):
         for value in (-1, 1, 2, -2, 100):
@@ -60,7 +60,7 @@ def acks(session: Session) -> Observations:
 
 @probe("3")
 def produce_to_unknown_partitions(session: Session) -> Observations:
-    """Error 3 by name, 100 by id, and what an invalid name is."""
+    """Produce to unknown partitions: error 3 by name, 100 by id. An invalid name has its error."""
     topic = session.topic()
     topic_id = session.topic_id(topic)
     for version in (3, 7, 8, 12):
@@ -79,7 +79,7 @@ def produce_to_unknown_partitions(session: Session) -> Observations:
 
 @probe("3")
 def produce_to_several_partitions(session: Session) -> Observations:
-    """One request, good and bad: each has its own answer."""
+    """Produce to valid and invalid partitions in one request. Each has a separate response."""
     topics = [session.topic("b", 2), session.name("none"), session.topic("a")]
     data = ProduceRequest.PartitionProduceData
     request = ProduceRequest(
@@ -109,14 +109,14 @@ def produce_to_several_partitions(session: Session) -> Observations:
 
 @probe("3")
 def internal_topics_are_not_produced_to(session: Session) -> Observations:
-    """A client that writes to ``__consumer_offsets``."""
+    """Produce to ``__consumer_offsets``."""
     session.group()
     yield "answer", produce(session, "__consumer_offsets", batch(b"a"))
 
 
 @probe("2.13b")
 def times_of_the_producer_and_of_the_broker(session: Session) -> Observations:
-    """CreateTime keeps the producer's times, LogAppendTime is told in the answer."""
+    """Produce with CreateTime and LogAppendTime. The response has the latter."""
     for kind in ("CreateTime", "LogAppendTime"):
         topic = session.topic(kind, configs={"message.timestamp.type": kind})
         for version in (3, 9):
@@ -129,7 +129,7 @@ def times_of_the_producer_and_of_the_broker(session: Session) -> Observations:
 
 @probe("2.13b")
 def bounds_of_the_producers_times(session: Session) -> Observations:
-    """Topics that refuse times too far from the broker's: error 32, record by record."""
+    """Produce times too far from the broker's: error 32, record by record."""
     for setting in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         topic = session.topic(setting.split(".")[2], configs={setting: "86400000"})
         for label, times in (
@@ -144,7 +144,7 @@ def bounds_of_the_producers_times(session: Session) -> Observations:
 
 @probe("2.13b")
 def codecs_of_topics(session: Session) -> Observations:
-    """With compression.type a topic stores all batches in its own codec."""
+    """Produce to topics with compression.type, which store all batches in that codec."""
     for kind in ("gzip", "snappy", "lz4", "zstd", "uncompressed", "producer"):
         topic = session.topic(kind, configs={"compression.type": kind})
         for codec in (Compression.NONE, Compression.GZIP, Compression.ZSTD):
@@ -155,7 +155,7 @@ def codecs_of_topics(session: Session) -> Observations:
 
 @probe("2.13b")
 def codecs_and_times_of_topics(session: Session) -> Observations:
-    """A topic's own codec together with the broker's time."""
+    """Produce to topics with a codec and the broker's time."""
     configs = {"compression.type": "lz4", "message.timestamp.type": "LogAppendTime"}
     topic = session.topic(configs=configs)
     sent = batch(b"a" * 100, b"b" * 100, compression=Compression.GZIP)
@@ -165,7 +165,7 @@ def codecs_and_times_of_topics(session: Session) -> Observations:
 
 @probe("2.13c")
 def zstd_in_old_versions(session: Session) -> Observations:
-    """zstd is known from version 7 on; before it is error 76."""
+    """Produce zstd batches: from version 7 on, before it error 76."""
     topic = session.topic()
     sent = batch(b"a", compression=Compression.ZSTD)
     for version in (3, 6, 7, 9):
@@ -174,7 +174,7 @@ def zstd_in_old_versions(session: Session) -> Observations:
 
 @probe("2.13c")
 def zstd_for_old_fetchers(session: Session) -> Observations:
-    """Fetch below version 10 does not get zstd batches."""
+    """Fetch zstd batches below version 10, which does not return them."""
     topic = session.topic()
     session.produce(topic, batch(b"a", compression=Compression.ZSTD))
     for version in (4, 9, 10, 11):
@@ -183,7 +183,7 @@ def zstd_for_old_fetchers(session: Session) -> Observations:
 
 @probe("2.13d")
 def batches_that_are_too_large(session: Session) -> Observations:
-    """Error 10 beyond the topic's max.message.bytes."""
+    """Produce batches larger than the topic's max.message.bytes: error 10."""
     topic = session.topic(configs={"max.message.bytes": "1000"})
     for size in (100, 929, 930, 931, 5000):
         for version in (7, 9):
@@ -194,7 +194,7 @@ def batches_that_are_too_large(session: Session) -> Observations:
 
 
 def _patched(sent: bytes, at: int, fmt: str, value: int, *, crc: bool = True) -> bytes:
-    """A batch with one field of its header changed, its checksum put right if asked."""
+    """Return a batch with one changed field in its header, with a correct checksum if requested."""
     data = bytearray(sent)
     struct.pack_into(fmt, data, at, value)
     if crc:
@@ -203,7 +203,7 @@ def _patched(sent: bytes, at: int, fmt: str, value: int, *, crc: bool = True) ->
 
 
 def _old_messages(sent: bytes) -> Iterator[tuple[str, bytes]]:
-    """What producers sent before Kafka 0.11."""
+    """Yield messages of the formats before Kafka 0.11."""
     for magic in (0, 1):
         body = bytes([magic, 0]) + bytes(8 * magic) + struct.pack(">ii5s", -1, 5, b"hello")
         one = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
@@ -218,7 +218,7 @@ def _old_messages(sent: bytes) -> Iterator[tuple[str, bytes]]:
 
 @probe("2.13e")
 def corrupt_batches(session: Session) -> Observations:
-    """Checksums, lengths and magics that are wrong."""
+    """Produce wrong checksums, lengths and magics."""
     topic = session.topic()
     sent = batch(b"hello", b"world")
     flipped = bytearray(sent)
@@ -245,7 +245,7 @@ def corrupt_batches(session: Session) -> Observations:
 
 @probe("2.13e", slow=True)
 def null_for_records(session: Session) -> Observations:
-    """A partition without records in the request is never answered."""
+    """Produce null as the records of a partition, which never gets a response."""
     connection = session.connect()
     connection.send(produce_request(session.topic(), None), 9)
     yield "never", connection.is_parked(NEVER_S)
@@ -253,7 +253,7 @@ def null_for_records(session: Session) -> Observations:
 
 @probe("2.13e")
 def batches_that_lie(session: Session) -> Observations:
-    """Counts, deltas and flags that a producer must not send."""
+    """Produce counts, deltas and flags that a producer must not send."""
     topic = session.topic()
     sent = batch(b"hello", b"world")
     for label, data in (
@@ -284,7 +284,7 @@ def batches_that_lie(session: Session) -> Observations:
 
 @probe("2.13e")
 def records_that_cannot_be_read(session: Session) -> Observations:
-    """A checksum that is right over records that are not."""
+    """Produce malformed records under a correct checksum."""
     topic = session.topic()
     body = bytearray(batch(b"hello", b"world"))
     body[61] = 0x7F  # the length of the first record
@@ -297,7 +297,7 @@ def records_that_cannot_be_read(session: Session) -> Observations:
 
 @probe("2.13e")
 def compacted_topics_want_keys(session: Session) -> Observations:
-    """A record without a key in a compacted topic is error 87, and which one is told."""
+    """Produce records without a key to a compacted topic: error 87 with their indexes."""
     topic = session.topic(configs={"cleanup.policy": "compact"})
     keyed = NewRecord(T0, b"k", b"v")
     unkeyed = NewRecord(T0, None, b"v")
@@ -314,7 +314,7 @@ def compacted_topics_want_keys(session: Session) -> Observations:
 
 @probe("2.13a")
 def records_of_all_shapes(session: Session) -> Observations:
-    """Null and empty keys and values, headers, headers that are null or twice there."""
+    """Produce null and empty keys and values, headers, null headers and repeated ones."""
     topic = session.topic()
     records = [
         NewRecord(T0, None, None),
@@ -328,7 +328,7 @@ def records_of_all_shapes(session: Session) -> Observations:
 
 @probe("2.13a")
 def snappy_in_both_framings(session: Session) -> Observations:
-    """Snappy as Java frames it, and as one raw block; both come back as they were sent."""
+    """Produce snappy as Java frames it, and as one raw block. Both are stored unchanged."""
     topic = session.topic()
     plain = batch(b"a" * 100, b"b" * 100)
     framed = batch(b"a" * 100, b"b" * 100, compression=Compression.SNAPPY)
@@ -343,7 +343,7 @@ def snappy_in_both_framings(session: Session) -> Observations:
 
 @probe("2.13a")
 def sequences_without_a_producer(session: Session) -> Observations:
-    """A base sequence of 0 with producer id -1, as some clients write it."""
+    """Produce base sequence 0 with producer id -1, as some clients write it."""
     topic = session.topic()
     sent = batch(b"a", base_sequence=0)
     yield "produced", produce(session, topic, sent, 7)
@@ -353,7 +353,7 @@ def sequences_without_a_producer(session: Session) -> Observations:
 
 @probe("2.13a")
 def the_logs_start_in_answers(session: Session) -> Observations:
-    """The log's start is told from version 5 on."""
+    """Read the log's start from the response, from version 5 on."""
     topic = session.topic()
     session.produce(topic, batch(b"a", b"b"))
     delete_records(session, topic, 1)

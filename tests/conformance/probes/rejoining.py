@@ -1,4 +1,4 @@
-"""JoinGroup of members that are in already, of ids that were handed out, and of too many."""
+"""JoinGroup of present members, of member ids that were only assigned, and of full groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.conformance.session import Session
 
 @probe("6.1i", slow=True)
 def handed_out_ids_expire(session: Session) -> Observations:
-    """An id that is not used within the session timeout is forgotten."""
+    """Request a member id and do not use it within the session timeout. It expires."""
     member = Member(session, session.group(), session_ms=SHORT_MS)
     member.get_id()
     wait_for_state(session, member.group, "Empty")
@@ -32,7 +32,7 @@ def handed_out_ids_expire(session: Session) -> Observations:
 
 @probe("6.1i", slow=True)
 def a_handed_out_id_is_waited_for(session: Session) -> Observations:
-    """A rebalance does not end while an id is out, but with the end of that id."""
+    """Rebalance while a requested id is unused. The rebalance ends when that id expires."""
     group = session.group()
     first = Member(session, group, b"a")
     stable(first)
@@ -44,7 +44,7 @@ def a_handed_out_id_is_waited_for(session: Session) -> Observations:
 
 @probe("6.1i")
 def handed_out_ids_belong_to_dynamic_members(session: Session) -> Observations:
-    """A handed out id with an instance id, in heartbeats, syncs and commits."""
+    """Send a requested id with an instance id, in heartbeats, syncs and commits."""
     member = Member(session, session.group(), generation=0)
     member.get_id()
     yield "heartbeat", member.heartbeat()
@@ -57,7 +57,7 @@ def handed_out_ids_belong_to_dynamic_members(session: Session) -> Observations:
 
 @probe("6.1i")
 def handed_out_ids_can_leave(session: Session) -> Observations:
-    """LeaveGroup with an id that was never used."""
+    """Leave with a requested id that was never used."""
     member = Member(session, session.group())
     member.get_id()
     yield "left", member.leave()
@@ -68,7 +68,7 @@ def handed_out_ids_can_leave(session: Session) -> Observations:
 
 @probe("6.1i")
 def handed_out_ids_and_other_protocols(session: Session) -> Observations:
-    """A handed out id that comes back with protocols that do not fit is refused."""
+    """Join with a requested id and protocols that do not match, which is refused."""
     group = session.group()
     stable(Member(session, group, b"a"))
     member = Member(session, group, b"b")
@@ -82,7 +82,7 @@ def handed_out_ids_and_other_protocols(session: Session) -> Observations:
 
 @probe("6.4a")
 def followers_that_rejoin_unchanged(session: Session) -> Observations:
-    """In a stable group a follower with the same metadata is told the generation, no members."""
+    """Rejoin as a follower without changes: the same generation, without members."""
     for version in (2, 4, 5, 7, 9):
         first, second = pair(session, session.group(f"v{version}"), version=version)
         stable(first, second)
@@ -92,7 +92,7 @@ def followers_that_rejoin_unchanged(session: Session) -> Observations:
 
 @probe("6.4b")
 def leaders_that_rejoin(session: Session) -> Observations:
-    """A leader that rejoins wants a new assignment: a rebalance, though nothing has changed."""
+    """Rejoin as the leader, which starts a rebalance even without changes."""
     first, second = pair(session, session.group())
     stable(first, second)
     first.send_join()
@@ -105,7 +105,7 @@ def leaders_that_rejoin(session: Session) -> Observations:
 
 @probe("6.4b")
 def a_leader_alone_rejoins(session: Session) -> Observations:
-    """With nobody to wait for, the next generation is there at once."""
+    """Rejoin as the only member. The next generation starts immediately."""
     member = Member(session, session.group())
     stable(member)
     yield "again", member.join()
@@ -119,7 +119,7 @@ def a_leader_alone_rejoins(session: Session) -> Observations:
 
 @probe("6.4b")
 def followers_that_changed(session: Session) -> Observations:
-    """Changed metadata is a rebalance; so is another order of the protocols, or fewer."""
+    """Rejoin with changed metadata, another order of protocols, or fewer: a rebalance."""
     both = [("a", b"1"), ("b", b"2")]
     for label, protocols in (
         ("metadata", [("a", b"1"), ("b", b"3")]),
@@ -134,7 +134,7 @@ def followers_that_changed(session: Session) -> Observations:
         second.send_join()
         yield f"{label}: parked", second.connection.is_parked()
         yield f"{label}: first is told", first.heartbeat()
-        if label != "order":  # where the vote would end in a draw
+        if label != "order":  # where the vote would be a draw
             first.send_join()
             yield f"{label}: first", first.joined()
             yield f"{label}: second", second.joined()
@@ -142,7 +142,7 @@ def followers_that_changed(session: Session) -> Observations:
 
 @probe("6.4d")
 def rejoining_before_the_assignment(session: Session) -> Observations:
-    """While the assignment is awaited: unchanged is told the generation again, the leader all."""
+    """Rejoin before the assignment. Without changes the generation is the same."""
     first, second = pair(session, session.group())
     complete(first, second)
     yield "second again", second.join()
@@ -159,7 +159,7 @@ def rejoining_before_the_assignment(session: Session) -> Observations:
 
 @probe("6.1j")
 def groups_have_a_largest_size(session: Session) -> Observations:
-    """Error 81 for one member too many, dynamic or static; those who are in may rejoin."""
+    """Join a full group: error 81, dynamic or static. Present members may rejoin."""
     group = session.group()
     members = [Member(session, group, b"%d" % number) for number in range(5)]
     complete(*members)
@@ -174,7 +174,7 @@ def groups_have_a_largest_size(session: Session) -> Observations:
 
 @probe("6.1j")
 def handed_out_ids_over_the_largest_size(session: Session) -> Observations:
-    """More ids may be out than a group may have members."""
+    """Request more ids than the group may have members."""
     group = session.group()
     stable(Member(session, group, b"a"))
     for number in range(6):

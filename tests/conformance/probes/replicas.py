@@ -1,4 +1,4 @@
-"""Leaders that are elected, replicas that move, and the directories that they are in."""
+"""Elections of leaders, reassignments of replicas, and log directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Move = tuple[int, Sequence[int] | None]
 
 @probe("3")
 def elect_leaders(session: Session) -> Observations:
-    """Both kinds of elections: where none is needed, of unknown partitions, and of all."""
+    """Elect leaders of both kinds: without need, of unknown partitions, and of all."""
     name = session.topic(partitions=2)
     Asked = ElectLeadersRequest.TopicPartitions
     for version, kind in ((0, PREFERRED), (1, PREFERRED), (1, ANY), (2, PREFERRED), (2, ANY)):
@@ -56,7 +56,7 @@ def elect_leaders(session: Session) -> Observations:
 
 @probe("3")
 def elections_of_an_unknown_kind(session: Session) -> Observations:
-    """Kinds that are neither preferred nor unclean, for some partitions, none and all."""
+    """Send election types that are neither preferred nor unclean."""
     name = session.topic()
     Asked = ElectLeadersRequest.TopicPartitions
     for version in (1, 2):
@@ -101,7 +101,7 @@ def _reassign(
 
 @probe("3")
 def reassign_partitions(session: Session) -> Observations:
-    """Replicas that are there already, that cannot be, and moves that are cancelled."""
+    """Reassign replicas to their brokers, to invalid ones, and cancel reassignments."""
     name = session.topic(partitions=2)
     none = session.name("none")
     for version in (0, 1):
@@ -135,7 +135,7 @@ def reassign_partitions(session: Session) -> Observations:
 
 @probe("3")
 def move_replicas_to_directories(session: Session) -> Observations:
-    """The directory where they are, unknown ones, and replicas that are not there."""
+    """Move replicas to their directory, to unknown ones, and replicas that do not exist."""
     name, none = session.topic(partitions=2), session.name("none")
     here = session.ask(DescribeLogDirsRequest(topics=[]), 4).results[0].log_dir
     cls = AlterReplicaLogDirsRequest

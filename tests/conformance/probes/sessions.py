@@ -1,4 +1,4 @@
-"""Fetch sessions: opened, continued, changed, ended, and asked for with wrong ids and epochs."""
+"""Fetch sessions: opened, continued, changed, ended, and with wrong ids and epochs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.session import Session, batch
 
 
 class Fetcher:
-    """A client with a fetch session: it knows the id and the next epoch."""
+    """Client with a fetch session. It keeps the id and the next epoch."""
 
     def __init__(self, session: Session, version: int = 12) -> None:
         self._session = session
@@ -41,14 +41,14 @@ class Fetcher:
 
 
 def _names(session: Session, version: int, count: int = 1) -> tuple[str, str | bytes]:
-    """A new topic: its name, and what it is called in Fetch."""
+    """Create a topic and return its name, and its name or id for Fetch."""
     topic = session.topic(f"t{version}", count)
     return topic, topic if version < 13 else session.topic_id(topic)
 
 
 @probe("6.6c")
 def a_session_in_every_version(session: Session) -> Observations:
-    """Opened with epoch 0, continued with nothing, closed with epoch -1."""
+    """Open with epoch 0, continue without changes, close with epoch -1."""
     for version in range(7, 19):
         topic, called = _names(session, version)
         session.produce(topic, batch(b"x"))
@@ -66,7 +66,7 @@ def a_session_in_every_version(session: Session) -> Observations:
 
 @probe("6.6c")
 def fetches_outside_of_sessions(session: Session) -> Observations:
-    """Epoch -1 without an id reads everything and opens nothing."""
+    """Send epoch -1 without an id, which reads everything and opens nothing."""
     topic, _ = _names(session, 12)
     session.produce(topic, batch(b"x"))
     client = Fetcher(session)
@@ -78,13 +78,13 @@ def fetches_outside_of_sessions(session: Session) -> Observations:
 
 @probe("6.6c")
 def sessions_without_partitions(session: Session) -> Observations:
-    """Epoch 0 with nothing to read opens no session."""
+    """Send epoch 0 without partitions, which opens no session."""
     yield "first", Fetcher(session).fetch()
 
 
 @probe("6.6d")
 def only_changes_are_told(session: Session) -> Observations:
-    """An incremental answer holds the partitions that have something new to tell."""
+    """Continue a session. The response has only partitions with changes."""
     topic, _ = _names(session, 12, 3)
     for index in range(3):
         session.produce(topic, batch(b"x"), partition=index)
@@ -100,7 +100,7 @@ def only_changes_are_told(session: Session) -> Observations:
 
 @probe("6.6d")
 def a_moved_log_start_is_told(session: Session) -> Observations:
-    """A partition without records is told when its log's start moves."""
+    """Move the log's start of a partition without records. The response has the partition."""
     topic, _ = _names(session, 12)
     session.produce(topic, batch(b"x"), batch(b"y"))
     client = Fetcher(session)
@@ -112,7 +112,7 @@ def a_moved_log_start_is_told(session: Session) -> Observations:
 
 @probe("6.6d")
 def a_moved_end_is_told(session: Session) -> Observations:
-    """A high watermark that moves while nothing may be read for want of room."""
+    """Move the high watermark while size limits leave no room for the partition's records."""
     topic, _ = _names(session, 12, 2)
     client = Fetcher(session)
     session.produce(topic, batch(b"x" * 500), partition=0)
@@ -124,7 +124,7 @@ def a_moved_end_is_told(session: Session) -> Observations:
 
 @probe("6.6d")
 def who_had_its_turn_goes_to_the_end(session: Session) -> Observations:
-    """A session reads its partitions in turn when there is not room for all."""
+    """Limit the response of a session, which then reads its partitions in turn."""
     topic, _ = _names(session, 12, 3)
     for index in range(3):
         session.produce(topic, *[batch(b"v" * 300)] * 3, partition=index)
@@ -137,7 +137,7 @@ def who_had_its_turn_goes_to_the_end(session: Session) -> Observations:
 
 @probe("6.6d")
 def partitions_are_added_and_changed(session: Session) -> Observations:
-    """A request names what is new, and what changed."""
+    """Add and change partitions in a request."""
     topic, _ = _names(session, 12, 3)
     for index in range(3):
         session.produce(topic, batch(b"a"), batch(b"b"), partition=index)
@@ -150,7 +150,7 @@ def partitions_are_added_and_changed(session: Session) -> Observations:
 
 @probe("6.6d")
 def partitions_are_forgotten(session: Session) -> Observations:
-    """What is forgotten is not read any more; the last one takes the session with it."""
+    """Forget partitions, which are not read then. The last one ends the session."""
     topic, _ = _names(session, 12, 3)
     for index in range(3):
         session.produce(topic, batch(b"a"), partition=index)
@@ -165,7 +165,7 @@ def partitions_are_forgotten(session: Session) -> Observations:
 
 @probe("6.6e")
 def unknown_sessions(session: Session) -> Observations:
-    """An id that nobody has is error 70, with no topics."""
+    """Send an unknown session id: error 70 without topics."""
     topic, _ = _names(session, 12)
     topic_id = session.topic_id(topic)
     for version in (7, 11, 12, 13, 18):
@@ -181,7 +181,7 @@ def unknown_sessions(session: Session) -> Observations:
 
 @probe("6.6e")
 def wrong_session_epochs(session: Session) -> Observations:
-    """Error 71 for an epoch that is not the next one; the session stays."""
+    """Send an epoch that is not the next one: error 71. The session stays."""
     topic, _ = _names(session, 12)
     session.produce(topic, batch(b"x"))
     client = Fetcher(session)
@@ -197,7 +197,7 @@ def wrong_session_epochs(session: Session) -> Observations:
 
 @probe("6.6e")
 def opening_anew(session: Session) -> Observations:
-    """Epoch 0 with the id of a session opens another one in its place."""
+    """Send epoch 0 with the id of a session, which opens another one in its place."""
     topic, _ = _names(session, 12)
     session.produce(topic, batch(b"x"))
     client = Fetcher(session)
@@ -211,7 +211,7 @@ def opening_anew(session: Session) -> Observations:
 
 @probe("6.6e")
 def closing_and_reading(session: Session) -> Observations:
-    """Epoch -1 with an id ends the session and reads what the request names."""
+    """Send epoch -1 with an id, which ends the session and reads the requested partitions."""
     topic, _ = _names(session, 12)
     session.produce(topic, batch(b"x"))
     client = Fetcher(session)
@@ -224,7 +224,7 @@ def closing_and_reading(session: Session) -> Observations:
 
 @probe("6.6e")
 def sessions_of_names_and_of_ids(session: Session) -> Observations:
-    """A session that was opened by name cannot be continued by id, nor the other way."""
+    """Open a session by name and continue it by id, and the reverse. Both are refused."""
     topic, _ = _names(session, 12)
     topic_id = session.topic_id(topic)
     for first, then in ((12, 13), (13, 12)):
@@ -239,7 +239,9 @@ def sessions_of_names_and_of_ids(session: Session) -> Observations:
 
 @probe("6.6f")
 def errors_in_sessions(session: Session) -> Observations:
-    """An error is told again and again, until the partition is forgotten or good."""
+    """Fetch a partition with an error, which is repeated until the partition is
+    forgotten or valid.
+    """
     topic, _ = _names(session, 12)
     client = Fetcher(session)
     where = (topic, [partition(0, 99), partition(4)])
@@ -251,7 +253,7 @@ def errors_in_sessions(session: Session) -> Observations:
 
 @probe("6.6f")
 def errors_in_sessions_by_id(session: Session) -> Observations:
-    """A topic id that is not known, in a session."""
+    """Fetch an unknown topic id in a session."""
     topic, topic_id = _names(session, 13)
     client = Fetcher(session, 13)
     strange = bytes(range(16))
@@ -264,7 +266,7 @@ def errors_in_sessions_by_id(session: Session) -> Observations:
 
 @probe("6.6f")
 def partitions_that_come_into_being(session: Session) -> Observations:
-    """A partition that is asked for too early is read once it is there."""
+    """Fetch a partition before it is created. It is read once it exists."""
     topic, _ = _names(session, 12)
     client = Fetcher(session)
     yield "open", client.fetch((topic, [partition(1)]))
@@ -277,7 +279,7 @@ def partitions_that_come_into_being(session: Session) -> Observations:
 
 @probe("6.6a", "6.6d")
 def a_session_waits(session: Session) -> Observations:
-    """An incremental fetch waits, and is woken by what its session knows of."""
+    """Wait in an incremental fetch, until a partition of the session has data."""
     topic, _ = _names(session, 12, 2)
     client = Fetcher(session)
     client.fetch((topic, [partition(0), partition(1)]))

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and groups, and what else an administrator looks at."""
+"""Configs of topics, brokers and groups, and further APIs of administrators."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def change(
 
 
 def _own(session: Session, name: str) -> dict[str, str | None]:
-    """The settings that a topic does not have by default."""
+    """Return the configs that a topic sets itself."""
     configs = describe(session, name).results[0].configs
     return {config.name: config.value for config in configs if config.config_source == 1}
 
 
 def _wait_for(session: Session, name: str, wanted: Mapping[str, str]) -> dict[str, str | None]:
-    """What is there in the end; the broker learns of a change a little later."""
+    """Return the final configs. The broker applies a change a little later."""
     deadline = time.monotonic() + READY_S
     while (found := _own(session, name)) != wanted and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -101,7 +101,7 @@ def _wait_for(session: Session, name: str, wanted: Mapping[str, str]) -> dict[st
 
 @probe("3")
 def settings_of_a_topic(session: Session) -> Observations:
-    """All settings of a topic that has some of its own, in every version."""
+    """Describe all configs of a topic that sets some, in every version."""
     name = session.topic(configs={"retention.ms": "1000", "cleanup.policy": "compact"})
     for version in range(1, 5):
         for synonyms in (False, True):
@@ -111,7 +111,7 @@ def settings_of_a_topic(session: Session) -> Observations:
 
 @probe("3")
 def some_settings_of_a_topic(session: Session) -> Observations:
-    """Settings that are asked for by name, unknown ones among them, and none."""
+    """Describe configs by name, with unknown ones, and none."""
     name = session.topic(configs={"segment.bytes": "1048576"})
     for keys in (["retention.bytes", "segment.bytes"], ["no.such.thing"], []):
         yield f"{keys}", describe(session, name, keys, include_synonyms=True)
@@ -119,7 +119,7 @@ def some_settings_of_a_topic(session: Session) -> Observations:
 
 @probe("3")
 def settings_of_what_is_not_there(session: Session) -> Observations:
-    """Unknown topics, brokers and kinds of things."""
+    """Describe unknown topics, brokers and resource types."""
     for label, kind, name in (
         ("topic", TOPIC, session.name("none")),
         ("invalid topic", TOPIC, "bad topic!"),
@@ -135,7 +135,7 @@ def settings_of_what_is_not_there(session: Session) -> Observations:
 
 @probe("3")
 def settings_in_create_topics(session: Session) -> Observations:
-    """From version 5 on CreateTopics answers with all settings."""
+    """Create topics, with all configs in the response from version 5 on."""
     for version in (4, 5, 7):
         topic = CreateTopicsRequest.CreatableTopic(
             name=session.name(f"v{version}"),
@@ -156,7 +156,7 @@ def settings_in_create_topics(session: Session) -> Observations:
 
 @probe("3")
 def alter_settings(session: Session) -> Observations:
-    """AlterConfigs replaces everything that a topic has of its own."""
+    """Replace all configs that a topic sets, with AlterConfigs."""
     name = session.topic(configs={"retention.ms": "1000", "segment.bytes": "1048576"})
     for version, value in ((0, "2000"), (1, "3000"), (2, "4000")):
         yield f"version {version}", alter(session, name, {"retention.ms": value}, version=version)
@@ -168,7 +168,7 @@ def alter_settings(session: Session) -> Observations:
 
 @probe("3")
 def alter_settings_that_cannot_be(session: Session) -> Observations:
-    """Unknown topics, settings and values; nothing is changed then."""
+    """Alter unknown topics, configs and values. No config changes then."""
     name = session.topic(configs={"retention.ms": "1000"})
     for label, topic, values in (
         ("unknown topic", session.name("none"), {"retention.ms": "1"}),
@@ -185,7 +185,7 @@ def alter_settings_that_cannot_be(session: Session) -> Observations:
 
 @probe("3")
 def settings_that_are_named_twice(session: Session) -> Observations:
-    """A setting twice for a topic, and a topic twice in a request."""
+    """Name a config twice for a topic, and a topic twice in a request."""
     name, other = session.topic(), session.topic("other")
     full, part = AlterConfigsRequest, IncrementalAlterConfigsRequest
     old = full.AlterConfigsResource(
@@ -208,7 +208,7 @@ def settings_that_are_named_twice(session: Session) -> Observations:
 
 @probe("3")
 def settings_of_topics_that_cannot_be(session: Session) -> Observations:
-    """Names that no topic has."""
+    """Alter configs of names that no topic has."""
     for topic in ("", ".", "..", "bad topic!", "x" * 250):
         label = topic[:10]
         yield f"all {label!r}", alter(session, topic, {"flush.ms": "5"})
@@ -217,7 +217,7 @@ def settings_of_topics_that_cannot_be(session: Session) -> Observations:
 
 @probe("3")
 def change_settings(session: Session) -> Observations:
-    """IncrementalAlterConfigs sets, deletes, appends to lists and takes away from them."""
+    """Set, delete, append and subtract with IncrementalAlterConfigs."""
     name = session.topic(configs={"retention.ms": "1000"})
     for version in (0, 1):
         answer = change(session, name, (SET, "segment.bytes", "1048576"), version=version)
@@ -239,7 +239,7 @@ def change_settings(session: Session) -> Observations:
 
 @probe("3")
 def change_settings_that_cannot_be(session: Session) -> Observations:
-    """Mistakes of all kinds; nothing is changed then."""
+    """Send mistakes of all kinds. No config changes then."""
     name = session.topic(configs={"retention.ms": "1000"})
     for label, topic, changes in (
         ("unknown topic", session.name("none"), [(SET, "retention.ms", "1")]),
@@ -261,7 +261,7 @@ def change_settings_that_cannot_be(session: Session) -> Observations:
 
 @probe("3")
 def settings_of_one_topic_twice(session: Session) -> Observations:
-    """One topic is described twice in one request."""
+    """Describe one topic twice in one request."""
     name = session.topic()
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name=name, configuration_keys=["retention.bytes"]
@@ -280,7 +280,7 @@ def _until(condition: Callable[[], bool]) -> bool:
 
 @probe("3")
 def changed_settings_count(session: Session) -> Observations:
-    """What is changed on a living topic counts from then on."""
+    """Change configs of an existing topic, which apply from then on."""
     name = session.topic()
     session.produce(name, batch(b"a"))
     change(
@@ -297,7 +297,7 @@ def changed_settings_count(session: Session) -> Observations:
 
 @probe("3")
 def settings_of_groups(session: Session) -> Observations:
-    """Groups have settings of their own, which classic groups do not go by."""
+    """Describe and change configs of groups, which do not affect classic groups."""
     group = session.group()
     stable(Member(session, group))
     key = "consumer.session.timeout.ms"
@@ -308,7 +308,7 @@ def settings_of_groups(session: Session) -> Observations:
 
 @probe("3")
 def names_of_things_with_settings(session: Session) -> Observations:
-    """ListConfigResources: kinds that are known, several, all, and unknown ones."""
+    """List config resources of known types, several, all, and unknown ones."""
     name = session.topic()
     for label, kinds, version in (
         ("version 0", [], 0),
@@ -331,7 +331,7 @@ def names_of_things_with_settings(session: Session) -> Observations:
 
 @probe("3")
 def log_directories(session: Session) -> Observations:
-    """The sizes of partitions, of one topic, of unknown ones."""
+    """Describe the sizes of partitions, of one topic, and of unknown ones."""
     name = session.topic(partitions=2)
     session.produce(name, batch(b"x" * 100, timestamps=(T0,)))
     Asked = DescribeLogDirsRequest.DescribableLogDirTopic
@@ -354,7 +354,7 @@ def log_directories(session: Session) -> Observations:
 
 @probe("3")
 def the_metadata_quorum(session: Session) -> Observations:
-    """DescribeQuorum: who takes part, and what else may be asked for."""
+    """Describe the voters of the quorum, and other topics in DescribeQuorum."""
     Topic = DescribeQuorumRequest.TopicData
     for version in range(3):
         for label, topic, index in (

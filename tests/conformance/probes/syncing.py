@@ -1,4 +1,4 @@
-"""SyncGroup: how the assignment gets from the leader to the others."""
+"""SyncGroup: the way of the assignment from the leader to the followers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT_MS = 700
 
 @probe("6.2b")
 def followers_wait_for_the_leader(session: Session) -> Observations:
-    """A follower's SyncGroup is parked until the leader's brings the assignment."""
+    """Park a follower's SyncGroup until the leader's has the assignment."""
     first, second = pair(session, session.group())
     complete(first, second)
     second.send_sync()
@@ -32,7 +32,7 @@ def followers_wait_for_the_leader(session: Session) -> Observations:
 
 @probe("6.2b")
 def the_leader_comes_first(session: Session) -> Observations:
-    """After the leader's SyncGroup the group is stable, and a follower is answered at once."""
+    """Sync the leader first. A follower then gets its response immediately."""
     first, second = pair(session, session.group())
     complete(first, second)
     yield "first", first.sync((first, b"1"), (second, b"2"))
@@ -42,7 +42,7 @@ def the_leader_comes_first(session: Session) -> Observations:
 
 @probe("6.2b")
 def syncs_in_every_version(session: Session) -> Observations:
-    """The answer of each version, of the leader and again."""
+    """Sync in each version, as the leader, and again."""
     for version in range(6):
         member = Member(session, session.group(f"v{version}"))
         complete(member)
@@ -55,7 +55,7 @@ def syncs_in_every_version(session: Session) -> Observations:
 
 @probe("6.2b")
 def members_that_get_nothing(session: Session) -> Observations:
-    """Whom the leader forgets has an empty assignment; strangers in it are left out."""
+    """Leave a member out of the assignment, which is then empty, and add an unknown member."""
     first, second = pair(session, session.group())
     complete(first, second)
     stranger = Member(session, first.group, id="stranger")
@@ -66,7 +66,7 @@ def members_that_get_nothing(session: Session) -> Observations:
 
 @probe("6.2b")
 def a_leader_without_an_assignment(session: Session) -> Observations:
-    """No assignments at all make a stable group, too."""
+    """Sync the leader without assignments. The group is stable, too."""
     first, second = pair(session, session.group())
     complete(first, second)
     yield "first", first.sync()
@@ -75,7 +75,7 @@ def a_leader_without_an_assignment(session: Session) -> Observations:
 
 @probe("6.2b")
 def syncing_again(session: Session) -> Observations:
-    """In a stable group a repeated SyncGroup gets the same; another assignment is not taken."""
+    """Sync again in a stable group. The response is the same, and a new assignment is ignored."""
     first, second = pair(session, session.group())
     stable(first, second)
     yield "first", first.sync((first, b"new"), (second, b"new"))
@@ -84,7 +84,7 @@ def syncing_again(session: Session) -> Observations:
 
 @probe("6.2b")
 def followers_cannot_assign(session: Session) -> Observations:
-    """What a follower sends as an assignment does not count."""
+    """Send an assignment as a follower, which is ignored."""
     first, second = pair(session, session.group())
     complete(first, second)
     second.send_sync((first, b"x"), (second, b"y"))
@@ -95,7 +95,7 @@ def followers_cannot_assign(session: Session) -> Observations:
 
 @probe("6.2b", slow=True)
 def a_parked_sync_is_sent_again(session: Session) -> Observations:
-    """A second SyncGroup of the same member while the first one waits."""
+    """Send SyncGroup again while the first one of the member is parked."""
     first, second = pair(session, session.group())
     complete(first, second)
     second.send_sync()
@@ -110,7 +110,7 @@ def a_parked_sync_is_sent_again(session: Session) -> Observations:
 
 @probe("6.2b")
 def syncs_end_when_somebody_joins(session: Session) -> Observations:
-    """A new member while the assignment is awaited: parked SyncGroups are answered 27."""
+    """Join a new member before the assignment. Parked SyncGroups get 27."""
     group = session.group()
     first, second, third = (Member(session, group, name) for name in (b"a", b"b", b"c"))
     complete(first, second)
@@ -129,7 +129,7 @@ def syncs_end_when_somebody_joins(session: Session) -> Observations:
 
 @probe("6.2b", "6.2f")
 def syncs_end_when_somebody_leaves(session: Session) -> Observations:
-    """The leader leaves while a follower waits for it."""
+    """Let the leader leave while a follower waits for the assignment."""
     first, second = pair(session, session.group())
     complete(first, second)
     second.send_sync()
@@ -141,7 +141,7 @@ def syncs_end_when_somebody_leaves(session: Session) -> Observations:
 
 @probe("6.2b", "6.2f", slow=True)
 def a_member_that_leaves_while_it_syncs(session: Session) -> Observations:
-    """What becomes of the parked SyncGroup of a member that is sent away."""
+    """Remove a member whose SyncGroup is parked."""
     first, second = pair(session, session.group())
     complete(first, second)
     second.send_sync()
@@ -153,7 +153,7 @@ def a_member_that_leaves_while_it_syncs(session: Session) -> Observations:
 
 @probe("6.5e", slow=True)
 def followers_that_never_sync(session: Session) -> Observations:
-    """Who does not ask for its assignment within the rebalance timeout is out."""
+    """Let a follower miss the rebalance timeout without SyncGroup. It is removed."""
     first, second = pair(session, session.group(), rebalance_ms=SHORT_MS)
     complete(first, second)
     yield "first", first.sync((first, b"1"), (second, b"2"))
@@ -166,7 +166,7 @@ def followers_that_never_sync(session: Session) -> Observations:
 
 @probe("6.5e", slow=True)
 def leaders_that_never_sync(session: Session) -> Observations:
-    """A leader that does not assign within the rebalance timeout is out; the others rejoin."""
+    """Let the leader miss the rebalance timeout without SyncGroup. The others rejoin."""
     first, second = pair(session, session.group(), rebalance_ms=SHORT_MS)
     complete(first, second)
     second.send_sync()
@@ -178,7 +178,7 @@ def leaders_that_never_sync(session: Session) -> Observations:
 
 @probe("6.2b")
 def the_protocol_of_a_sync_is_checked(session: Session) -> Observations:
-    """Type and name are compared where they are given; null is not compared."""
+    """Send protocol type and name in SyncGroup. They are compared unless they are null."""
     member = Member(session, session.group())
     complete(member)
     for label, kind, name in (
@@ -202,7 +202,7 @@ def the_protocol_of_a_sync_is_checked(session: Session) -> Observations:
 
 @probe("6.2b")
 def large_assignments(session: Session) -> Observations:
-    """Metadata and assignments of some size come through whole."""
+    """Send large metadata and assignments, which arrive unchanged."""
     member = Member(session, session.group(), b"m" * 20_000)
     yield "join", complete(member)
     yield "sync", member.sync((member, b"a" * 50_000))

@@ -1,4 +1,4 @@
-"""Listeners with TLS: what is no TLS, versions, and client certificates."""
+"""Listeners with TLS: other bytes than TLS, versions, and client certificates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(506)
 
 @probe("7.3a", secured=True)
 def bytes_that_are_no_tls(session: Session) -> Observations:
-    """A TLS port answers with an alert and ends the connection."""
+    """Send other bytes to a TLS port, which sends an alert and ends the connection."""
     requests = {
         "ApiVersions 0": (ApiVersionsRequest(), 0),
         "ApiVersions 4": (
@@ -35,7 +35,7 @@ def bytes_that_are_no_tls(session: Session) -> Observations:
 
 @probe("7.3a", secured=True)
 def tls_on_listeners_without_it(session: Session) -> Observations:
-    """A hello ends the connection without an answer."""
+    """Send a TLS hello to other listeners, which end the connection without a response."""
     for listener in ("PLAINTEXT", "SASL_PLAINTEXT"):
         connection = session.connect_to(listener)
         connection.send_bytes(HELLO)
@@ -44,13 +44,13 @@ def tls_on_listeners_without_it(session: Session) -> Observations:
 
 @probe("7.3a", secured=True)
 def versions_of_tls(session: Session) -> Observations:
-    """TLS 1.2 and 1.3 are served."""
+    """Connect with each version of TLS: 1.2 and 1.3 are served."""
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         yield version.name, state(session.connect_to("SSL", version=version))
 
 
 def _principal(connection: Connection) -> object:
-    """The principal of the connection: a token is created for it."""
+    """Return the principal of the connection, from a delegation token that it creates."""
     answer = connection.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 2)
     return answer.error_code, answer.principal_type, answer.principal_name
 
@@ -68,7 +68,7 @@ def _served(
 
 @probe("7.3b", secured=True)
 def client_certificates(session: Session) -> Observations:
-    """Missing, foreign and good ones, and the principals of these."""
+    """Connect without a certificate, with foreign and good ones, and read their principals."""
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         for listener in ("SSL", "MTLS"):
             for certificate in (None, "client", "client2", "otherclient"):

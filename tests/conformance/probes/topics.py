@@ -1,4 +1,4 @@
-"""Topics made, grown, emptied and deleted."""
+"""Topics created, extended, emptied and deleted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _topic(
 def _create(
     session: Session, *topics: Creatable, version: int = 7, validate_only: bool = False
 ) -> CreateTopicsResponse:
-    """The settings in the answer are left to the probes of settings."""
+    """Return the response without its configs, which the probes of configs compare."""
     request = CreateTopicsRequest(
         topics=list(topics), timeout_ms=TIMEOUT_MS, validate_only=validate_only
     )
@@ -68,7 +68,7 @@ def _metadata(session: Session, name: str) -> object:
 
 @probe("3")
 def create_topics(session: Session) -> Observations:
-    """Every version; a second time it is error 36."""
+    """Create topics in every version. A second time it is error 36."""
     for version in range(2, 8):
         name = session.name(f"v{version}")
         yield f"version {version}", _create(session, _topic(name, 2), version=version)
@@ -79,7 +79,7 @@ def create_topics(session: Session) -> Observations:
 
 @probe("3")
 def create_topics_with_defaults(session: Session) -> Observations:
-    """-1 for the number of partitions and of replicas."""
+    """Create topics with -1 for the number of partitions and of replicas."""
     for version in (2, 4, 7):
         for partitions, factor in ((-1, -1), (3, -1), (-1, 1)):
             name = session.name(f"{version}.{partitions}.{factor}")
@@ -89,7 +89,7 @@ def create_topics_with_defaults(session: Session) -> Observations:
 
 @probe("3")
 def create_topics_that_cannot_be(session: Session) -> Observations:
-    """Numbers out of bounds, names that are none, replicas that are not there."""
+    """Create topics with invalid numbers, names and replicas."""
     name = session.name("t")
     for label, topic in (
         ("no partitions", _topic(name, 0)),
@@ -116,7 +116,7 @@ def create_topics_that_cannot_be(session: Session) -> Observations:
 
 @probe("3")
 def create_topics_with_assignments(session: Session) -> Observations:
-    """Replicas named one by one: right, on unknown brokers, twice, with gaps, with numbers too."""
+    """Assign replicas: valid, on unknown brokers, twice, with gaps, with numbers too."""
     for label, partitions, factor, assignments in (
         ("right", -1, -1, [(0, [1]), (1, [1])]),
         ("unknown broker", -1, -1, [(0, [9])]),
@@ -134,7 +134,7 @@ def create_topics_with_assignments(session: Session) -> Observations:
 
 @probe("3")
 def create_several_topics(session: Session) -> Observations:
-    """Each on its own: good, bad, the same name twice; and nothing at all."""
+    """Create several topics: valid, invalid, the same name twice, and none."""
     topics = [session.name(name) for name in ("a", "b", "c")]
     answer = _create(
         session,
@@ -150,7 +150,7 @@ def create_several_topics(session: Session) -> Observations:
 
 @probe("3")
 def validate_only(session: Session) -> Observations:
-    """Topics that are only to be looked at are not made."""
+    """Validate topics without creating them."""
     name = session.name("t")
     for version in (2, 5, 7):
         answer = _create(session, _topic(name, 3), version=version, validate_only=True)
@@ -163,14 +163,14 @@ def validate_only(session: Session) -> Observations:
 
 @probe("3")
 def topic_names_that_collide(session: Session) -> Observations:
-    """Names that differ in dots and underscores only."""
+    """Create names that differ in dots and underscores only."""
     name = session.topic("a.b")
     yield "collision", _create(session, _topic(name.replace("a.b", "a_b")))
 
 
 @probe("3")
 def delete_topics(session: Session) -> Observations:
-    """Every version by name, version 6 by id, and what is not there."""
+    """Delete topics in every version by name, in version 6 by id, and unknown ones."""
     for version in range(1, 6):
         name, none = session.topic(f"v{version}"), session.name("none")
         request = DeleteTopicsRequest(topic_names=[name, none], timeout_ms=TIMEOUT_MS)
@@ -183,7 +183,7 @@ def delete_topics(session: Session) -> Observations:
 
 @probe("3")
 def delete_topics_by_name_and_id(session: Session) -> Observations:
-    """Version 6 takes either, and one of them."""
+    """Delete by name and by id in version 6, and by both."""
     State = DeleteTopicsRequest.DeleteTopicState
     names = [session.topic(name) for name in ("a", "b", "c")]
     ids = [session.topic_id(name) for name in names]
@@ -211,7 +211,7 @@ def delete_topics_by_name_and_id(session: Session) -> Observations:
 
 @probe("3")
 def topics_made_again(session: Session) -> Observations:
-    """A topic of the same name is another topic: another id, and nothing in it."""
+    """Recreate a topic, which has another id and no records."""
     name = session.topic()
     first = session.topic_id(name)
     session.produce(name, batch(b"x"))
@@ -249,7 +249,7 @@ def _grow(
 
 @probe("3")
 def create_partitions(session: Session) -> Observations:
-    """Every version; the new partitions are there and empty, the old ones as they were."""
+    """Create partitions in every version. New ones are empty, old ones stay the same."""
     name = session.topic()
     session.produce(name, batch(b"x"))
     for version in range(4):
@@ -261,7 +261,7 @@ def create_partitions(session: Session) -> Observations:
 
 @probe("3")
 def create_partitions_that_cannot_be(session: Session) -> Observations:
-    """Fewer, as many, of unknown topics, with assignments that do not fit."""
+    """Create fewer or as many partitions, of unknown topics, and with invalid assignments."""
     name = session.topic(partitions=3)
     for label, topic, count, assignments in (
         ("fewer", name, 2, None),
@@ -286,7 +286,7 @@ def create_partitions_that_cannot_be(session: Session) -> Observations:
 
 @probe("3")
 def create_partitions_twice(session: Session) -> Observations:
-    """The same topic twice in one request."""
+    """Create partitions of the same topic twice in one request."""
     name = session.topic()
     asked = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=2, assignments=None)
     request = CreatePartitionsRequest(topics=[asked, asked], timeout_ms=TIMEOUT_MS)
@@ -309,7 +309,7 @@ def _delete_records(
 
 @probe("3")
 def delete_records(session: Session) -> Observations:
-    """Every version: up to an offset, backwards, to the end."""
+    """Delete records in every version: up to an offset, backwards, to the end."""
     for version in range(3):
         name = session.topic(f"v{version}")
         session.produce(name, batch(b"0", b"1", b"2"), batch(b"3", b"4"))
@@ -321,7 +321,7 @@ def delete_records(session: Session) -> Observations:
 
 @probe("3")
 def delete_records_twice(session: Session) -> Observations:
-    """A partition, and a topic, that is named twice in one request."""
+    """Name a partition and a topic twice in one request."""
     topic = session.topic(partitions=2)
     session.produce(topic, batch(b"0"), batch(b"1"), batch(b"2"))
     cls = DeleteRecordsRequest
@@ -333,7 +333,7 @@ def delete_records_twice(session: Session) -> Observations:
 
 @probe("3")
 def delete_records_that_are_not_there(session: Session) -> Observations:
-    """Beyond the end, negative, of unknown topics and partitions."""
+    """Delete records after the end, at negative offsets, and of unknown partitions."""
     name = session.topic()
     session.produce(name, batch(b"0", b"1", b"2"))
     for offset in (4, -2, 2**62):
@@ -347,14 +347,14 @@ def delete_records_that_are_not_there(session: Session) -> Observations:
 
 @probe("3")
 def delete_records_of_internal_topics(session: Session) -> Observations:
-    """``__consumer_offsets`` cannot be emptied."""
+    """Delete records of ``__consumer_offsets``, which is refused."""
     session.group()
     yield "answer", _delete_records(session, "__consumer_offsets", (0, 0))
 
 
 @probe("3")
 def partition_reassignments(session: Session) -> Observations:
-    """Nothing is moving: of all topics, of one, of one that is not there."""
+    """List reassignments of all topics, of one, and of an unknown one. There are none."""
     name = session.topic(partitions=2)
     Asked = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
     for label, topics in (

@@ -1,4 +1,4 @@
-"""What transactions leave in partitions: what is stable, what is aborted, markers, who wrote."""
+"""Transactions in partitions: stable offsets, aborted records, markers and producers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.support.transactor import Transactor
 
 @probe("6.9b", "2.15a")
 def transactions_from_begin_to_end(session: Session) -> Observations:
-    """What readers of all and of committed records see before, while and after it is open."""
+    """Read all and committed records before, during and after a transaction."""
     for way, old in WAYS.items():
         for committed in (True, False):
             label = f"{way} {committed}"
@@ -66,7 +66,7 @@ def transactions_from_begin_to_end(session: Session) -> Observations:
 
 @probe("6.9b", "2.11f")
 def committed_records_in_every_version(session: Session) -> Observations:
-    """Fetch and ListOffsets with an isolation level: stable offset and aborted transactions."""
+    """Read stable offset and aborted transactions in every version of Fetch and ListOffsets."""
     topic = new_topic(session)
     one = producer(session)
     one.begin(topic, b"aborted")
@@ -91,7 +91,7 @@ def committed_records_in_every_version(session: Session) -> Observations:
 
 @probe("6.9b")
 def aborted_transactions_are_listed(session: Session) -> Observations:
-    """Those that reach into what is fetched, of interleaved producers, by where they begin."""
+    """List aborted transactions of interleaved producers that overlap with the fetch."""
     topic = new_topic(session)
     a, b, c = (producer(session, name) for name in "abc")
     a.begin(topic, b"0")
@@ -120,7 +120,7 @@ def aborted_transactions_are_listed(session: Session) -> Observations:
 
 @probe("6.9b")
 def deleting_what_is_open(session: Session) -> Observations:
-    """The log's start may not pass what is stable, or may it; and what of an open transaction."""
+    """Delete records up to and beyond the stable offset while a transaction is open."""
     topic = new_topic(session)
     one = producer(session)
     session.produce(topic, batch(b"before"))
@@ -137,7 +137,7 @@ def deleting_what_is_open(session: Session) -> Observations:
 
 @probe("6.9b", slow=True)
 def the_end_wakes_readers_of_committed_records(session: Session) -> Observations:
-    """A fetch waits for what is stable: not for records, but for the end of their transaction."""
+    """Wait in a fetch of committed records. The end of the transaction wakes it, not records."""
     for version in (11, 17):
         topic = new_topic(session, f"t{version}")
         one = producer(session, f"x{version}")
@@ -158,7 +158,7 @@ def the_end_wakes_readers_of_committed_records(session: Session) -> Observations
 
 @probe("6.9b", "6.6d")
 def sessions_tell_what_is_stable(session: Session) -> Observations:
-    """In an incremental fetch a partition is told again when its stable offset moves."""
+    """Move the stable offset in a session. The incremental response has the partition then."""
     topic = new_topic(session)
     one = producer(session)
     opened = session.ask(
@@ -188,7 +188,7 @@ def sessions_tell_what_is_stable(session: Session) -> Observations:
 
 @probe("2.15a")
 def markers_as_they_are_stored(session: Session) -> Observations:
-    """Control batches byte for byte: attributes, sequence, key and value of both kinds."""
+    """Read markers byte for byte: attributes, sequence, key and value of both kinds."""
     topic = new_topic(session)
     for way, old in WAYS.items():
         one = producer(session, way, old=old)
@@ -205,7 +205,7 @@ def markers_as_they_are_stored(session: Session) -> Observations:
 
 @probe("6.9b")
 def transactions_of_several_partitions(session: Session) -> Observations:
-    """Each partition gets its marker, also one that was added and never written to."""
+    """End a transaction of several partitions. Each gets a marker, even one without records."""
     topic = new_topic(session, partitions=3)
     one = producer(session, old=True)
     one.begin(topic, b"x")
@@ -221,7 +221,7 @@ def transactions_of_several_partitions(session: Session) -> Observations:
 
 @probe("6.9b")
 def what_is_not_in_the_transaction(session: Session) -> Observations:
-    """Produce in each version without having added the partition first."""
+    """Produce in each version to a partition that was not added before."""
     topic = new_topic(session)
     for version in range(3, 13):
         one = producer(session, f"v{version}")
@@ -234,7 +234,7 @@ def what_is_not_in_the_transaction(session: Session) -> Observations:
 
 @probe("6.9b")
 def what_is_written_in_a_strange_way(session: Session) -> Observations:
-    """Without a name, of a stranger, of another producer, with and without transactions."""
+    """Produce without a transactional id, with an unknown one, and with another producer's."""
     topic = new_topic(session)
     for version in (9, 11, 12):
         one = producer(session, f"v{version}", old=True)
@@ -265,7 +265,7 @@ def what_is_written_in_a_strange_way(session: Session) -> Observations:
 
 @probe("6.9b", "6.8b")
 def sequences_over_transactions(session: Session) -> Observations:
-    """After an end sequences go on in the same epoch, and begin at 0 in a new one."""
+    """Continue sequences after a transaction in the same epoch, and begin at 0 in a new one."""
     topic = new_topic(session)
     for way, old in WAYS.items():
         one = producer(session, way, old=old)
@@ -291,7 +291,7 @@ def _describe_producers(session: Session, topic: str, *indexes: int) -> Describe
 
 @probe("6.9b")
 def producers_of_partitions(session: Session) -> Observations:
-    """DescribeProducers: without any, idempotent, open, ended; unknown partitions and topics."""
+    """Describe producers: none, idempotent, open, ended, and of unknown partitions."""
     topic = new_topic(session, partitions=2)
     yield "none", _describe_producers(session, topic, 0, 1, 7, -1)
     yield "unknown", _describe_producers(session, "no-such-topic", 0)
@@ -313,7 +313,7 @@ def producers_of_partitions(session: Session) -> Observations:
 
 @probe("6.9b")
 def transactions_are_described(session: Session) -> Observations:
-    """Known, unknown, empty, twice, none."""
+    """Describe transactions: known, unknown, empty, twice, none."""
     one, nobody = producer(session), session.transactional_id("nobody")
     yield "known", describe(session, one.name)
     yield "unknown", describe(session, nobody)
@@ -331,7 +331,7 @@ def _list(session: Session, version: int = 2, **fields: object) -> ListTransacti
 
 @probe("6.9b")
 def transactions_are_listed(session: Session) -> Observations:
-    """By producer id, state, duration and pattern, in every version."""
+    """List transactions by producer id, state, duration and pattern, in every version."""
     topic = new_topic(session)
     new, is_open, ended = (producer(session, name) for name in ("new", "open", "ended"))
     is_open.begin(topic, b"x")
@@ -399,7 +399,7 @@ def _mark(
 
 @probe("6.9b")
 def markers_of_administrators(session: Session) -> Observations:
-    """WriteTxnMarkers ends what hangs; unknown partitions, epochs that are over, twice."""
+    """End open transactions with WriteTxnMarkers, for unknown partitions, old epochs, and twice."""
     for version, way in ((1, 0), (2, 0), (2, 1), (2, 2)):
         topic = new_topic(session, f"t{version}{way}", partitions=2)
         one = producer(session, f"x{version}{way}", old=True)
@@ -425,7 +425,7 @@ def markers_of_administrators(session: Session) -> Observations:
 
 @probe("6.9b")
 def markers_of_coordinators_that_are_over(session: Session) -> Observations:
-    """A marker with a coordinator's epoch that is older than one before."""
+    """Write a marker with an older coordinator epoch than the marker before."""
     topic = new_topic(session)
     one = producer(session, old=True)
     for number, epoch in enumerate((5, 3, 5, 6, -1)):
@@ -436,7 +436,7 @@ def markers_of_coordinators_that_are_over(session: Session) -> Observations:
 
 @probe("6.9b")
 def what_the_coordinator_stores(session: Session) -> Observations:
-    """The records of ``__transaction_state`` for one transactional id, in both ways."""
+    """Read the records of ``__transaction_state`` for one transactional id, for both versions."""
     topic = new_topic(session, partitions=2)
     for way, old in WAYS.items():
         one = producer(session, way, old=old)

@@ -18,7 +18,9 @@ from tests.conformance.transacting import WAYS, describe, end, new_topic, offset
 
 @probe("2.9g", "6.9b")
 def offsets_of_an_open_transaction(session: Session) -> Observations:
-    """88 for who asks for stable ones, the ones before for others, and then what became of them."""
+    """Read pending offsets: 88 with require_stable, else the ones before. Read them
+    after the end.
+    """
     topic = new_topic(session)
     for way, old in WAYS.items():
         group = session.group(way)
@@ -42,7 +44,7 @@ def offsets_of_an_open_transaction(session: Session) -> Observations:
 
 @probe("2.9g")
 def unstable_offsets_in_every_version(session: Session) -> Observations:
-    """require_stable is there from version 7 on."""
+    """Read pending offsets with require_stable, which exists from version 7 on."""
     topic, group = new_topic(session), session.group()
     session.ask(commit_request(group, topic, 3), 8)
     one = producer(session)
@@ -62,7 +64,7 @@ def unstable_offsets_in_every_version(session: Session) -> Observations:
 
 @probe("6.9b")
 def offsets_are_committed_in_every_version(session: Session) -> Observations:
-    """TxnOffsetCommit with and without having added the group before."""
+    """Commit by TxnOffsetCommit with and without adding the group before."""
     topic = new_topic(session)
     for version in range(6):
         for added in (True, False):
@@ -81,7 +83,7 @@ def offsets_are_committed_in_every_version(session: Session) -> Observations:
 
 @probe("6.9b", "6.8f")
 def offsets_of_the_wrong_one(session: Session) -> Observations:
-    """Another producer, another epoch, a stranger; the partition of the offsets is added."""
+    """Commit as another producer, in another epoch, and with an unknown id."""
     topic, group = new_topic(session), session.group()
     for version in range(6):
         one = producer(session, f"v{version}", old=version < 5)
@@ -107,7 +109,7 @@ def offsets_of_the_wrong_one(session: Session) -> Observations:
 
 @probe("6.9b", "2.8c")
 def transactional_offsets_that_are_refused(session: Session) -> Observations:
-    """Unknown topics and partitions, metadata too large; the others are taken."""
+    """Commit for unknown partitions and with too large metadata. The others are stored."""
     topic, group = new_topic(session), session.group()
     cls = TxnOffsetCommitRequest
     for version in (0, 3, 5):
@@ -133,7 +135,9 @@ def transactional_offsets_that_are_refused(session: Session) -> Observations:
 
 @probe("6.9b", "6.2c")
 def transactional_offsets_of_members(session: Session) -> Observations:
-    """KIP-447: group, generation, member and instance are checked where they are told."""
+    """Commit with group, generation, member and instance (KIP-447), which are
+    checked if present.
+    """
     topic = new_topic(session)
     for kind, instance in (("dynamic", None), ("static", "i")):
         member = Member(session, session.group(kind), instance=instance)
@@ -174,7 +178,7 @@ def transactional_offsets_of_members(session: Session) -> Observations:
 
 @probe("6.9b", "6.2c")
 def transactional_offsets_in_a_rebalance(session: Session) -> Observations:
-    """While members are waited for, and before they have an assignment."""
+    """Commit in a rebalance and before the assignment."""
     topic = new_topic(session)
     member, other = Member(session, session.group(), b"a"), Member(session, session.group(), b"b")
     stable(member)
@@ -203,7 +207,7 @@ def transactional_offsets_in_a_rebalance(session: Session) -> Observations:
 
 @probe("6.9b", "2.9g")
 def other_commits_beside_a_transaction(session: Session) -> Observations:
-    """An ordinary commit while one is pending; which one counts after the end."""
+    """Commit without a transaction while an offset is pending. Read which counts after the end."""
     topic = new_topic(session)
     for committed in (True, False):
         group = session.group(f"g{committed}")
@@ -222,7 +226,7 @@ def other_commits_beside_a_transaction(session: Session) -> Observations:
 
 @probe("6.9b", "6.2e")
 def groups_with_pending_offsets(session: Session) -> Observations:
-    """Deleting the group, or its offsets, while a transaction is open, and what the end brings."""
+    """Delete a group, or its offsets, while a transaction is open, and end the transaction."""
     topic = new_topic(session)
     for committed, before in ((True, True), (False, True), (True, False)):
         label = f"{committed} {before}"

@@ -1,4 +1,4 @@
-"""Producers with a transactional id: their epochs, who fences whom, and how they begin and end."""
+"""Producers with a transactional id: epochs, fencing, begin and end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.support.transactor import Transactor
 
 LARGEST_TIMEOUT_MS = 900_000
 FAR = 1_000_000
-"""From a producer id that was given out to one that was not."""
+"""Distance from an allocated producer id to one that is not allocated."""
 
 
 @probe("3")
 def find_the_coordinator_of_a_transactional_id(session: Session) -> Observations:
-    """Every version that has types of keys, with an id and with none."""
+    """Look up a transactional id in every version with key types, and an empty one."""
     name = session.transactional_id()
     for version in range(1, 7):
         for key in (name, ""):
@@ -28,7 +28,9 @@ def find_the_coordinator_of_a_transactional_id(session: Session) -> Observations
 
 @probe("6.9b", "6.8a")
 def transactional_producers(session: Session) -> Observations:
-    """Every version: the first epoch of an id is 0, each further request gives the next."""
+    """Initialize an id in every version. The first epoch is 0, each further request
+    increases it.
+    """
     for version in range(6):
         one = Transactor(session, session.transactional_id(f"v{version}"))
         for epoch in range(3):
@@ -38,7 +40,7 @@ def transactional_producers(session: Session) -> Observations:
 
 @probe("6.9b", "6.8e")
 def transactional_producers_that_bring_their_epoch(session: Session) -> Observations:
-    """KIP-360: the present epoch and the one before give the next one, others are fenced."""
+    """Initialize with the current and the previous epoch (KIP-360), and with others."""
     for version in (3, 4, 5):
         one = producer(session, f"v{version}")
         yield f"{version} present", one.init(keep=True, version=version)
@@ -60,7 +62,7 @@ def transactional_producers_that_bring_their_epoch(session: Session) -> Observat
 
 @probe("6.9b", "6.8e")
 def strangers_that_bring_an_epoch(session: Session) -> Observations:
-    """A transactional id that the coordinator does not know, with an id and epoch."""
+    """Initialize an unknown transactional id with a producer id and epoch."""
     for version in (3, 4, 5):
         one = Transactor(session, session.transactional_id(f"v{version}"))
         one.producer_id, one.epoch = FAR, 5
@@ -71,7 +73,7 @@ def strangers_that_bring_an_epoch(session: Session) -> Observations:
 
 @probe("6.9b")
 def timeouts_of_transactions(session: Session) -> Observations:
-    """More than 0, up to the largest that the broker takes."""
+    """Initialize with timeouts: more than 0, up to the broker's limit."""
     for version in (0, 5):
         one = Transactor(session, session.transactional_id(f"v{version}"))
         for timeout_ms in (0, -1, LARGEST_TIMEOUT_MS + 1, 2**31 - 1, 1, LARGEST_TIMEOUT_MS):
@@ -86,7 +88,7 @@ def timeouts_of_transactions(session: Session) -> Observations:
 
 @probe("6.9b")
 def partitions_are_added(session: Session) -> Observations:
-    """Every version of a producer: good, again, all or none of them, and none at all."""
+    """Add partitions in every version for producers: valid, repeated, partly invalid, and none."""
     topic = new_topic(session, partitions=3)
     for version in range(4):
         one = producer(session, f"v{version}", old=True)
@@ -103,7 +105,7 @@ def partitions_are_added(session: Session) -> Observations:
 
 @probe("6.9b", "6.8f")
 def partitions_are_added_by_the_wrong_one(session: Session) -> Observations:
-    """Unknown transactional ids, another producer id, an epoch that is over or to come."""
+    """Add partitions with an unknown transactional id, another producer id and other epochs."""
     topic = new_topic(session)
     for version in range(4):
         one = producer(session, f"v{version}", old=True)
@@ -125,7 +127,7 @@ def partitions_are_added_by_the_wrong_one(session: Session) -> Observations:
 
 @probe("6.9b")
 def brokers_ask_for_partitions(session: Session) -> Observations:
-    """Versions 4 and 5: whether partitions are in, and putting them in."""
+    """Verify and add partitions as a broker, with versions 4 and 5."""
     topic = new_topic(session, partitions=3)
     for version in (4, 5):
         one = producer(session, f"v{version}")
@@ -162,7 +164,7 @@ def brokers_ask_for_partitions(session: Session) -> Observations:
 
 @probe("6.9b", "6.8f")
 def offsets_are_added(session: Session) -> Observations:
-    """AddOffsetsToTxn in every version, for a group that is not there, too, and by wrong ones."""
+    """Add groups with AddOffsetsToTxn in every version, for unknown groups and wrong producers."""
     group = session.group()
     for version in range(5):
         one = producer(session, f"v{version}", old=True)
@@ -188,7 +190,7 @@ def offsets_are_added(session: Session) -> Observations:
 
 @probe("6.9b")
 def ends_of_nothing(session: Session) -> Observations:
-    """EndTxn in every version where no transaction is open: of a new producer, and after an end."""
+    """End transactions in every version when none is open, for new producers and after an end."""
     topic = new_topic(session)
     for version in range(6):
         for committed in (True, False):
@@ -214,7 +216,7 @@ def ends_of_nothing(session: Session) -> Observations:
 
 @probe("6.9b", "6.8f")
 def ends_by_the_wrong_one(session: Session) -> Observations:
-    """EndTxn in every version: of unknown ids, of another producer, with other epochs."""
+    """End transactions in every version with unknown ids, other producers and other epochs."""
     topic = new_topic(session)
     for version in range(6):
         one = producer(session, f"v{version}", old=version < 5)
@@ -239,7 +241,7 @@ def ends_by_the_wrong_one(session: Session) -> Observations:
 
 @probe("6.9b")
 def epochs_go_on(session: Session) -> Observations:
-    """What epoch each end leaves a producer with: the same before version 2, then the next."""
+    """Read the epoch after each end: the same before transaction version 2, then the next."""
     topic = new_topic(session)
     for way, old in WAYS.items():
         one = producer(session, way, old=old)
@@ -255,7 +257,7 @@ def epochs_go_on(session: Session) -> Observations:
 
 @probe("6.9b")
 def producers_change_their_ways(session: Session) -> Observations:
-    """Transactions of one producer, by turns before and after KIP-890."""
+    """Run transactions of one producer, alternating before and after KIP-890."""
     topic = new_topic(session)
     one = producer(session)
     for number, old in enumerate((True, False, True, True, False, False, True)):
@@ -277,7 +279,7 @@ def producers_change_their_ways(session: Session) -> Observations:
 
 @probe("6.8f", "6.9b")
 def a_new_producer_fences_the_one_before(session: Session) -> Observations:
-    """Its transaction is aborted (51 until that is done), and whatever it asks is refused."""
+    """Initialize an id again. The old producer is fenced, and its transaction is aborted."""
     topic, group = new_topic(session), session.group()
     for way, old in WAYS.items():
         first = producer(session, way, old=old)
@@ -310,7 +312,7 @@ def a_new_producer_fences_the_one_before(session: Session) -> Observations:
 
 @probe("6.8f", "6.9b")
 def a_producer_fences_itself(session: Session) -> Observations:
-    """InitProducerId with its own epoch while its transaction is open."""
+    """Initialize with the own epoch while a transaction is open."""
     topic = new_topic(session)
     for way, old in WAYS.items():
         one = producer(session, way, old=old)
@@ -328,7 +330,7 @@ def a_producer_fences_itself(session: Session) -> Observations:
 
 @probe("6.9b", slow=True)
 def transactions_take_too_long(session: Session) -> Observations:
-    """After its timeout a transaction is aborted and its producer fenced."""
+    """Exceed the timeout of a transaction, which is aborted. Its producer is fenced."""
     topic = new_topic(session)
     for way, old in WAYS.items():
         one = Transactor(session, session.transactional_id(way), old=old)

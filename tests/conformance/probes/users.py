@@ -1,4 +1,4 @@
-"""SCRAM users and delegation tokens, made and used."""
+"""SCRAM users and delegation tokens, created and used."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def _alter(session: Session, *changes: Upsertion | Deletion) -> object:
 
 
 def _scram(connection: Connection, number: int, user: str, password: str, more: str = "") -> object:
-    """Log in; the error code, and whether the broker proved that it knows the password."""
+    """Log in and return the error code, and whether the broker proved that it knows
+    the password.
+    """
     mechanism = MECHANISMS[number]
     handshake(connection, mechanism)
     scram = Scram(mechanism, user, password, more)
@@ -61,7 +63,9 @@ def _scram(connection: Connection, number: int, user: str, password: str, more: 
 
 
 def _until(session: Session, number: int, user: str, password: str, wanted: object) -> object:
-    """Log in until the result is the wanted one: Apache Kafka applies a change a moment later."""
+    """Log in until the result is ``wanted``, because Apache Kafka applies a change
+    a moment later.
+    """
 
     deadline = time.monotonic() + READY_S
     while True:
@@ -73,7 +77,7 @@ def _until(session: Session, number: int, user: str, password: str, wanted: obje
 
 @probe("7.4", secured=True)
 def scram_users_are_set_and_deleted(session: Session) -> Observations:
-    """A user logs in by the mechanism that was set, until it is deleted."""
+    """Set and delete a user, and log in by the mechanism."""
     user = session.name("user")
     for number in MECHANISMS:
         yield f"set {number}", _alter(session, _upsertion(user, number, "one", 8192))
@@ -86,7 +90,7 @@ def scram_users_are_set_and_deleted(session: Session) -> Observations:
 
 @probe("7.4", secured=True)
 def changes_of_scram_users_that_are_refused(session: Session) -> Observations:
-    """Iterations, mechanisms and names out of bounds, twice the same, and all or nothing."""
+    """Change users with invalid iterations, mechanisms and names, and one user twice."""
     user = session.name("user")
     good = _upsertion(user, 1, "x")
     changes: dict[str, tuple[Upsertion | Deletion, ...]] = {
@@ -130,7 +134,7 @@ def _describe(session: Session, *users: str) -> object:
 
 @probe("7.4", secured=True)
 def scram_users_are_described(session: Session) -> Observations:
-    """Mechanisms and iterations; unknown users, and a user twice."""
+    """Describe mechanisms and iterations, unknown users, and a user twice."""
     yield "one", _describe(session, "admin")
     yield "unknown", _describe(session, session.name("nobody"))
     yield "twice", _describe(session, "admin", "admin")
@@ -194,7 +198,7 @@ def _created(answer: object) -> object:
 
 @probe("7.2d", secured=True)
 def delegation_tokens_log_in(session: Session) -> Observations:
-    """Log in by both mechanisms, with the extension, as the owner; a token creates no token."""
+    """Log in by both mechanisms, with the extension, as the owner. A token creates no token."""
     owner = _alice(session)
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 2)
     password = base64.b64encode(bytes(token.hmac)).decode()
@@ -219,7 +223,7 @@ def delegation_tokens_log_in(session: Session) -> Observations:
 
 @probe("7.2d", secured=True)
 def delegation_tokens_are_renewed_and_expired(session: Session) -> Observations:
-    """Expire tokens as the owner and as others, later and at once, and unknown ones."""
+    """Renew and expire tokens as the owner and as others, later and now, and unknown ones."""
 
     owner, other = _alice(session), _alice(session, "bob")
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=3_600_000), 2)
@@ -291,7 +295,7 @@ def delegation_tokens_are_described(session: Session) -> Observations:
 
 @probe("7.2d", slow=True, secured=True)
 def delegation_tokens_that_are_over(session: Session) -> Observations:
-    """A token is neither renewed nor used for a login after its life."""
+    """Renew a token after its life, and log in with it. Both are refused."""
     owner = _alice(session)
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=1_500), 2)
     yield "created", (token.error_code, token.expiry_timestamp_ms == token.max_timestamp_ms)

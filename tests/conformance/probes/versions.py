@@ -1,4 +1,4 @@
-"""Versions, headers and frames: what is answered, and what ends the connection."""
+"""Versions, headers and frames: responses, and reasons to end the connection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _closed(session: Session, key: int, version: int, body: bytes = b"") -> byte
 
 @probe("2.1a")
 def api_versions_of_an_unknown_version(session: Session) -> Observations:
-    """ApiVersions 5, 99 and -1 are answered in version 0, with error 35 and their own range."""
+    """Send ApiVersions 5, 99 and -1: version 0, error 35 and the range of ApiVersions."""
     for version in (5, 99, 32767, -1):
         connection = session.connect()
         connection.send_frame(_header(18, version, 2) + b"\x02x\x02y\x00")
@@ -48,7 +48,7 @@ def api_versions_of_an_unknown_version(session: Session) -> Observations:
 
 @probe("2.1a")
 def api_versions_again_after_an_unknown_version(session: Session) -> Observations:
-    """The connection stays open for a second try in a version that is known."""
+    """Send ApiVersions again after an unknown version. The connection stays open."""
     connection = session.connect()
     connection.send_frame(_header(18, 5, 2) + b"\x02x\x02y\x00")
     yield "first", connection.outcome()
@@ -60,7 +60,7 @@ def api_versions_again_after_an_unknown_version(session: Session) -> Observation
 
 @probe("2.1b")
 def unknown_versions_close(session: Session) -> Observations:
-    """Any other API in a version too high or too low ends the connection."""
+    """Send any other API in a version too high or too low, which ends the connection."""
     for key in (
         ApiKey.METADATA,
         ApiKey.FETCH,
@@ -86,7 +86,7 @@ def unknown_versions_close(session: Session) -> Observations:
 
 @probe("2.1b")
 def unknown_keys_close(session: Session) -> Observations:
-    """A key that no API has ends the connection; the next one is served as before."""
+    """Send an unknown API key, which ends the connection. The next one works."""
     for key in (999, -1, 63, 93, 32767):
         yield f"key {key}", _closed(session, key, 0)
     connection = session.connect()
@@ -95,14 +95,14 @@ def unknown_keys_close(session: Session) -> Observations:
 
 @probe("2.1b")
 def keys_of_controllers_close(session: Session) -> Observations:
-    """APIs that only controllers and older brokers serve end the connection."""
+    """Send APIs of controllers and older brokers, which end the connection."""
     for key in (4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82):
         yield f"key {key}", _closed(session, key, 0)
 
 
 @probe("2.1b")
 def produce_below_version_3_closes(session: Session) -> Observations:
-    """Produce is advertised from 0 on for old librdkafka and taken from 3 on."""
+    """Produce below version 3. It is advertised from 0 on for old librdkafka, and not served."""
     topic = session.topic()
     body = struct.pack(">hii", -1, 1000, 1) + encode_name(topic) + struct.pack(">iii", 1, 0, 0)
     for version in (0, 1, 2):
@@ -110,13 +110,13 @@ def produce_below_version_3_closes(session: Session) -> Observations:
 
 
 def encode_name(name: str) -> bytes:
-    """A string of a version that is not flexible."""
+    """Encode a string of a version that is not flexible."""
     return struct.pack(">h", len(name)) + name.encode()
 
 
 @probe("2.1c")
 def advertised_versions(session: Session) -> Observations:
-    """The range of each API in ApiVersions."""
+    """Read the range of each API in ApiVersions."""
     for version in range(5):
         request = ApiVersionsRequest(client_software_name="p", client_software_version="1")
         answer = session.ask(request, version)
@@ -134,7 +134,7 @@ def advertised_versions(session: Session) -> Observations:
 
 @probe("6.9a")
 def features(session: Session) -> Observations:
-    """What the cluster tells of its features beside the versions."""
+    """Read the features in ApiVersions."""
     for version in (2, 3, 4):
         request = ApiVersionsRequest(client_software_name="p", client_software_version="1")
         answer = session.ask(request, version)
@@ -156,14 +156,14 @@ def features(session: Session) -> Observations:
 
 @probe("2.1c")
 def order_of_the_advertised_apis(session: Session) -> Observations:
-    """The APIs come in the order of their keys."""
+    """Read the order of the APIs, which is that of their keys."""
     keys = [entry.api_key for entry in session.ask(ApiVersionsRequest(), 0).api_keys]
     yield "sorted", keys == sorted(keys)
 
 
 @probe("2.2a")
 def header_of_the_api_versions_answer(session: Session) -> Observations:
-    """The answer's header is version 0 in all versions: the error follows the correlation id."""
+    """Read the header of ApiVersions, version 0 always: the error follows the correlation id."""
     for version in range(5):
         connection = session.connect()
         body = b"\x02x\x021\x00" if version >= 3 else b""
@@ -174,7 +174,7 @@ def header_of_the_api_versions_answer(session: Session) -> Observations:
 
 @probe("2.2b")
 def bad_software_names(session: Session) -> Observations:
-    """Names of the client's software that Kafka does not take are error 42, and why is not said."""
+    """Send invalid names of client software: error 42 without a reason."""
     for version in (3, 4):
         for name in SOFTWARE_NAMES:
             for named in ((name, "1"), ("p", name)):
@@ -186,7 +186,7 @@ def bad_software_names(session: Session) -> Observations:
 
 @probe("2.2b")
 def good_software_names(session: Session) -> Observations:
-    """Letters, digits, dashes and dots are fine."""
+    """Send names of client software with letters, digits, dashes and dots."""
     for name in GOOD_SOFTWARE_NAMES:
         request = ApiVersionsRequest(client_software_name=name, client_software_version=name)
         yield name, session.ask(request, 3).error_code
@@ -194,7 +194,7 @@ def good_software_names(session: Session) -> Observations:
 
 @probe("2.3a")
 def client_ids(session: Session) -> Observations:
-    """The client id of the header is an int16 string, also before flexible bodies; null is fine."""
+    """Send client ids, an int16 string also before flexible bodies. Null is valid."""
     for client_id in ("p", "", None, "é" * 40, "a b\n"):
         connection = session.connect()
         for version in (1, 4):
@@ -205,7 +205,7 @@ def client_ids(session: Session) -> Observations:
 
 @probe("2.3b")
 def offset_delete_is_never_flexible(session: Session) -> Observations:
-    """OffsetDelete has the old encodings, header and body."""
+    """Send OffsetDelete, which has the old encodings of header and body."""
     connection = session.connect()
     connection.send_frame(_header(47, 0) + encode_name("no-such-group") + struct.pack(">i", 0))
     yield "by hand", connection.outcome()
@@ -214,14 +214,14 @@ def offset_delete_is_never_flexible(session: Session) -> Observations:
 
 @probe("2.3b")
 def sasl_handshake_without_sasl(session: Session) -> Observations:
-    """SaslHandshake on a listener without SASL."""
+    """Send SaslHandshake to a listener without SASL."""
     for version in (0, 1):
         yield f"version {version}", _closed(session, 17, version, encode_name("PLAIN"))
 
 
 @probe("2.3c")
 def produce_with_acks_0_has_no_answer(session: Session) -> Observations:
-    """The next answer on the connection is that to the next request."""
+    """Produce with acks=0, which has no response. The next response is for the next request."""
     topic = session.topic()
     connection = session.connect()
     for version, values in ((3, b"a"), (9, b"b"), (12, b"c")):
@@ -233,7 +233,7 @@ def produce_with_acks_0_has_no_answer(session: Session) -> Observations:
 
 @probe("2.3c")
 def produce_with_acks_0_and_an_error_closes(session: Session) -> Observations:
-    """An error that cannot be told ends the connection."""
+    """Produce with acks=0 and an error, which ends the connection."""
     name = session.name("none")
     for version in (3, 9, 12):
         connection = session.connect()
@@ -244,7 +244,7 @@ def produce_with_acks_0_and_an_error_closes(session: Session) -> Observations:
 
 @probe("2.4a")
 def unknown_tagged_fields(session: Session) -> Observations:
-    """Tagged fields that the broker does not know are skipped, in headers and in bodies."""
+    """Send unknown tagged fields in headers and bodies, which are skipped."""
     tag = b"\x01\xc8\x01\x03abc"  # one field, tag 200, three bytes
     plain = encode(RequestHeader(request_api_key=18, request_api_version=3, correlation_id=9), 1)
     connection = session.connect()
@@ -260,7 +260,7 @@ def unknown_tagged_fields(session: Session) -> Observations:
 
 @probe("2.4a")
 def defaults_of_tagged_fields_are_not_written(session: Session) -> Observations:
-    """Answers of flexible versions hold no tagged field at its default: bytes, counted."""
+    """Count the bytes of tagged fields in responses, which have none at its default."""
     group = session.group()
     topic = session.topic()
     heartbeat = encode_request(HeartbeatRequest(group_id=group), 4, 5, "p")
@@ -280,7 +280,7 @@ def defaults_of_tagged_fields_are_not_written(session: Session) -> Observations:
 
 @probe("2.5a")
 def pipelined_requests_are_answered_in_order(session: Session) -> Observations:
-    """Ten requests sent at once: their answers come in the order of the requests."""
+    """Send ten requests before reading. Their responses come in the same order."""
     connection = session.connect()
     for index in range(10):
         if index % 3:
@@ -292,7 +292,7 @@ def pipelined_requests_are_answered_in_order(session: Session) -> Observations:
 
 @probe("2.5a", "2.5b")
 def a_long_poll_holds_up_its_own_connection_only(session: Session) -> Observations:
-    """Behind a fetch that waits a request waits too; another connection is served meanwhile."""
+    """Send a request after a waiting fetch, which waits too. Another connection is served."""
     topic = session.topic()
     partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1000)
     fetch = FetchRequest(
@@ -311,7 +311,7 @@ def a_long_poll_holds_up_its_own_connection_only(session: Session) -> Observatio
 
 @probe("2.5c")
 def frames_that_cannot_be_read_close(session: Session) -> Observations:
-    """A request that is cut short, an empty one, and a length that cannot be."""
+    """Send a truncated request, an empty one, and an invalid length."""
     metadata = _header(3, 9, 2) + encode(MetadataRequest(topics=[]), 9)
     for label, frame in (
         ("cut short", metadata[:-1]),
@@ -332,7 +332,7 @@ def frames_that_cannot_be_read_close(session: Session) -> Observations:
 
 @probe("2.5c")
 def bytes_behind_a_request(session: Session) -> Observations:
-    """A frame that is longer than its request."""
+    """Send a frame that is longer than its request."""
     connection = session.connect()
     connection.send_frame(_header(12, 1) + encode(HeartbeatRequest(group_id="x"), 1) + b"more")
     yield "Heartbeat 1", connection.outcome()
@@ -343,6 +343,6 @@ def bytes_behind_a_request(session: Session) -> Observations:
 
 @probe("2.5c")
 def a_connection_needs_no_api_versions(session: Session) -> Observations:
-    """Any API may be the first one that a connection asks."""
+    """Send any API as the first one on a connection."""
     yield "Metadata", session.connect().ask(MetadataRequest(topics=[]), 5).brokers
     yield "Heartbeat", session.connect().ask(HeartbeatRequest(group_id="x"), 3)
