@@ -242,7 +242,7 @@ async def _aiokafka(consumer: Any) -> AsyncIterator[None]:
     After stop() was called, aiokafka 0.14.0 does not look for a coordinator, and retries its last
     commit until there is one. If the coordinator has just died, stop() never returns, on Apache
     Kafka too. The member then leaves its group when its session ends. stop() can also raise the
-    cancellation of its own tasks, a heartbeat or a fetch.
+    cancellation of its heartbeat or its fetch.
     """
     await consumer.start()
     try:

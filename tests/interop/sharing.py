@@ -24,7 +24,7 @@ def share(
 ) -> None:
     """Let the two share a group, in the order of their joining, while records come in.
 
-    Then one of them leaves, and the other one goes on alone: as the new leader, if the first did.
+    Then one of them leaves, and the other one continues. It becomes the leader if the first left.
     """
     topic, group = broker.create_topic(unique("shared"), PARTITIONS), unique("pair")
     feed = broker.feed(topic, PARTITIONS)

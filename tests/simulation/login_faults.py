@@ -111,7 +111,7 @@ async def forge(world: World, rng: random.Random) -> None:
 
 
 async def end_sessions_early(world: World, rng: random.Random) -> None:
-    """Halve the sessions that the brokers promise."""
+    """End sessions after half the time that the brokers promise."""
     node = rng.choice((None, *BROKERS))
 
     async def promise(call: Call) -> Response | None:

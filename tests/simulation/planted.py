@@ -169,7 +169,7 @@ def connect_again_at_the_end_of_sessions() -> Iterator[None]:
 
 @contextmanager
 def give_up_refused_brokers() -> Iterator[None]:
-    """Never connect again to a broker that has refused a login or TLS once."""
+    """Stop connecting to a broker that has refused a login or TLS once."""
     fail: Callable[..., None] = Nodes._failed
 
     def failed(nodes: Nodes, node: Any, error: KafkaError, *, lost: bool = True) -> None:
@@ -183,7 +183,7 @@ def give_up_refused_brokers() -> Iterator[None]:
 
 @contextmanager
 def keep_expired_tokens() -> Iterator[None]:
-    """Never replace a token."""
+    """Keep every token, even after it has expired."""
     with (
         patch.object(Token, "is_fresh", lambda token, now: True),
         patch.object(Token, "is_sendable", lambda token, now: True),
