@@ -55,8 +55,8 @@ TOO_MANY = 300
 T0 = TopicPartition("t", 0)
 
 PASSES = "makes no difference"
-RETRIED = "asked again until it passes; nobody is told"
-REJOINS = "the partitions are lost, the group is joined again; nobody is told"
+RETRIED = "retried until the error ends, without an exception"
+REJOINS = "the partitions are lost and the consumer rejoins, without an exception"
 
 
 class Cell:
@@ -68,7 +68,7 @@ class Cell:
         self.code = code
         self.listener = Recorder()
         self.hits = 0
-        self.told: list[KafkaError] = []
+        self.raised: list[KafkaError] = []
         self.consumer = MemoryConsumer(
             cluster,
             request_timeout_ms=1000 * TIMEOUT,
@@ -118,7 +118,7 @@ class Cell:
             try:
                 await self.consumer.commit({T0: 1})
             except KafkaError as error:
-                self.told.append(error)
+                self.raised.append(error)
             assert anyio.current_time() - begun <= TIMEOUT + 0.1
         else:
             await self._poll(WINDOW)
@@ -131,12 +131,12 @@ class Cell:
                 polled = await self.consumer.getmany(timeout_ms=1000 * min(left, 1.0))
                 count += sum(map(len, polled.values()))
             except KafkaError as error:
-                self.told.append(error)
+                self.raised.append(error)
                 await anyio.sleep(0.05)
         return count
 
     def _outcome(self, hits: int) -> str:
-        kinds = sorted({self._kind(error) for error in self.told})
+        kinds = sorted({self._kind(error) for error in self.raised})
         if kinds:
             lost = ", and the partitions are lost" if "lost" in self.listener.names else ""
             return f"raises {' or '.join(kinds)}{lost}"
@@ -164,11 +164,11 @@ class Cell:
             return ""
         if T0 in self.consumer.assignment():
             self.consumer.seek(T0, 1)
-            assert await self._poll(20, until_some=True), self.told
+            assert await self._poll(20, until_some=True), self.raised
             return ", until seek()"
         self.consumer.subscribe(["t"], listener=self.listener)
-        assert await self._poll(20, until_some=True), self.told
-        return ", and polling does not go on before subscribe()"
+        assert await self._poll(20, until_some=True), self.raised
+        return ", and polling does not continue before subscribe()"
 
 
 def outcome(api: str, code: int) -> str:
@@ -203,7 +203,7 @@ def _table(api: str, codes: dict[int, str]) -> Iterator[str]:
         by_outcome[follows].append(code)
     common = max(by_outcome, key=lambda follows: len(by_outcome[follows]))
     yield f"### {api}\n"
-    yield "| answered with | what follows |\n| --- | --- |"
+    yield "| error code | result |\n| --- | --- |"
     for follows in sorted(by_outcome, key=lambda each: (each == common, each)):
         names = ", ".join(name_of(code) for code in by_outcome[follows])
         yield f"| {'all others' if follows == common else names} | {follows} |"
