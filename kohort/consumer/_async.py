@@ -11,14 +11,10 @@ from kohort.consumer._async_requests import AsyncRequests
 from kohort.consumer._base import K, V
 from kohort.errors import (
     ConsumerClosedError,
-    CredentialsUnavailableError,
-    IllegalStateError,
-    KafkaTimeoutError,
-    NoBrokersAvailable,
 )
 from kohort.listeners import AsyncRebalanceListener
 from kohort.records import AsyncIteration, ConsumerRecord
-from kohort.subscription import NO_GROUP, OffsetReset
+from kohort.subscription import NO_GROUP
 from kohort.types import LazyModule, TopicPartition
 
 if TYPE_CHECKING:
@@ -43,20 +39,22 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
 
     ``async with AsyncKafkaConsumer("orders", bootstrap_servers=..., group_id=...) as consumer``
 
-    On asyncio you can also call ``start()`` and ``stop()``, from any task. The options and the
-    errors of the constructor are those of :class:`~kohort.KafkaConsumer`.
+    The options, methods and errors are those of :class:`~kohort.KafkaConsumer`. Methods that may
+    wait for a broker or a listener are awaited, all others are plain functions. ``async with``,
+    ``start()`` or the first awaited call starts the consumer. On trio only ``async with`` can.
 
     With automatic commits, leaving the block commits all positions. If an exception leaves the
-    block, the records of the last getmany(), or the current record of an iteration, are not
+    block, the records of the last poll(), or the current record of an iteration, are not
     committed. They are read again after a restart.
 
-    Listeners, deserializers and assignors are called in the task that calls getmany(), getone(),
-    iteration, start() or stop(). Methods of listeners may be coroutines. Cancelling these calls
-    loses no record. Between them, listeners and assignors run in a task of the consumer, unless
-    the caller holds returned records (option ``rebalance_without_poll``).
+    Deserializers and assignors are called in the task that polls or iterates. Listeners are called
+    in a task of the consumer, and their methods may be coroutines. poll(), iteration and start()
+    wait for them. Cancelling these calls loses no record, and the listener continues. Between these
+    calls, listeners and assignors run in that task if the caller holds no returned records (option
+    ``rebalance_without_poll``).
 
-    Iteration, getone() and getmany() let the event loop run at least every 10 ms, also while
-    records are buffered. A deserializer, or user code without an ``await``, can block it longer.
+    poll() and iteration let the event loop run at least every 10 ms, also while records are
+    buffered. A deserializer, or user code without an ``await``, can block it longer.
     """
 
     __module__ = "kohort"
@@ -169,63 +167,47 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
 
     # -- records ------------------------------------------------------------------------------
 
-    async def getmany(
-        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    async def poll(
+        self,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
     ) -> Records[K, V]:
         """Return buffered records by partition, or ``{}`` if none arrive in ``timeout_ms``.
 
-        With arguments, it returns only records of these partitions. The default timeout of 0 ms
-        does not wait. It returns at most ``max_records`` records of all partitions together, by
-        default ``max_poll_records``. The errors are those of :meth:`KafkaConsumer.poll`.
+        The default timeout of 0 ms does not wait. It returns at most ``max_records`` records of
+        all partitions together, by default ``max_poll_records``. With ``partitions``, it returns
+        only records of these. Positions move past the returned records. Rebalances run in this
+        call, so it waits for the listener.
+
+        Raises DataError for bad data of a partition, RebalanceListenerError, NoBrokersAvailable,
+        WakeupError and other KafkaErrors. No error loses records, so you can continue to poll.
         """
-        timeout = _arguments.timeout_seconds(timeout_ms, 0)
-        assert timeout is not None
+        timeout, chosen = self._poll_arguments(timeout_ms, partitions)
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
-        chosen = frozenset(_arguments.topic_partitions(partitions)) or None
-        async with self._polling("getmany()"):
+        async with self._polling("poll()"):
             records = await self._poll(timeout, count, chosen)
             self._engine.callback_queue.has_returned_records |= bool(records)
             return records
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
-        """Wait for the next record without a timeout, and return it.
-
-        With arguments, it returns only records of these partitions. Raises the errors of
-        :meth:`KafkaConsumer.poll`, and ConsumerClosedError if the consumer is stopped meanwhile.
-        """
-        chosen = frozenset(_arguments.topic_partitions(partitions)) or None
-        async with self._polling("getone()"):
-            if self._clock() >= self._yield_at:
-                await self._yield_to_loop()
-            while not self._pending_stop:
-                record = await self._next_record(chosen)
-                if record is not None:
-                    self._engine.callback_queue.has_returned_records = True
-                    return record
-        raise ConsumerClosedError("the consumer was stopped")
-
-    async def _next_record(
-        self, chosen: frozenset[TopicPartition] | None
-    ) -> ConsumerRecord[K, V] | None:
-        self._engine.callback_queue.raise_wakeup()
-        # Rebalances run between two records, because the buffered ones may last for hours.
-        waits = self._engine.callback_queue.pending or self._is_unsubscribing or self._unpolled_task
-        record = None if waits else self._iteration_buffer.next(chosen)
-        if record is None:
-            records = await self._poll(1.0, self._drain_size.count, chosen, buffered=False)
-            self._iteration_buffer.load(records)
-            record = self._iteration_buffer.next(chosen)
-        return record
-
     async def poll_arrow(
         self,
-        *partitions: TopicPartition,
         timeout_ms: float = 0,
         max_records: int | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
     ) -> pyarrow.RecordBatch:
-        """Return buffered records as :meth:`KafkaConsumer.poll_arrow` does.
+        """Return buffered records as one ``pyarrow.RecordBatch``, maybe with no rows.
 
-        With arguments, it returns only rows of these partitions.
+        The columns are those of Spark's Kafka source: key, value, topic, partition, offset,
+        timestamp, timestampType and headers. Timestamps are in ms and UTC, or null if unknown.
+        Rows of one partition are adjacent. Deserializers do not run.
+
+        It waits up to ``timeout_ms`` milliseconds. It returns at most ``max_records`` rows, by
+        default without a limit, and 4 MiB of keys, values and headers, or one larger batch. With
+        ``partitions``, it returns only rows of these. Raises ImportError without pyarrow, and the
+        errors of :meth:`poll`.
         """
         # Imports come before the poll, so that Ctrl-C during an import loses no records.
         from kohort.consumer._tables import require_pyarrow
@@ -233,53 +215,86 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
 
         require_pyarrow()
         table = await self._poll_table(
-            partitions, timeout_ms, max_records, to_arrow, allocate_in_arrow
+            timeout_ms, max_records, partitions, to_arrow, allocate_in_arrow
         )
         return to_arrow(TablePlan()) if table is None else table
 
     async def poll_batches(
         self,
-        *partitions: TopicPartition,
         timeout_ms: float = 0,
         max_records: int | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
     ) -> list[kohort.RecordColumns]:
-        """Return buffered records as :meth:`KafkaConsumer.poll_batches` does.
+        """Return buffered records as columns, one object for each partition, without pyarrow.
 
-        With arguments, it returns only columns of these partitions.
+        Arguments, limits and errors are those of :meth:`poll_arrow`. The columns read keys, values
+        and headers in place, without copies.
         """
         from kohort.records import allocate_in_python, to_columns
 
-        return (
-            await self._poll_table(
-                partitions, timeout_ms, max_records, to_columns, allocate_in_python
-            )
-            or []
+        tables = await self._poll_table(
+            timeout_ms, max_records, partitions, to_columns, allocate_in_python
         )
+        return tables or []
 
     async def _poll_table(
         self,
-        partitions: tuple[TopicPartition, ...],
         timeout_ms: float,
         max_records: int | None,
+        partitions: Iterable[TopicPartition] | None,
         build: Callable[[TablePlan], T],
         allocate: Allocate,
     ) -> T | None:
-        timeout = _arguments.timeout_seconds(timeout_ms, 0)
-        assert timeout is not None
         from kohort.consumer._tables import TablePoll
         from kohort.records import MAX_ROWS
 
+        timeout, chosen = self._poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
-        chosen = frozenset(_arguments.topic_partitions(partitions)) or None
         poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
         try:
-            async with self._polling("getmany()"):
+            async with self._polling("poll()"):
                 await self._poll(timeout, 0, chosen, table=poll)
                 self._engine.callback_queue.has_returned_records |= poll.table is not None
         except BaseException:
             poll.undo()
             raise
         return poll.table
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> Records[K, V]:
+        """Return records as :meth:`poll` does."""
+        return await self.poll(timeout_ms, max_records, partitions=partitions or None)
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
+        """Wait for the next record without a timeout, and return it."""
+        return await self._next(frozenset(_arguments.topic_partitions(partitions)) or None)
+
+    async def _next(self, chosen: frozenset[TopicPartition] | None = None) -> ConsumerRecord[K, V]:
+        """Wait for the next record. Raise ConsumerClosedError if the consumer is closed."""
+        async with self._polling("iteration"):
+            if self._clock() >= self._yield_at:
+                await self._yield_to_loop()
+            while not self._pending_close:
+                record = await self._next_record(chosen)
+                if record is not None:
+                    self._engine.callback_queue.has_returned_records = True
+                    return record
+        raise ConsumerClosedError("the consumer was closed")
+
+    async def _next_record(
+        self, chosen: frozenset[TopicPartition] | None
+    ) -> ConsumerRecord[K, V] | None:
+        self._engine.callback_queue.raise_wakeup()
+        # Rebalances run between two records, because the buffered ones may last for hours.
+        waits = self._engine.callback_queue.pending or self._is_spawned
+        record = None if waits else self._iteration_buffer.next(chosen)
+        if record is None:
+            records = await self._poll(1.0, self._drain_size.count, chosen, buffered=False)
+            self._iteration_buffer.load(records)
+            record = self._iteration_buffer.next(chosen)
+        return record
 
     async def _poll(
         self,
@@ -306,7 +321,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
             remaining = deadline - self._clock()
             timed_out = remaining <= 0
             self._callback_runner.raise_errors(timed_out=timed_out)
-            if self._pending_stop:
+            if self._pending_close:
                 return {}
             if table is not None:
                 if table.drain(chosen, repeat_errors=timed_out) or timed_out:
@@ -359,8 +374,8 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
             callback_queue.pending
             or callback_queue.is_wakeup_requested
             or self._closed
-            or self._stopping
-            or self._unpolled_task
+            or self._closing
+            or self._is_spawned
         )
         if self._iteration_buffer and not busy:
             given = self._iteration_buffer.next_after_consumed()
@@ -371,7 +386,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
                 self._iteration_buffer.start_run(self._run_until)
                 return given
         try:
-            return await self.getone()
+            return await self._next()
         except ConsumerClosedError:
             raise StopAsyncIteration from None
 
@@ -396,96 +411,18 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         pattern: _typing.Pattern | None = None,
         listener: AsyncRebalanceListener | None = None,
     ) -> None:
-        """Subscribe as :meth:`KafkaConsumer.subscribe` does, and join the group in the background.
+        """Subscribe to topics, or to all topics whose names match ``pattern`` from their start.
 
-        With ``rebalance_without_poll="never"`` the next poll joins it.
+        It replaces an earlier subscription. With a ``group_id``, the next poll() joins the group,
+        which assigns the partitions. AsyncKafkaConsumer also joins it without a poll, unless
+        ``rebalance_without_poll="never"``. Without a group, all partitions are assigned to this
+        consumer. ``listener`` is a :class:`~kohort.ConsumerRebalanceListener`.
+
+        Raises IllegalStateError after assign() or for topics together with a pattern, ValueError
+        for no or illegal topics, and TypeError for arguments of other types.
         """
         begins = not self._engine.is_subscribed
         self._subscribe(topics, pattern, listener)
         self._is_unsubscribing = False
         if begins and self._background_task is not None:
             self._engine.callback_queue.note_call()
-
-    def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics. No I/O."""
-        self._check_process()
-        return self._engine.subscription.topics()
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions, without a group; no partitions mean unsubscribe().
-
-        It replaces an earlier assign(), whose consumed offsets are committed in the background if
-        commits are automatic. Raises IllegalStateError after subscribe().
-        """
-        if self._is_unsubscribing:
-            raise IllegalStateError(
-                "assign() failed: unsubscribe() has not called the listener yet. Call and await "
-                "getmany() before assign()"
-            )
-        chosen = _arguments.topic_partitions(partitions)
-        if chosen:
-            if self._background_task is not None:
-                self._engine.keep_replaced_offsets()
-            self._assign(chosen)
-        else:
-            self.unsubscribe()
-
-    # -- positions ----------------------------------------------------------------------------
-
-    async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record, looked up if necessary.
-
-        Raises NotAssignedError if the partition is not assigned, NoOffsetForPartitionError, and
-        KafkaTimeoutError after ``request_timeout_ms``.
-        """
-        self._check_running()
-        tp = _arguments.topic_partition(partition)
-        return await self._engine.position(tp, self._config.client.request_timeout_ms / 1000)
-
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Set the position to the first offset, and wait until it is known.
-
-        Without arguments it applies to all assigned partitions. Returns False if a position is not
-        known after ``request_timeout_ms``. Raises NotAssignedError.
-        """
-        return await self._reset(partitions, OffsetReset.EARLIEST)
-
-    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Set the position to the log end offset, and wait until it is known.
-
-        Arguments, result and errors are those of :meth:`seek_to_beginning`.
-        """
-        return await self._reset(partitions, OffsetReset.LATEST)
-
-    async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> bool:
-        self._check_running()
-        chosen = self._assigned_or(partitions)
-        for tp in chosen:
-            self._engine.subscription.request_reset(tp, strategy)
-        self._engine.fetcher.wake()
-        try:
-            for tp in chosen:
-                await self._engine.position(tp, self._config.client.request_timeout_ms / 1000)
-        except (NoBrokersAvailable, CredentialsUnavailableError):
-            raise
-        except KafkaTimeoutError:
-            return False
-        return True
-
-    async def seek_to_committed(
-        self, *partitions: TopicPartition
-    ) -> dict[TopicPartition, int | None]:
-        """Set positions to the committed offsets, and return these offsets.
-
-        Without arguments it applies to all assigned partitions. Partitions without a committed
-        offset keep their position, and their value is None. Raises NotAssignedError,
-        KafkaTimeoutError, and IllegalStateError without a ``group_id``.
-        """
-        self._check_running()
-        chosen = self._assigned_or(partitions)
-        committed = await self._engine.committed(chosen, None)
-        offsets = {tp: None if at is None else at.offset for tp, at in committed.items()}
-        for tp, offset in offsets.items():
-            if offset is not None:
-                self.seek(tp, offset)
-        return offsets

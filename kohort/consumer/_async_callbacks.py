@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,38 +14,41 @@ from kohort.config import CLOSE_TIMEOUT
 from kohort.consumer._background_task import BackgroundTask, event_loop
 from kohort.consumer._base import ConsumerBase
 from kohort.consumer._callback_queue import ListenerCallback
-from kohort.consumer._callback_runner import ASSIGNED, LOST, REVOKED
 from kohort.consumer._engine import Engine
 from kohort.consumer._signal import TaskSignal
-from kohort.errors import IllegalStateError, KafkaError, RebalanceListenerError, ReentrantCallError
-from kohort.listeners._dispatch import CallbackName, call_listener, is_awaited
+from kohort.errors import IllegalStateError, KafkaError, ReentrantCallError
 from kohort.transport import start_soon
-from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 
 
 class AsyncCallbacks(ConsumerBase):
-    """The methods that run the engine's callbacks, in a poll or in a task of the consumer.
+    """The methods that run the engine's callbacks.
 
-    Only one task runs callbacks at a time, and ``_callback_task`` is its id. The consumer starts a
-    task if callbacks are queued, no call polls, and ``rebalance_without_poll`` allows it.
+    Only one task runs callbacks at a time, and ``_callback_task`` is its id. A poll runs assignors,
+    and starts a task of the consumer for listeners, whose end it waits for. Without a poll the
+    engine starts this task, if ``rebalance_without_poll`` allows it. close() and unsubscribe() run
+    callbacks themselves.
+
+    A cancelled poll does not cancel the task. Otherwise a listener would stop half-way, and the
+    group would continue as if it had returned.
     """
 
     _signal: TaskSignal
     _background_task: BackgroundTask | None
     _loop: Any
     _clock: Callable[[], float]
-    _stopping: anyio.Event | None
-    _pending_stop: bool
-    _leave_group: bool | None
+    _closing: anyio.Event | None
+    _pending_close: bool
+    _close_options: tuple[bool, float, bool | None]
+    """Arguments of a close() inside a callback: autocommit, timeout, leave_group."""
     _active_polls: int
 
     def _set_up_callbacks(self) -> None:
         self._callback_task: int | None = None
-        self._unpolled_task: int | None = None
-        self._is_unsubscribing = False
         self._is_spawned = False
+        """True from the start of a callback task to its end."""
+        self._is_unsubscribing = False
 
     def _watch_callbacks(self, engine: Engine) -> None:
         """Start a task for callbacks of this engine without a poll, while the consumer exists."""
@@ -59,36 +63,40 @@ class AsyncCallbacks(ConsumerBase):
         engine.callback_queue.on_pending = on_pending
 
     async def _run_callbacks(self) -> None:
-        """Run the queued callbacks, in a call that polls.
+        """Wait until the consumer's task has run the queued callbacks, in a call that polls.
 
-        Wait first for callbacks in the consumer's task, because they may change the assignment.
+        While close() or unsubscribe() runs them in another task, return without a wait.
         """
-        while self._unpolled_task is not None:
-            await self._signal.event().wait()
-        callback_queue = self._engine.callback_queue
-        if self._callback_task is not None or not (
-            callback_queue.pending or self._is_unsubscribing
-        ):
-            return  # another task runs them, or there are none
-        self._callback_task = anyio.get_current_task().id
-        try:
-            await self._callback_runner.run_all()
-            if self._is_unsubscribing:
-                await self._unsubscribe()
-        finally:
-            self._callback_task = None
-            self._signal.notify()
+        pending = self._engine.callback_queue.pending
+        self._callback_runner.run_commit_callbacks()
+        while self._is_spawned or (self._callback_task is None and pending):
+            if self._closing is not None or self._closed or self._pending_close:
+                return
+            if self._is_spawned or any(isinstance(each, ListenerCallback) for each in pending):
+                event = self._signal.event()
+                self._spawn(contextvars.copy_context())
+                await event.wait()
+                continue
+            self._callback_task = anyio.get_current_task().id
+            try:
+                await self._callback_runner.run_all()  # assignors cannot be cancelled
+            finally:
+                self._callback_task = None
+                self._signal.notify()
 
-    # -- without a poll -----------------------------------------------------------------------
+    def _spawn(self, context: contextvars.Context | None = None) -> None:
+        """Start the task for callbacks, unless there is one.
+
+        There is one at a time, because the background task can only cancel the latest.
+        """
+        if not self._is_spawned and self._background_task is not None:
+            self._is_spawned = True
+            self._background_task.spawn(self._run_in_task, context)
 
     def _start_unpolled(self) -> None:
-        """Start a task that runs the queued callbacks, if they may run without a poll.
-
-        There is one such task at a time, because the background task can only cancel the latest.
-        """
-        if self._background_task is not None and not self._is_spawned and self._may_run_unpolled():
-            self._is_spawned = True
-            self._background_task.spawn(self._run_unpolled)
+        """Start a task that runs the queued callbacks, if they may run without a poll."""
+        if self._may_run_unpolled():
+            self._spawn()
 
     def _may_run_unpolled(self) -> bool:
         """Return True if callbacks may run now without a poll.
@@ -97,9 +105,7 @@ class AsyncCallbacks(ConsumerBase):
         ``max_poll_interval_ms`` the caller counts as hung, so callbacks wait for its next poll.
         """
         callback_queue, mode = self._engine.callback_queue, self._config.rebalance_without_poll
-        if not (callback_queue.pending or self._is_unsubscribing) or self._active_polls:
-            return False
-        if self._callback_task is not None or self._stopping is not None or self._closed:
+        if not callback_queue.pending or self._active_polls or self._callback_task is not None:
             return False
         if mode == "never" or (mode == "idle" and callback_queue.has_returned_records):
             return False
@@ -110,39 +116,54 @@ class AsyncCallbacks(ConsumerBase):
             or self._clock() < callback_queue.last_active_at + limit
         )
 
-    async def _run_unpolled(self) -> None:
-        self._is_spawned = False
-        if not self._may_run_unpolled():
-            return  # a poll came first
-        callback_queue = self._engine.callback_queue
-        if callback_queue.last_active_at is None:
-            callback_queue.note_call()  # max_poll_interval_ms counts from here
-        self._callback_task = self._unpolled_task = anyio.get_current_task().id
-        self._callback_runner.commits_unfinished = callback_queue.has_returned_records
+    def _may_run(self) -> bool:
+        if self._callback_task is not None or self._closing is not None or self._closed:
+            return False
+        return bool(self._active_polls) or self._may_run_unpolled()
+
+    async def _run_in_task(self) -> None:
+        callback_queue, runner = self._engine.callback_queue, self._callback_runner
         try:
-            await self._callback_runner.run_all()
-            if self._is_unsubscribing:
-                await self._unsubscribe()
-        except RebalanceListenerError as error:
-            self._callback_runner.keep_listener_error(error)
+            if not self._may_run():
+                return  # a poll was cancelled before, or close() came first
+            if callback_queue.last_active_at is None:
+                callback_queue.note_call()  # max_poll_interval_ms counts from here
+            self._callback_task = anyio.get_current_task().id
+            runner.commits_unfinished = (
+                not self._active_polls and callback_queue.has_returned_records
+            )
+            try:
+                await runner.run_all()
+            finally:
+                runner.commits_unfinished = False
+                self._callback_task = None
         finally:
-            self._callback_runner.commits_unfinished = False
-            self._callback_task = self._unpolled_task = None
+            self._is_spawned = False
             self._signal.notify()
             # This also runs after a CancelledError of the callback, which is seen nowhere else.
-            if self._pending_stop and self._stopping is None and not self._closed:
-                await self._stop_after_callback()
-            else:
+            if self._pending_close and not (self._active_polls or self._closing or self._closed):
+                await self._close_after_callback()
+            elif self._closing is None and not self._closed:
                 self._start_unpolled()
 
-    async def _stop_after_callback(self) -> None:
+    async def _close_after_callback(self) -> None:
         try:
-            await self._stop(autocommit=True, leave_group=self._leave_group)
+            await self._close_pending()
         except KafkaError as error:
-            logger.error("stop() called in a callback failed: %s", str(error), exc_info=error)
+            logger.error("close() called in a callback failed: %s", str(error), exc_info=error)
 
-    async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
-        raise NotImplementedError  # AsyncLifecycle overrides itcycle overrides it
+    async def _close_pending(self) -> None:
+        autocommit, timeout, leave_group = self._close_options
+        await self._close(autocommit=autocommit, timeout=timeout, leave_group=leave_group)
+
+    async def _close(
+        self,
+        *,
+        autocommit: bool,
+        timeout: float = CLOSE_TIMEOUT,
+        leave_group: bool | None = None,
+    ) -> None:
+        raise NotImplementedError  # AsyncLifecycle overrides it
 
     def _check_loop(self) -> None:
         if event_loop() is not self._loop:
@@ -188,76 +209,3 @@ class AsyncCallbacks(ConsumerBase):
                 tasks.cancel_scope.cancel()
         if interrupt is not None:
             raise interrupt
-
-    # -- unsubscribing ------------------------------------------------------------------------
-
-    def unsubscribe(self) -> None:
-        """Commit (if automatic), call the listener, leave the group, and remove all topics.
-
-        The commit and the leave continue in the background. If the methods of the listener are
-        coroutines, the next getmany() or stop() calls it, and the partitions stay assigned until
-        then. Raises RebalanceListenerError, and ReentrantCallError inside a callback.
-        """
-        self._check_usable()
-        if self._background_task is None:
-            self._engine.subscription.unsubscribe()
-            return
-        self._check_loop()
-        self._check_not_inside("unsubscribe()")
-        self._engine.callback_queue.has_returned_records = False
-        self._engine.note_consumed()
-        if self._callback_task is not None or self._must_await_listener():
-            self._is_unsubscribing = True
-            self._signal.notify()
-            self._engine.callback_queue.note_call()
-            self._start_unpolled()
-            return
-        self._callback_task = anyio.get_current_task().id
-        try:
-            self._call_plain_listener()
-        finally:
-            self._callback_task = None
-            self._engine.drop_subscription()
-            self._signal.notify()
-        error = self._callback_runner.take_listener_error()
-        if error is not None:
-            raise error
-
-    def _must_await_listener(self) -> bool:
-        owned = self._engine.is_subscribed and self._engine.subscription.assigned()
-        return bool(owned) and is_awaited(self._callback_runner.listener)
-
-    def _call_plain_listener(self) -> None:
-        """Call the listener for the queued assignment, and then for the end of the subscription."""
-        engine = self._engine
-        calls: list[tuple[CallbackName, frozenset[TopicPartition]]] = []
-        for pending in list(engine.callback_queue.pending):
-            if isinstance(pending, ListenerCallback) and not pending.is_finished:
-                if pending.name == ASSIGNED:
-                    calls.append((ASSIGNED, pending.partitions))
-                pending.finish()
-        owned = engine.subscription.assigned()
-        if owned:
-            calls.append((LOST if engine.is_membership_lost() else REVOKED, owned))
-        if (
-            self._callback_runner.listener is None
-            or not engine.is_subscribed
-            or engine.coordinator is None
-        ):
-            return
-        for name, partitions in calls:
-            error = call_listener(self._callback_runner.listener, name, partitions)
-            if error is not None:
-                self._callback_runner.keep_listener_error(error)
-
-    async def _unsubscribe(self) -> None:
-        deadline = anyio.current_time() + CLOSE_TIMEOUT
-        try:
-            error = await self._callback_runner.leave("the consumer unsubscribed", True, deadline)
-        finally:
-            if self._is_unsubscribing:  # otherwise subscribe() was called meanwhile
-                self._is_unsubscribing = False
-                self._engine.subscription.unsubscribe()
-            self._engine.finish_leave()
-        if error is not None:
-            raise error

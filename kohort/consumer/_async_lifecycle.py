@@ -1,4 +1,4 @@
-"""The lifecycle of AsyncKafkaConsumer, from start() to stop()."""
+"""The lifecycle of AsyncKafkaConsumer, from its first awaited call to close()."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
+from kohort.consumer import _arguments
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._background_task import (
     BackgroundTask,
@@ -23,11 +24,10 @@ from kohort.consumer._base import leave_timeout
 from kohort.consumer._callback_runner import CallbackRunner
 from kohort.consumer._drain_size import YIELD_SECONDS
 from kohort.consumer._engine import Engine
+from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import TaskSignal
-from kohort.consumer._startup import StartupWait
 from kohort.errors import (
     ConsumerClosedError,
-    IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
     SecurityError,
@@ -42,11 +42,11 @@ async def _call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
     return await function()
 
 
-class AsyncLifecycle(AsyncCallbacks):
+class AsyncLifecycle(AsyncCallbacks, RequestPlans):
     """The methods of AsyncKafkaConsumer that start, use and end its background task."""
 
     _asynchronous = True
-    _close_hint = "await stop(), or use an async with block"
+    _close_hint = "await close(), or use an async with block"
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         config.check_async()
@@ -55,10 +55,12 @@ class AsyncLifecycle(AsyncCallbacks):
         self._loop: Any = None
         self._clock = anyio.current_time
         self._set_up_callbacks()
-        self._stopping: anyio.Event | None = None
-        self._pending_stop = False
-        self._leave_group: bool | None = None
+        self._closing: anyio.Event | None = None
+        self._starting: anyio.Event | None = None
+        self._pending_close = False
+        self._close_options: tuple[bool, float, bool | None] = (True, CLOSE_TIMEOUT, None)
         self._active_polls = 0
+        self._commits = set()
         self._yield_at = self._run_until = -math.inf
         engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
         self._prepare(config, engine, topics)
@@ -70,17 +72,20 @@ class AsyncLifecycle(AsyncCallbacks):
         runner.connect(_call, weak_callback(self._call_with_callbacks))
         return runner
 
-    # -- start and stop -----------------------------------------------------------------------
+    # -- start and close ----------------------------------------------------------------------
 
     async def start(self) -> None:
         """Connect to the cluster and, if subscribed, wait for the first assignment.
 
         It also waits for positions, so that no record produced later is missed. It waits for them,
-        and for topics that are being created, at most ``request_timeout_ms``.
+        and for topics that are being created, at most ``request_timeout_ms``. A call of start() is
+        optional: the first call that sends a request starts the consumer without these waits.
 
         Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
-        and SecurityError if all of them reject TLS or the login. You can call it again after an
-        error or a cancellation. On trio use ``async with`` instead.
+        and SecurityError if all of them reject TLS or the login. Raises the error that ended the
+        group membership, for example GroupAuthorizationFailedError. You can call it again after an
+        error. ``async with`` calls start(), but leaves errors of the group to the first poll(). On
+        trio, AsyncKafkaConsumer needs ``async with``.
         """
         await self._start(in_block=False)
 
@@ -89,13 +94,9 @@ class AsyncLifecycle(AsyncCallbacks):
         if self._background_task is not None:
             self._check_loop()
             return
-        root = self._background_task = make_background_task(in_block=in_block)
-        self._loop, self._pid = event_loop(), os.getpid()
-        self._clock = self._engine.callback_queue.clock = loop_clock(self._loop)
-        self._record_run.set_clock(self._clock)
+        root = await self._start_task(in_block=in_block)
         try:
-            await root.start(self._engine.run)
-            await self._wait_until_started()
+            await self._wait_until_started(in_block=in_block)
         except BaseException:
             try:
                 await self._undo_start(root)
@@ -103,21 +104,58 @@ class AsyncLifecycle(AsyncCallbacks):
                 await root.leave_block()
             raise
 
+    async def _start_task(self, *, in_block: bool) -> BackgroundTask:
+        """Start the background task and wait until the engine accepts calls."""
+        root = self._background_task = make_background_task(in_block=in_block)
+        self._loop, self._pid = event_loop(), os.getpid()
+        self._clock = self._engine.callback_queue.clock = loop_clock(self._loop)
+        self._record_run.set_clock(self._clock)
+        starting = self._starting = anyio.Event()
+        try:
+            await root.start(self._engine.run)
+        except BaseException:
+            try:
+                await self._undo_start(root)
+            finally:
+                await root.leave_block()
+            raise
+        finally:
+            self._starting = None
+            starting.set()
+        return root
+
+    async def _ensure_started(self) -> None:
+        """Start the background task for the first awaited call, without any other wait."""
+        self._check_usable()
+        while self._background_task is None or self._starting is not None:
+            if self._starting is not None:
+                self._check_loop()
+                await self._starting.wait()
+            else:
+                await self._start_task(in_block=False)
+            self._check_usable()
+        self._check_loop()
+
+    async def _call(self, plan: Plan[T]) -> T:
+        await self._ensure_started()
+        self._engine.check_running()
+        return await plan.function()
+
     async def _undo_start(self, root: BackgroundTask) -> None:
         """Restore the state before start(), with the same subscription or assignment."""
-        if self._closed or self._stopping is not None:  # another task stopped it meanwhile
-            await self._stop(autocommit=False)
+        if self._closed or self._closing is not None:  # another task closed it meanwhile
+            await self._close(autocommit=False)
             return
-        ended = self._stopping = anyio.Event()
+        ended = self._closing = anyio.Event()
         self._signal.notify()
         try:
-            await self._stop_after_failed_start(root)
+            await self._end_failed_start(root)
         finally:
             self._replace_engine()
-            self._stopping = None
+            self._closing = None
             ended.set()
 
-    async def _stop_after_failed_start(self, root: BackgroundTask) -> None:
+    async def _end_failed_start(self, root: BackgroundTask) -> None:
         limit = leave_timeout(CLOSE_TIMEOUT)
         deadline = anyio.current_time() + limit
         try:
@@ -145,19 +183,24 @@ class AsyncLifecycle(AsyncCallbacks):
         self._callback_runner.listener = listener
         self._background_task = self._loop = self._pid = None
 
-    async def _wait_until_started(self) -> None:
-        """Wait for the metadata and the first assignment. getmany() raises later errors."""
+    async def _wait_until_started(self, *, in_block: bool) -> None:
+        """Wait for the metadata and the first assignment. poll() raises later errors.
+
+        In a block it also raises errors of the group, because the block may outlive them.
+        """
         engine = self._engine
         try:
             await engine.cluster.wait_bootstrapped()
         except KafkaError:
-            self._check_usable()  # another task stopped it meanwhile
+            self._check_usable()  # another task closed it meanwhile
             raise
         # The first poll should not raise an error of an outage that is over.
         engine.callback_queue.drop_errors(NoBrokersAvailable)
         engine.callback_queue.drop_errors(SecurityError)
         if not engine.is_subscribed and not engine.subscription.assigned():
             return
+        from kohort.consumer._startup import StartupWait
+
         starting = StartupWait(engine)
         async with self._polling("start()"):
             while True:
@@ -165,32 +208,60 @@ class AsyncLifecycle(AsyncCallbacks):
                 await self._run_callbacks()
                 self._check_open()
                 engine.check_running()
-                if starting.is_done() or engine.callback_queue.errors or self._pending_stop:
+                if not in_block:
+                    engine.raise_group_failure()
+                if starting.is_done() or engine.callback_queue.errors or self._pending_close:
                     return
                 with anyio.move_on_after(starting.seconds):
                     await event.wait()
 
     def wakeup(self) -> None:
-        """Let getmany(), getone() or iteration raise WakeupError.
+        """Let a waiting call raise WakeupError: poll() or iteration.
 
-        It may be called from any task or thread and from a signal handler. If no call waits, the
-        next one raises. If several tasks wait, one of them raises. No record is lost. To end other
-        calls, cancel them.
+        It may be called from any thread and from a signal handler. If no call waits, the next one
+        raises. KafkaConsumer also raises it in commit() and lookups; an interrupted commit() may
+        still succeed. close() and unsubscribe() never raise it. No record is lost, so you can
+        continue to poll. If several tasks wait, one of them raises.
         """
         self._engine.callback_queue.request_wakeup()
         if self._background_task is not None:
             self._background_task.call_soon(self._signal.notify)
 
-    async def stop(self, *, leave_group: bool | None = None) -> None:
-        """Commit (if automatic), call the listener, leave the group, and end the task.
+    async def close(
+        self,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+        leave_group: bool | None = None,
+    ) -> None:
+        """Commit (if automatic), call the listener, leave the group, and end the consumer.
 
-        It takes at most 5 seconds. Calling it again has no effect. Inside a listener it returns
-        immediately, and the consumer stops when the listener has returned. ``leave_group`` is as
-        for :meth:`KafkaConsumer.close`. Raises RebalanceListenerError.
+        It takes at most ``timeout_ms`` milliseconds, by default 5,000. Calling it again has no
+        effect. Inside a listener, or in a signal handler that interrupts poll(), it returns
+        immediately, and poll() closes the consumer before it returns.
+
+        ``autocommit=False`` skips the automatic commit. ``leave_group=False`` keeps the membership
+        until the session expires, so that a restart causes no rebalance. This is the default of
+        static members, which set ``group_instance_id``. ``leave_group=True`` gives the partitions
+        to other members immediately, and is the default of dynamic members (KIP-1092).
+
+        Raises only RebalanceListenerError. If the thread of a KafkaConsumer does not respond, it
+        logs a warning, and the group reassigns the partitions when the session expires.
         """
-        await self._stop(autocommit=True, leave_group=leave_group)
+        timeout = _arguments.timeout_seconds(timeout_ms, 1000 * CLOSE_TIMEOUT)
+        assert timeout is not None
+        await self._close(autocommit=autocommit, timeout=timeout, leave_group=leave_group)
 
-    async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
+    async def stop(self, *, leave_group: bool | None = None) -> None:
+        """Do as :meth:`close` does."""
+        await self.close(leave_group=leave_group)
+
+    async def _close(
+        self,
+        *,
+        autocommit: bool,
+        timeout: float = CLOSE_TIMEOUT,
+        leave_group: bool | None = None,
+    ) -> None:
         self._engine.subscription.wake_up.set()
         if self._closed or self._pid not in (None, os.getpid()):
             self._closed = True
@@ -206,42 +277,52 @@ class AsyncLifecycle(AsyncCallbacks):
             return
         self._check_loop()
         if self._callback_task == anyio.get_current_task().id:
-            self._pending_stop = True
-            self._leave_group = leave_group
+            self._pending_close = True
+            self._close_options = autocommit, timeout, leave_group
             return
-        if self._stopping is not None:
-            await self._stopping.wait()
+        if self._closing is not None:
+            await self._closing.wait()
             if not self._closed:  # a failed start() was being undone
-                await self._stop(autocommit=autocommit, leave_group=leave_group)
+                await self._close(autocommit=autocommit, timeout=timeout, leave_group=leave_group)
             return
-        self._stopping = anyio.Event()
+        self._closing = anyio.Event()
         self._signal.notify()
         try:
-            await self._stop_task(self._background_task, autocommit, leave_group)
+            await self._close_now(self._background_task, autocommit, timeout, leave_group)
         finally:
-            self._stopping.set()
+            self._closing.set()
 
-    async def _stop_task(
-        self, root: BackgroundTask, autocommit: bool, leave_group: bool | None
+    async def _close_now(
+        self, root: BackgroundTask, autocommit: bool, timeout: float, leave_group: bool | None
     ) -> None:
         error: KafkaError | None = None
-        limit = leave_timeout(CLOSE_TIMEOUT)
+        limit = leave_timeout(timeout)
         deadline = anyio.current_time() + limit
-        if not (self._pending_stop or self._left_with_error):
+        if not (self._pending_close or self._left_with_error):
             self._engine.note_consumed()
         try:
             if root.is_alive:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
-                    reason = "the consumer was stopped"
+                    with anyio.move_on_after(limit / 2):
+                        await self._await_commits()
+                    reason = "the consumer was closed"
                     error = await self._leave(reason, autocommit, deadline, leave_group)
         finally:
             self._closed = True
             self._signal.notify()
             await root.stop()
             self._callback_runner.abandon()
+            self._callback_runner.run_commit_callbacks()
             self._close_deserializers()
         if error is not None:
             raise error
+
+    async def _await_commits(self) -> None:
+        """Wait for the commits of commit_async()."""
+        while self._commits:
+            event = self._signal.event()
+            if self._commits:
+                await event.wait()
 
     async def _leave(
         self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
@@ -260,6 +341,32 @@ class AsyncLifecycle(AsyncCallbacks):
             self._callback_task = None
             self._signal.notify()
 
+    async def unsubscribe(self) -> None:
+        """Commit (if automatic), call the listener, leave the group, and remove all topics.
+
+        It takes at most 5 seconds. It also removes the partitions of assign(). Raises
+        RebalanceListenerError.
+        """
+        self._check_usable()
+        if self._background_task is None:
+            self._engine.subscription.unsubscribe()
+            return
+        error: KafkaError | None = None
+        async with self._polling("unsubscribe()"):
+            self._engine.check_running()
+            self._is_unsubscribing = True
+            deadline = anyio.current_time() + CLOSE_TIMEOUT
+            try:
+                with anyio.move_on_after(CLOSE_TIMEOUT):
+                    error = await self._leave("the consumer unsubscribed", True, deadline)
+            finally:
+                if self._is_unsubscribing:  # otherwise subscribe() was called meanwhile
+                    self._is_unsubscribing = False
+                    self._engine.subscription.unsubscribe()
+                self._engine.finish_leave()
+        if error is not None:
+            raise error
+
     async def __aenter__(self) -> Self:
         await self._start(in_block=True)
         return self
@@ -267,7 +374,7 @@ class AsyncLifecycle(AsyncCallbacks):
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
         try:
             self._left_with_error = exc_type is not None
-            await self._stop(autocommit=True)
+            await self._close(autocommit=True)
         finally:
             if self._background_task is not None:
                 await self._background_task.leave_block()
@@ -281,7 +388,7 @@ class AsyncLifecycle(AsyncCallbacks):
     @asynccontextmanager
     async def _polling(self, what: str) -> AsyncIterator[None]:
         """Run the body as a poll: it counts as activity, and callbacks may run in it."""
-        self._check_started()
+        await self._ensure_started()
         self._check_not_inside(what)
         self._engine.callback_queue.enter_poll()
         self._active_polls += 1
@@ -293,25 +400,13 @@ class AsyncLifecycle(AsyncCallbacks):
             if not self._active_polls:
                 self._engine.callback_queue.leave_poll()
                 self._start_unpolled()
-            if self._pending_stop and not self._closed and self._callback_task is None:
-                await self._stop(autocommit=True, leave_group=self._leave_group)
+            if self._pending_close and not self._closed and self._callback_task is None:
+                await self._close_pending()
 
     async def _yield_to_loop(self) -> None:
         """Let the event loop run once. A cancelled task raises here."""
         await checkpoint()
         self._yield_at = self._clock() + YIELD_SECONDS
-
-    def _check_started(self) -> None:
-        self._check_usable()
-        if self._background_task is None:
-            raise IllegalStateError(
-                "the consumer is not started. Use 'async with', or await start() first"
-            )
-        self._check_loop()
-
-    def _check_running(self) -> None:
-        self._check_started()
-        self._engine.check_running()
 
     def _has_loop_ended(self) -> bool:
         """Return True if the consumer's event loop has ended."""
@@ -320,5 +415,5 @@ class AsyncLifecycle(AsyncCallbacks):
         )
 
     def _check_open(self) -> None:
-        if self._closed or self._stopping is not None:
-            raise ConsumerClosedError("the consumer was stopped")
+        if self._closed or self._closing is not None:
+            raise ConsumerClosedError("the consumer was closed")

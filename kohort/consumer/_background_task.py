@@ -33,8 +33,12 @@ class BackgroundTask(Protocol):
     async def start(self, run: RunEngine) -> None:
         """Start the task and wait until the engine accepts calls."""
 
-    def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start the second task, which sees the context variables of start().
+    def spawn(
+        self,
+        run: Callable[[], Coroutine[Any, Any, None]],
+        context: contextvars.Context | None = None,
+    ) -> None:
+        """Start the second task in ``context``, which is by default a copy of that of start().
 
         The previous second task must have ended.
         """
@@ -78,9 +82,12 @@ class _AsyncioTask:
         self._task.add_done_callback(lambda _: started.set())
         await started.wait()
 
-    def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        # unsubscribe() calls this with the context variables of its caller.
-        context = self._context.copy()
+    def spawn(
+        self,
+        run: Callable[[], Coroutine[Any, Any, None]],
+        context: contextvars.Context | None = None,
+    ) -> None:
+        context = context or self._context.copy()
         self._callback_task = asyncio.create_task(run(), name="kohort callbacks", context=context)
 
     async def stop(self) -> None:
@@ -165,7 +172,11 @@ class _TaskGroupTask:
         self._group.start_soon(main)
         await started.wait()
 
-    def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def spawn(
+        self,
+        run: Callable[[], Coroutine[Any, Any, None]],
+        context: contextvars.Context | None = None,
+    ) -> None:
         self._callback_task = second = _CallbackTask()
 
         async def main() -> None:
@@ -180,7 +191,7 @@ class _TaskGroupTask:
                 second.ended.set()
 
         protect(main)
-        self._context.copy().run(self._group.start_soon, main)
+        (context or self._context.copy()).run(self._group.start_soon, main)
 
     async def stop(self) -> None:
         self._scope.cancel()
@@ -233,8 +244,8 @@ def make_background_task(*, in_block: bool) -> BackgroundTask:
     except RuntimeError:
         if not in_block:
             raise IllegalStateError(
-                "start() failed: on trio a background task needs an 'async with' block. Use "
-                "'async with AsyncKafkaConsumer(...) as consumer'"
+                "the consumer is not started: on trio its background task needs an 'async with' "
+                "block. Use 'async with AsyncKafkaConsumer(...) as consumer'"
             ) from None
         protect_modules()
         return _TaskGroupTask()

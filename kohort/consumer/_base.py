@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +29,7 @@ from kohort.errors import (
 )
 from kohort.listeners._dispatch import check_listener
 from kohort.records import RecordRun
+from kohort.subscription import OffsetReset
 from kohort.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -165,6 +167,18 @@ class ConsumerBase:
         if self._pid is not None:
             self._engine.callback_queue.engine_loop.call_soon(action)
 
+    # -- records ------------------------------------------------------------------------------
+
+    def _poll_arguments(
+        self, timeout_ms: float, partitions: Iterable[TopicPartition] | None
+    ) -> tuple[float, frozenset[TopicPartition] | None]:
+        """Return the timeout of a poll in seconds, and the partitions or None for all."""
+        timeout = _arguments.timeout_seconds(timeout_ms, 0)
+        assert timeout is not None
+        if partitions is None:
+            return timeout, None
+        return timeout, frozenset(_arguments.topic_partitions(partitions))
+
     # -- subscription -------------------------------------------------------------------------
 
     def _subscribe(self, topics: Iterable[str], pattern: object, listener: Any) -> None:
@@ -209,9 +223,26 @@ class ConsumerBase:
         self._engine.rejoin_reason = reason or "enforce_rebalance() was called"
         self._call_soon(self._engine.apply_subscription)
 
-    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def subscription(self) -> set[str]:
+        """Return a copy of the subscribed topics; empty without a subscription. No I/O."""
+        self._check_process()
+        return set(self._engine.subscription.topics()) if self._engine.is_subscribed else set()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign exactly these partitions, without a group; no partitions remove the assignment.
+
+        It replaces an earlier assign(), whose consumed offsets are committed in the background if
+        commits are automatic. With a ``group_id``, commits still go to that group. Raises
+        IllegalStateError after subscribe().
+        """
         self._check_usable()
-        self._engine.subscription.assign(_arguments.topic_partitions(partitions))
+        chosen = _arguments.topic_partitions(partitions)
+        if self._pid is not None:
+            self._engine.keep_replaced_offsets()
+        if chosen or self._engine.is_subscribed:  # after subscribe() it raises
+            self._engine.subscription.assign(chosen)
+        else:
+            self._engine.subscription.unsubscribe()
         self._engine.callback_queue.drop_errors(TopicAuthorizationFailedError)
         self._call_soon(self._engine.apply_new_subscription)
 
@@ -259,6 +290,26 @@ class ConsumerBase:
         self._engine.subscription.seek(tp, _arguments.offset(offset), until=end)
         self._call_soon(self._engine.fetcher.wake)
 
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Set the position to the first offset, which the next poll() looks up.
+
+        Without arguments it applies to all assigned partitions. Raises NotAssignedError.
+        """
+        self._reset(partitions, OffsetReset.EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Set the position to the log end offset, which the next poll() looks up.
+
+        Without arguments it applies to all assigned partitions. Raises NotAssignedError.
+        """
+        self._reset(partitions, OffsetReset.LATEST)
+
+    def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> None:
+        self._check_usable()
+        for tp in self._assigned_or(partitions):
+            self._engine.subscription.request_reset(tp, strategy)
+        self._call_soon(self._engine.fetcher.wake)
+
     def _assigned_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """Return the partitions given, or all assigned ones.
 
@@ -294,6 +345,45 @@ class ConsumerBase:
         """
         self._check_process()
         return self._engine.subscription.high_watermark(_arguments.topic_partition(partition))
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the last stable offset of the latest fetch, or None before the first. No I/O.
+
+        It is -1 with ``isolation_level="read_uncommitted"``. Raises NotAssignedError.
+        """
+        self._check_process()
+        tp = _arguments.topic_partition(partition)
+        offset = self._engine.subscription.last_stable_offset(tp)
+        committed = self._config.fetch.isolation_level == "read_committed"
+        return offset if committed or offset is None else -1
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return the time of the latest fetch response, or None before the first. No I/O.
+
+        The time is in milliseconds since the epoch. Raises NotAssignedError.
+        """
+        self._check_process()
+        tp = _arguments.topic_partition(partition)
+        self._check_assigned([tp])
+        fetched = self._engine.fetcher.fetched_at(tp)
+        if fetched is None:
+            return None
+        now = (self._config.wall_clock or time.time)()
+        return int((now - (self._engine.callback_queue.clock() - fetched)) * 1000)
+
+    def known_partitions(self, topic: str) -> set[int] | None:
+        """Return the partition numbers of a topic, or None if they are not known yet. No I/O.
+
+        The cluster metadata has subscribed and assigned topics, and with a pattern all topics.
+        """
+        self._check_process()
+        (name,) = _arguments.topic_names([topic])
+        return set(self._engine.cluster.metadata.partitions_for(name)) or None
+
+    def bootstrap_connected(self) -> bool:
+        """Return True if the consumer has reached the cluster and is not closed. No I/O."""
+        self._check_process()
+        return not self._closed and self._engine.cluster.bootstrapped
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return group id, generation, member id and instance id as last known. No I/O.

@@ -242,9 +242,17 @@ class CallbackQueue:
 
     def report(self, error: Exception) -> None:
         """Let the caller's next poll() raise an error. Equal errors are reported once."""
+        self.add_error(error)
+
+    def add_error(self, error: Exception) -> Exception:
+        """Report an error, and return it as poll() raises it."""
         error = self.with_principal(error)
         # A copy, because the caller's thread may remove an error while they are compared.
-        known = tuple(self.errors)
-        if all(type(error) is not type(other) or str(error) != str(other) for other in known):
+        for other in tuple(self.errors):
+            if type(error) is type(other) and str(error) == str(other):
+                error = other
+                break
+        else:
             self.errors.append(error)
         self.notify()
+        return error

@@ -214,11 +214,7 @@ class CallbackRunner:
         self._auto_commits = autocommit
         self._commit_deadline = now + COMMIT_SHARE * max(0.0, deadline - now)
         try:
-            if (
-                engine.is_subscribed
-                or engine.unsubscribed_offsets is not None
-                or engine.is_in_group
-            ):
+            if engine.is_subscribed or engine.is_in_group:
                 left = max(0.1, deadline - now)
                 await self._call_with_callbacks(
                     lambda: engine.leave(reason, left, leave_group=leave_group),

@@ -11,12 +11,13 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
+from kohort.config import ConsumerConfig
 from kohort.consumer._autocommit import AutoCommit
 from kohort.consumer._callback_queue import CallbackQueue, EngineLoop
 from kohort.consumer._commit_statistics import CommitStatistics
@@ -26,10 +27,10 @@ from kohort.consumer._metrics import report_stats
 from kohort.consumer._positions import PositionFinder
 from kohort.consumer._topics import TopicWatch
 from kohort.errors import (
+    ConsumerClosedError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
-    RebalanceInProgressError,
 )
 from kohort.fetcher import (
     EARLIEST,
@@ -46,6 +47,8 @@ from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from anyio.abc import TaskGroup
+
     from kohort.coordinator_client import CoordinatorClient
 
 logger = logging.getLogger("kohort.consumer")
@@ -54,8 +57,6 @@ __all__ = ["EARLIEST", "LATEST", "Engine"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
-COMMIT_RETRY_SECONDS = 1.0
-"""Seconds for which unsubscribe() repeats its commit while a rebalance rejects it."""
 DISCONNECT_SECONDS = 0.5
 """Maximum seconds for closing the connections. After that, the end of the task aborts them."""
 
@@ -100,9 +101,8 @@ class Engine:
             self.callback_queue,
             self.subscription,
             has_listener=lambda: engine.has_listener,
-            has_unsubscribed=lambda: engine.unsubscribed_offsets is not None,
             on_assignment=weak_callback(self._on_assignment),
-            on_failure=self.callback_queue.report,
+            on_failure=weak_callback(self._on_group_failure),
         )
         self.coordinator: CoordinatorClient | None = None
         if config.group.group_id is not None:
@@ -124,6 +124,8 @@ class Engine:
         """True if a listener is set. A reference to it could keep the consumer alive."""
         self.failure: Exception | None = None
         """The unexpected error that ended the engine."""
+        self._group_failure: Exception | None = None
+        """The latest error that the group reported to the caller."""
         self.ended = False
         """True if the engine has ended, by close() or by an unexpected error."""
         self.commit_statistics = CommitStatistics()
@@ -132,13 +134,12 @@ class Engine:
         self.rejoin_reason: str | None = None
         """The reason of a rebalance that the caller requested, until it is sent."""
         self._leaving = 0
-        self.unsubscribed_offsets: Offsets | None = None
-        """Offsets to commit before leaving, after an unsubscribe() that did not wait."""
-        self._unsubscribed = anyio.Event()
         self.replaced_offsets: Offsets = {}
         """Offsets to commit for partitions replaced by a later assign()."""
         self._pending_topic_ids: dict[TopicPartition, bytes] = {}
-        """Topic ids of the offsets in ``unsubscribed_offsets`` and ``replaced_offsets``."""
+        """Topic ids of the offsets in ``replaced_offsets``."""
+        self._tasks: TaskGroup | None = None
+        self._started_commits: set[Callable[[BaseException | None], None]] = set()
         self._positions = PositionFinder(engine)
         self._topics = TopicWatch(engine)
 
@@ -148,6 +149,7 @@ class Engine:
         """Run until cancelled. An unexpected error also ends it and is kept in :attr:`failure`."""
         try:
             async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
                 cluster = Started()
                 start_soon(tasks, partial(self.cluster.run, task_status=cluster))
                 await cluster.wait()
@@ -166,7 +168,9 @@ class Engine:
             logger.critical("internal error in kohort: the consumer has ended", exc_info=error)
             self.failure = error
         finally:
-            self.ended = True
+            self.ended, self._tasks = True, None
+            for finish in tuple(self._started_commits):
+                finish(ConsumerClosedError("the consumer is closed"))
             self.callback_queue.notify()
             self.fetcher.close()
             with anyio.CancelScope(shield=True), anyio.move_on_after(DISCONNECT_SECONDS):
@@ -181,6 +185,18 @@ class Engine:
                 else "the consumer's background task or thread was ended from outside: close this "
                 "consumer and create a new one"
             ) from self.failure
+
+    def _on_group_failure(self, error: Exception) -> None:
+        self._group_failure = self.callback_queue.add_error(error)
+
+    def raise_group_failure(self) -> None:
+        """Raise the error that ended the membership, unless poll() did or it is retriable."""
+        error, errors = self._group_failure, self.callback_queue.errors
+        if error is None or error not in errors or getattr(error, "retriable", False):
+            return
+        with suppress(ValueError):  # another task or thread has raised it
+            errors.remove(error)
+            raise error
 
     def may_deliver(self) -> bool:
         """Return False if the session may have expired, so that others may own the partitions.
@@ -259,6 +275,29 @@ class Engine:
             self.commit_statistics.note_failed_commit(error)
             raise
         self.commit_statistics.note_commit(offsets, anyio.current_time() - begun)
+
+    def start_commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        finish: Callable[[BaseException | None], None],
+    ) -> None:
+        """Start a commit, and call ``finish`` with its error or None, at least once."""
+        ids = self.ids_of(offsets)  # read now, because a later poll() may change them
+        self._started_commits.add(finish)
+
+        async def commit() -> None:
+            error: BaseException | None = ConsumerClosedError("the consumer is closed")
+            try:
+                await self.commit(offsets, None, ids=ids)
+                error = None
+            except Exception as raised:
+                error = raised
+            finally:
+                self._started_commits.discard(finish)
+                finish(error)
+
+        assert self._tasks is not None
+        start_soon(self._tasks, commit)
 
     def ids_of(self, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
         """Return the topic ids that offsets to commit belong to."""
@@ -368,8 +407,11 @@ class Engine:
         """Keep the consumed offsets of an assignment that an assign() without a wait replaces."""
         if self.config.group.auto_commit and not self.is_subscribed:
             self.note_consumed()
-            self.replaced_offsets = self.consumed_offsets()
-            self._pending_topic_ids |= self.subscription.topic_ids(self.replaced_offsets)
+            offsets = self.consumed_offsets()
+            ids = self.subscription.topic_ids(offsets)
+            with self.subscription.lock:  # the caller's thread changes them, too
+                self.replaced_offsets = offsets
+                self._pending_topic_ids = self._pending_topic_ids | ids
 
     async def commit_replaced(self) -> None:
         """Commit the offsets that :meth:`keep_replaced_offsets` kept. Log a failure."""
@@ -378,14 +420,12 @@ class Engine:
             await self.commit(offsets, self.auto_commit_timeout)
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", str(error))
-        self.replaced_offsets = {
-            tp: at for tp, at in self.replaced_offsets.items() if offsets.get(tp) != at
-        }
-        self._forget_pending_topic_ids()
-
-    def _forget_pending_topic_ids(self) -> None:
-        if not self.replaced_offsets and self.unsubscribed_offsets is None:
-            self._pending_topic_ids = {}
+        with self.subscription.lock:
+            self.replaced_offsets = {
+                tp: at for tp, at in self.replaced_offsets.items() if offsets.get(tp) != at
+            }
+            if not self.replaced_offsets:
+                self._pending_topic_ids = {}
 
     # -- leaving ------------------------------------------------------------------------------
 
@@ -424,18 +464,11 @@ class Engine:
         :meth:`finish_leave`. A failure is only logged, because the session expires in any case.
         """
         self._leaving += 1
-        with anyio.move_on_after(timeout):
-            if self.unsubscribed_offsets is not None:
-                await self._unsubscribed.wait()
-            await self._leave_group(reason, timeout, leave_group)
-
-    async def _leave_group(
-        self, reason: str, timeout: float, leave_group: bool | None = None
-    ) -> None:
         if self.coordinator is None:
             return
         try:
-            await self.coordinator.leave(reason, timeout, leave_group=leave_group)
+            with anyio.move_on_after(timeout):
+                await self.coordinator.leave(reason, timeout, leave_group=leave_group)
         except KafkaError as error:
             logger.info("[%s] leaving the group failed: %s", self.config.group.group_id, str(error))
 
@@ -445,41 +478,6 @@ class Engine:
         self.replaced_offsets = {}
         self._topics.forget_subscription()
         self.apply_subscription()
-
-    def drop_subscription(self) -> None:
-        """Remove the subscription now, and let :class:`TopicWatch` commit and leave later.
-
-        This is for a caller that cannot wait. It has already called the listener.
-        """
-        if self.coordinator is not None:
-            consumed = self.consumed_offsets() if self.config.group.auto_commit else {}
-            if self.unsubscribed_offsets is None:
-                self._unsubscribed = anyio.Event()
-            self.unsubscribed_offsets = (self.unsubscribed_offsets or {}) | consumed
-            self._pending_topic_ids |= self.subscription.topic_ids(consumed)
-            self.replaced_offsets = {}
-        self.subscription.unsubscribe()
-        self.apply_subscription()
-
-    async def finish_unsubscribe(self) -> None:
-        """Commit the offsets that :meth:`drop_subscription` kept, and leave the group."""
-        retry_until = anyio.current_time() + COMMIT_RETRY_SECONDS
-        while True:
-            try:
-                await self.commit(self.unsubscribed_offsets or {}, CLOSE_TIMEOUT)
-            except RebalanceInProgressError as error:
-                if anyio.current_time() < retry_until:
-                    await anyio.sleep(self.config.group.retry_backoff_ms / 1000)
-                    continue
-                logger.warning("automatic commit failed: %s", str(error))
-            except KafkaError as error:
-                logger.warning("automatic commit failed: %s", str(error))
-            break
-        await self._leave_group("the consumer unsubscribed", CLOSE_TIMEOUT)
-        self.unsubscribed_offsets = None
-        self._forget_pending_topic_ids()
-        self._unsubscribed.set()
-        self._topics.forget_subscription()
 
 
 class _TimeLimit:

@@ -37,14 +37,12 @@ class GroupAdapter:
         subscription: SubscriptionState,
         *,
         has_listener: Callable[[], bool],
-        has_unsubscribed: Callable[[], bool],
         on_assignment: Callable[[], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._callback_queue = callback_queue
         self._subscription = subscription
         self._has_listener = has_listener
-        self._has_unsubscribed = has_unsubscribed
         self._on_assignment = on_assignment
         self._on_failure = on_failure
         self.rebalance_count = 0
@@ -53,8 +51,6 @@ class GroupAdapter:
 
     async def on_revoked(self, partitions: Partitions) -> None:
         """Commit, call the listener and revoke the partitions when the caller polls next."""
-        if self._has_unsubscribed():
-            return  # unsubscribe() has done all of it
         callback = ListenerCallback(
             self._callback_queue.engine_loop, "on_partitions_revoked", partitions
         )
@@ -62,14 +58,10 @@ class GroupAdapter:
 
     def stop_delivery(self, partitions: Partitions) -> None:
         """Return no more records of partitions, because another member may own them."""
-        if self._has_unsubscribed():
-            return  # they may be assigned by assign() now
         self._subscription.mark_pending_revocation(partitions)
 
     async def on_lost(self, partitions: Partitions) -> None:
         """Call the listener for lost partitions, which other members own, and remove them."""
-        if self._has_unsubscribed():
-            return
         callback = ListenerCallback(
             self._callback_queue.engine_loop, "on_partitions_lost", partitions
         )
@@ -77,8 +69,6 @@ class GroupAdapter:
 
     async def on_assigned(self, added: Partitions, assignment: Partitions) -> None:
         """Apply the assignment, call the listener, and only then look up positions."""
-        if self._has_unsubscribed():
-            return
         self.is_assigning = True
         try:
             self._subscription.assign_from_group(assignment)

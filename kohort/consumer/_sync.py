@@ -13,14 +13,11 @@ from kohort.consumer._callback_runner import run_inline
 from kohort.consumer._iteration_buffer import RUN_SECONDS
 from kohort.consumer._sync_requests import SyncRequests
 from kohort.errors import (
-    CredentialsUnavailableError,
     KafkaError,
-    KafkaTimeoutError,
-    NoBrokersAvailable,
 )
 from kohort.listeners import RebalanceListener
 from kohort.records import ConsumerRecord, SyncIteration
-from kohort.subscription import NO_GROUP, OffsetReset
+from kohort.subscription import NO_GROUP
 from kohort.types import LazyModule, TopicPartition
 
 if TYPE_CHECKING:
@@ -171,24 +168,30 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
 
     # -- records ------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records[K, V]:
+    def poll(
+        self,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> Records[K, V]:
         """Return buffered records by partition, or ``{}`` if none arrive in ``timeout_ms``.
 
         The default timeout of 0 ms does not wait. It returns at most ``max_records`` records of
-        all partitions together, by default ``max_poll_records``. Positions move past the returned
-        records. Rebalances run in this call, so the listener is called on this thread.
+        all partitions together, by default ``max_poll_records``. With ``partitions``, it returns
+        only records of these. Positions move past the returned records. Rebalances run in this
+        call, so it waits for the listener.
 
         Raises DataError for bad data of a partition, RebalanceListenerError, NoBrokersAvailable,
         WakeupError and other KafkaErrors. No error loses records, so you can continue to poll.
         """
-        timeout = _arguments.timeout_seconds(timeout_ms, 0)
-        assert timeout is not None
+        timeout, chosen = self._poll_arguments(timeout_ms, partitions)
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
         records: Records[K, V] = {}
 
         def poll() -> None:
             nonlocal records
-            records = self._poll(timeout, count)
+            records = self._poll(timeout, count, chosen)
 
         try:
             self._run_as_owner("poll()", poll)
@@ -198,7 +201,11 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         return records
 
     def poll_arrow(
-        self, timeout_ms: float = 0, max_records: int | None = None
+        self,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
     ) -> pyarrow.RecordBatch:
         """Return buffered records as one ``pyarrow.RecordBatch``, maybe with no rows.
 
@@ -207,19 +214,24 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         Rows of one partition are adjacent. Deserializers do not run.
 
         It waits up to ``timeout_ms`` milliseconds. It returns at most ``max_records`` rows, by
-        default without a limit, and 4 MiB of keys, values and headers, or one larger batch. Raises
-        ImportError without pyarrow, and the errors of :meth:`poll`.
+        default without a limit, and 4 MiB of keys, values and headers, or one larger batch. With
+        ``partitions``, it returns only rows of these. Raises ImportError without pyarrow, and the
+        errors of :meth:`poll`.
         """
         # Imports come before the poll, so that Ctrl-C during an import loses no records.
         from kohort.consumer._tables import require_pyarrow
         from kohort.records import TablePlan, allocate_in_arrow, to_arrow
 
         require_pyarrow()
-        table = self._poll_table(timeout_ms, max_records, to_arrow, allocate_in_arrow)
+        table = self._poll_table(timeout_ms, max_records, partitions, to_arrow, allocate_in_arrow)
         return to_arrow(TablePlan()) if table is None else table
 
     def poll_batches(
-        self, timeout_ms: float = 0, max_records: int | None = None
+        self,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
     ) -> list[kohort.RecordColumns]:
         """Return buffered records as columns, one object for each partition, without pyarrow.
 
@@ -228,24 +240,27 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         """
         from kohort.records import allocate_in_python, to_columns
 
-        return self._poll_table(timeout_ms, max_records, to_columns, allocate_in_python) or []
+        tables = self._poll_table(
+            timeout_ms, max_records, partitions, to_columns, allocate_in_python
+        )
+        return tables or []
 
     def _poll_table(
         self,
         timeout_ms: float,
         max_records: int | None,
+        partitions: Iterable[TopicPartition] | None,
         build: Callable[[TablePlan], T],
         allocate: Allocate,
     ) -> T | None:
-        timeout = _arguments.timeout_seconds(timeout_ms, 0)
-        assert timeout is not None
         from kohort.consumer._tables import TablePoll
         from kohort.records import MAX_ROWS
 
+        timeout, chosen = self._poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
         poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
         try:
-            self._run_as_owner("poll()", lambda: self._poll(timeout, 0, table=poll))
+            self._run_as_owner("poll()", lambda: self._poll(timeout, 0, chosen, table=poll))
         except BaseException:
             poll.undo()  # Ctrl-C on the way out
             raise
@@ -255,6 +270,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         self,
         timeout: float,
         count: int,
+        chosen: frozenset[TopicPartition] | None = None,
         *,
         buffered: bool = True,
         table: TablePoll[Any] | None = None,
@@ -277,17 +293,17 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
             if self._pending_close is not None:
                 return {}
             if table is not None:
-                if table.drain(None, repeat_errors=timed_out):
+                if table.drain(chosen, repeat_errors=timed_out):
                     return {}
                 if timed_out and not self._pause_for_thread(timeout):
                     return {}
                 self._signal.wait(remaining)
                 continue
-            if buffered and iteration and (records := iteration.take(count)):
+            if buffered and iteration and (records := iteration.take(count, chosen)):
                 return records
             if not buffered and iteration.has_next():
                 return {}
-            records = buffer.drain(count, repeat_errors=timed_out)
+            records = buffer.drain(count, chosen, repeat_errors=timed_out)
             if records or (timed_out and not self._pause_for_thread(timeout)):
                 return records
             self._signal.wait(remaining)
@@ -392,18 +408,14 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         """Subscribe to topics, or to all topics whose names match ``pattern`` from their start.
 
         It replaces an earlier subscription. With a ``group_id``, the next poll() joins the group,
-        which assigns the partitions. Without one, all partitions are assigned to this consumer.
-        ``listener`` is a :class:`~kohort.ConsumerRebalanceListener`.
+        which assigns the partitions. AsyncKafkaConsumer also joins it without a poll, unless
+        ``rebalance_without_poll="never"``. Without a group, all partitions are assigned to this
+        consumer. ``listener`` is a :class:`~kohort.ConsumerRebalanceListener`.
 
         Raises IllegalStateError after assign() or for topics together with a pattern, ValueError
         for no or illegal topics, and TypeError for arguments of other types.
         """
         self._subscribe(topics, pattern, listener)
-
-    def subscription(self) -> set[str] | None:
-        """Return the subscribed topics, or None without a subscription. No I/O."""
-        self._check_process()
-        return set(self._engine.subscription.topics()) if self._engine.is_subscribed else None
 
     def unsubscribe(self) -> None:
         """Commit (if automatic), call the listener, leave the group, and remove all topics.
@@ -426,59 +438,3 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         finally:
             self._engine.subscription.unsubscribe()
             self._call_soon(self._engine.finish_leave)
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions, without a group; no partitions mean unsubscribe().
-
-        It replaces an earlier assign(). With a ``group_id``, commits still go to that group. Raises
-        IllegalStateError after subscribe().
-        """
-        chosen = _arguments.topic_partitions(partitions)
-        if not chosen:
-            self.unsubscribe()
-            return
-        if self._thread is not None and not self._engine.is_subscribed:
-            self._engine.note_consumed()
-            run_inline(self._callback_runner.auto_commit())
-        self._assign(chosen)
-
-    # -- positions ----------------------------------------------------------------------------
-
-    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
-        """Return the offset of the next record, or None if it is not known in ``timeout_ms``.
-
-        The default of ``timeout_ms`` is ``request_timeout_ms``. Raises NotAssignedError if the
-        partition is not assigned, NoOffsetForPartitionError, and NoBrokersAvailable.
-        """
-        tp = _arguments.topic_partition(partition)
-        timeout = self._timeout(timeout_ms)
-        self._check_usable()
-        position = self._engine.subscription.position(tp)
-        if position is not None:
-            return position
-        try:
-            return self._call_engine(lambda: self._engine.position(tp, timeout), timeout)
-        except (NoBrokersAvailable, CredentialsUnavailableError):
-            raise
-        except KafkaTimeoutError:
-            return None
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Set the position to the first offset, which the next poll() looks up.
-
-        Without arguments it applies to all assigned partitions. Raises NotAssignedError.
-        """
-        self._reset(partitions, OffsetReset.EARLIEST)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Set the position to the log end offset, which the next poll() looks up.
-
-        Without arguments it applies to all assigned partitions. Raises NotAssignedError.
-        """
-        self._reset(partitions, OffsetReset.LATEST)
-
-    def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> None:
-        self._check_usable()
-        for tp in self._assigned_or(partitions):
-            self._engine.subscription.request_reset(tp, strategy)
-        self._call_soon(self._engine.fetcher.wake)

@@ -14,19 +14,21 @@ from typing import Any, Self, TypeVar
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
-from kohort.consumer._base import ConsumerBase, leave_timeout
+from kohort.consumer._base import leave_timeout
 from kohort.consumer._callback_runner import CallbackRunner, run_inline
-from kohort.consumer._commit_future import thread_timeout
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._greenlet import make_consumer_thread
 from kohort.consumer._owner_lock import OwnerLock
+from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import WAIT_SLICE_SECONDS, ThreadSignal
-from kohort.consumer._thread import ConsumerThread
+from kohort.consumer._thread import ConsumerThread, thread_timeout
 from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
     ConsumerClosedError,
     KafkaError,
+    NoBrokersAvailable,
     RebalanceListenerError,
+    SecurityError,
 )
 from kohort.listeners._dispatch import CallbackName, call_listener
 from kohort.types import TopicPartition
@@ -41,7 +43,7 @@ CLOSE_OVERRUN_SECONDS = 0.2
 """The same during close(), which has one timeout for all steps together."""
 
 
-class SyncLifecycle(ConsumerBase):
+class SyncLifecycle(RequestPlans):
     """The methods of KafkaConsumer that start, use and end its thread."""
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
@@ -52,7 +54,7 @@ class SyncLifecycle(ConsumerBase):
         self._thread: ConsumerThread | None = None
         self._pending_close: tuple[bool, float | None, bool | None] | None = None
         self._closing_until: float | None = None
-        self._commits: set[Future[None]] = set()
+        self._commits = set()
         engine = Engine(config, notify=self._signal.notify, clock=time.monotonic)
         self._callback_queue = engine.callback_queue
         self._prepare(config, engine, topics)
@@ -114,6 +116,9 @@ class SyncLifecycle(ConsumerBase):
         finally:
             if thread.ended:
                 callback_queue.engine_loop, self._thread, self._pid = before, None, None
+
+    def _call(self, plan: Plan[T]) -> T:
+        return self._call_engine(plan.function, plan.seconds)
 
     def _call_engine(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Await ``function()``, which has the timeout ``seconds``, in the engine's event loop.
@@ -201,20 +206,58 @@ class SyncLifecycle(ConsumerBase):
             self._owner_lock.release()
 
     def _timeout(self, timeout_ms: float | None) -> float:
-        timeout = _arguments.timeout_seconds(timeout_ms, self._config.client.request_timeout_ms)
-        assert timeout is not None
+        timeout = super()._timeout(timeout_ms)
         if timeout_ms is None and self._closing_until is not None:
             return min(timeout, max(0.1, self._closing_until - time.monotonic()))
         return timeout
 
-    # -- the end ------------------------------------------------------------------------------
+    # -- start and close ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect to the cluster and, if subscribed, wait for the first assignment.
+
+        It also waits for positions, so that no record produced later is missed. It waits for them,
+        and for topics that are being created, at most ``request_timeout_ms``. A call of start() is
+        optional: the first call that sends a request starts the consumer without these waits.
+
+        Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
+        and SecurityError if all of them reject TLS or the login. Raises the error that ended the
+        group membership, for example GroupAuthorizationFailedError. You can call it again after an
+        error. ``async with`` calls start(), but leaves errors of the group to the first poll(). On
+        trio, AsyncKafkaConsumer needs ``async with``.
+        """
+        self._run_as_owner("start()", self._wait_until_started)
+
+    def _wait_until_started(self) -> None:
+        engine, runner = self._engine, self._callback_runner
+        if not engine.cluster.bootstrapped:
+            self._call(self._plan_bootstrap(None, False))
+        # The first poll should not raise an error of an outage that is over.
+        engine.callback_queue.drop_errors(NoBrokersAvailable)
+        engine.callback_queue.drop_errors(SecurityError)
+        if not engine.is_subscribed and not engine.subscription.assigned():
+            return
+        from kohort.consumer._startup import StartupWait
+
+        starting = StartupWait(engine)
+        while True:
+            self._signal.clear()
+            if runner.has_callbacks:
+                run_inline(runner.run_all())
+            engine.check_running()
+            engine.raise_group_failure()
+            if starting.is_done() or engine.callback_queue.errors or self._pending_close:
+                return
+            seconds = starting.seconds
+            self._signal.wait(1.0 if seconds is None else seconds)
 
     def wakeup(self) -> None:
-        """Let a waiting call raise WakeupError: poll(), iteration, commit() or a lookup.
+        """Let a waiting call raise WakeupError: poll() or iteration.
 
         It may be called from any thread and from a signal handler. If no call waits, the next one
-        raises. close() and unsubscribe() never raise it. No record is lost, so you can continue to
-        poll. An interrupted commit() may still succeed.
+        raises. KafkaConsumer also raises it in commit() and lookups; an interrupted commit() may
+        still succeed. close() and unsubscribe() never raise it. No record is lost, so you can
+        continue to poll. If several tasks wait, one of them raises.
         """
         self._engine.callback_queue.request_wakeup()
         self._signal.notify()
@@ -225,7 +268,7 @@ class SyncLifecycle(ConsumerBase):
         timeout_ms: float | None = None,
         leave_group: bool | None = None,
     ) -> None:
-        """Commit (if automatic), call the listener, leave the group, and end the thread.
+        """Commit (if automatic), call the listener, leave the group, and end the consumer.
 
         It takes at most ``timeout_ms`` milliseconds, by default 5,000. Calling it again has no
         effect. Inside a listener, or in a signal handler that interrupts poll(), it returns
@@ -236,8 +279,8 @@ class SyncLifecycle(ConsumerBase):
         static members, which set ``group_instance_id``. ``leave_group=True`` gives the partitions
         to other members immediately, and is the default of dynamic members (KIP-1092).
 
-        Raises only RebalanceListenerError. If the consumer thread does not respond, it logs a
-        warning, and the group reassigns the partitions when the session expires.
+        Raises only RebalanceListenerError. If the thread of a KafkaConsumer does not respond, it
+        logs a warning, and the group reassigns the partitions when the session expires.
         """
         timeout = _arguments.timeout_seconds(timeout_ms)
         if self._closed or self._pid not in (None, os.getpid()):

@@ -7,9 +7,6 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kohort.consumer import _arguments
-from kohort.consumer._callback_queue import CommitCallback
-from kohort.consumer._commit_future import CommitFuture
-from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._sync_lifecycle import SyncLifecycle
 from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -32,14 +29,11 @@ class SyncRequests(SyncLifecycle):
         """Commit the positions, or ``{partition: OffsetAndMetadata | offset}``, and wait for it.
 
         The default of ``timeout_ms`` is ``request_timeout_ms``. Raises CommitFailedError if the
-        consumer lost its membership or the group rebalanced, KafkaTimeoutError, WakeupError, and
+        consumer lost its membership or the group rebalanced, KafkaTimeoutError, and
         IllegalStateError without a ``group_id``.
         """
-        self._check_usable()
-        chosen = self._offsets_to_commit(offsets)
-        timeout = self._timeout(timeout_ms)
         try:
-            self._call_engine(lambda: self._engine.commit(chosen, timeout), timeout)
+            self._call(self._plan_commit(offsets, timeout_ms))
         finally:
             if self._owner_lock.is_free:
                 self._callback_runner.run_commit_callbacks()
@@ -53,12 +47,16 @@ class SyncRequests(SyncLifecycle):
 
         A later poll(), commit() or close() calls ``callback(offsets, error)``, where ``error`` is
         None after a success. Its default is the option ``default_offset_commit_callback``.
-        ``result()`` of the future waits no longer than :meth:`commit` and raises its errors.
+
+        KafkaConsumer returns a concurrent.futures.Future, whose ``result()`` waits no longer than
+        :meth:`commit` and raises its errors. AsyncKafkaConsumer returns a future to await, and
+        raises IllegalStateError before it is started.
         """
+        from kohort.consumer._commit_future import CommitFuture
+
         self._check_usable()
         chosen = self._offsets_to_commit(offsets)
-        wanted = callback or self._config.default_offset_commit_callback
-        callback_queue, thread = self._engine.callback_queue, self._running_thread()
+        thread = self._running_thread()
         self._engine.check_running()
         ids = self._engine.ids_of(chosen)  # read now, because a later poll() may change them
         timeout = self._timeout(None)
@@ -66,16 +64,7 @@ class SyncRequests(SyncLifecycle):
             lambda: self._engine.commit(chosen, None, ids=ids),
             CommitFuture(timeout, self._deadline(timeout)),
         )
-        self._commits.add(future)
-
-        def done(future: Future[None]) -> None:
-            if wanted is not None and not future.cancelled():
-                result = CommitCallback(wanted, chosen, future.exception())
-                callback_queue.add_commit_callback(result)
-            self._commits.discard(future)
-            callback_queue.notify()
-
-        future.add_done_callback(done)
+        self._follow_commit(future, chosen, callback)
         return future
 
     @overload
@@ -122,33 +111,23 @@ class SyncRequests(SyncLifecycle):
         partitions return a dict. The default of ``timeout_ms`` is ``request_timeout_ms``. Raises
         KafkaTimeoutError, and IllegalStateError without a ``group_id``.
         """
-        self._require_group()
-        one, chosen = _arguments.one_or_more(partition)
-        timeout = self._timeout(timeout_ms)
-        found = self._call_engine(lambda: self._engine.committed(chosen, timeout), timeout)
-        offsets: dict[TopicPartition, int | OffsetAndMetadata | None] = {
-            tp: at if metadata or at is None else at.offset for tp, at in found.items()
-        }
-        return offsets[chosen[0]] if one else offsets
+        return self._call(self._plan_committed(partition, metadata, timeout_ms))
 
     # -- the cluster --------------------------------------------------------------------------
 
-    def partitions_for_topic(self, topic: str) -> set[int]:
+    def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> set[int]:
         """Return the partition numbers of a topic; empty if the topic does not exist.
 
-        Raises KafkaTimeoutError after ``request_timeout_ms``.
+        Raises KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
         """
-        (name,) = _arguments.topic_names([topic])
-        timeout = self._timeout(None)
-        return set(self._call_engine(lambda: self._engine.partitions_of(name, timeout), timeout))
+        return self._call(self._plan_partitions(topic, timeout_ms))
 
-    def topics(self) -> set[str]:
+    def topics(self, timeout_ms: float | None = None) -> set[str]:
         """Return the names of all topics of the cluster.
 
-        Raises KafkaTimeoutError after ``request_timeout_ms``.
+        Raises KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
         """
-        timeout = self._timeout(None)
-        return set(self._call_engine(lambda: self._engine.all_topics(timeout), timeout))
+        return self._call(self._plan_topics(timeout_ms))
 
     def topic_ids(
         self, topics: _typing.Topics, timeout_ms: float | None = None
@@ -158,9 +137,7 @@ class SyncRequests(SyncLifecycle):
         Topics that do not exist are left out. Brokers before Kafka 2.8 have no ids. Raises
         KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
         """
-        names = _arguments.topic_names(topics)
-        timeout = self._timeout(timeout_ms)
-        return self._call_engine(lambda: self._engine.topic_ids(names, timeout), timeout)
+        return self._call(self._plan_topic_ids(topics, timeout_ms))
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
         """Wait for the cluster metadata, and with ``refresh=True`` for another update of it.
@@ -168,17 +145,34 @@ class SyncRequests(SyncLifecycle):
         The default of ``timeout_ms`` is ``bootstrap_timeout_ms``. Raises NoBrokersAvailable if no
         broker was reached, and KafkaTimeoutError.
         """
-        client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
-        seconds = (client.bootstrap_timeout_ms + client.request_timeout_ms) / 1000
-        self._call_engine(
-            lambda: self._engine.bootstrap(timeout, refresh=refresh),
-            seconds if timeout is None else timeout,
-        )
+        self._call(self._plan_bootstrap(timeout_ms, refresh))
 
-    def bootstrap_connected(self) -> bool:
-        """Return True if the consumer has reached the cluster and is not closed. No I/O."""
-        self._check_process()
-        return not self._closed and self._engine.cluster.bootstrapped
+    # -- positions ----------------------------------------------------------------------------
+
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record, looked up if necessary.
+
+        Raises NotAssignedError if the partition is not assigned, NoOffsetForPartitionError,
+        NoBrokersAvailable, and KafkaTimeoutError after ``timeout_ms``, by default
+        ``request_timeout_ms``.
+        """
+        plan = self._plan_position(partition, timeout_ms)
+        known = self._engine.subscription.position(_arguments.topic_partition(partition))
+        return self._call(plan) if known is None else known
+
+    def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Set positions to the committed offsets, and return these offsets.
+
+        Without arguments it applies to all assigned partitions. Partitions without a committed
+        offset keep their position, and their value is None. The default of ``timeout_ms`` is
+        ``request_timeout_ms``. Raises NotAssignedError, KafkaTimeoutError, and IllegalStateError
+        without a ``group_id``.
+        """
+        offsets = self._call(self._plan_assigned_committed(partitions, timeout_ms))
+        self._seek_to(offsets)
+        return offsets
 
     # -- offsets of the log -------------------------------------------------------------------
 
@@ -190,7 +184,7 @@ class SyncRequests(SyncLifecycle):
         The default of ``timeout_ms`` is ``request_timeout_ms``. Raises OffsetsTimeoutError if
         offsets are missing then.
         """
-        return self._ends(partitions, EARLIEST, timeout_ms)
+        return self._call(self._plan_beginning_offsets(partitions, timeout_ms))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -200,15 +194,7 @@ class SyncRequests(SyncLifecycle):
         With read_committed it is the last stable offset. ``timeout_ms`` and errors are those of
         :meth:`beginning_offsets`.
         """
-        return self._ends(partitions, LATEST, timeout_ms)
-
-    def _ends(
-        self, partitions: Iterable[TopicPartition], end: int, timeout_ms: float | None
-    ) -> dict[TopicPartition, int]:
-        chosen = _arguments.topic_partitions(partitions)
-        timeout = self._timeout(timeout_ms)
-        engine = self._engine
-        return self._call_engine(lambda: engine.boundary_offsets(chosen, end, timeout), timeout)
+        return self._call(self._plan_end_offsets(partitions, timeout_ms))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None = None
@@ -218,6 +204,4 @@ class SyncRequests(SyncLifecycle):
         Timestamps are in milliseconds since the epoch. ``timeout_ms`` and errors are those of
         :meth:`beginning_offsets`.
         """
-        wanted = _arguments.timestamps(timestamps)
-        timeout = self._timeout(timeout_ms)
-        return self._call_engine(lambda: self._engine.offsets_at(wanted, timeout), timeout)
+        return self._call(self._plan_offsets_for_times(timestamps, timeout_ms))

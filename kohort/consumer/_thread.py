@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from kohort.consumer._callback_queue import EngineLoop
 from kohort.consumer._caller_latency import LockRelease
 from kohort.consumer._thread_loop import new_event_loop
-from kohort.errors import ConsumerClosedError, ThreadStartError
+from kohort.errors import ConsumerClosedError, KafkaTimeoutError, ThreadStartError
 
 T = TypeVar("T")
 
@@ -232,6 +232,14 @@ class ConsumerThread(EngineLoop):
             self._stopping = True
             if self._main is not None:
                 self.call_soon(self._main.cancel)
+
+
+def thread_timeout(seconds: float) -> KafkaTimeoutError:
+    """Return the error of a call to which the consumer thread did not respond."""
+    return KafkaTimeoutError(
+        f"the consumer thread did not respond within {seconds:.1f} s: blocking code runs in its "
+        "event loop, or the process gets no CPU time. Repeat the call, or close the consumer"
+    )
 
 
 def make_thread(name: str, run: Callable[[], None]) -> threading.Thread:

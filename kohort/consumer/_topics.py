@@ -102,8 +102,6 @@ class TopicWatch:
 
     async def _apply_subscription(self) -> None:
         engine = self._engine
-        if engine.unsubscribed_offsets is not None:
-            await engine.finish_unsubscribe()
         if engine.replaced_offsets:
             await engine.commit_replaced()
         if engine.is_leaving:

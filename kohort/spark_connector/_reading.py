@@ -11,9 +11,11 @@ from pyspark.sql.types import StructType
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import (
+    CredentialsUnavailableError,
     KafkaError,
     KafkaTimeoutError,
     LogTruncationError,
+    NoBrokersAvailable,
     OffsetOutOfRangeError,
     TopicRecreatedError,
     UnknownTopicOrPartitionError,
@@ -149,8 +151,15 @@ class _RangeReader:
                 yield polled.slice(rows.start, stop - rows.start)
 
     def _positions(self) -> dict[TopicPartition, int]:
-        found = {tp: self._consumer.position(tp) for tp in self._remaining}
-        return {tp: at for tp, at in found.items() if at is not None}
+        found: dict[TopicPartition, int] = {}
+        for tp in self._remaining:
+            try:
+                found[tp] = self._consumer.position(tp)
+            except (NoBrokersAvailable, CredentialsUnavailableError):
+                raise
+            except KafkaTimeoutError:
+                continue  # it is looked up again with the next batch
+        return found
 
     def _advance(self, positions: dict[TopicPartition, int]) -> None:
         """Start the next range of each partition whose range is complete."""

@@ -151,8 +151,7 @@ class _Async(Driven):
         return int(await self.consumer.position(tp))
 
     async def unsubscribe(self) -> None:
-        self.consumer.unsubscribe()
-        await self.poll()  # The poll calls an awaited listener.
+        await self.consumer.unsubscribe()
 
     async def close(self) -> None:
         await self.consumer.stop()

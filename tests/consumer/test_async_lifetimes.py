@@ -74,8 +74,7 @@ async def test_start_may_be_called_again_when_no_broker_was_there(net: Net) -> N
     for _ in range(2):
         with pytest.raises(NoBrokersAvailable):
             await consumer.start()
-        with pytest.raises(IllegalStateError, match="not started"):
-            await consumer.getmany()
+        assert "not started" in repr(consumer)
     net.up = True
     await again_and_again(consumer.start)
     assert values(await aread(consumer, 3)) == [b"a", b"b", b"c"]
@@ -214,11 +213,10 @@ def test_a_consumer_whose_event_loop_has_ended_says_so_and_can_be_stopped(
 ) -> None:
     consumer = AsyncKafkaConsumer(group_id="nobody", **options)
     asyncio.run(consumer.start())
-    with pytest.raises(IllegalStateError, match="started in another event loop"):
-        consumer.unsubscribe()
 
     async def second() -> None:
-        for call in (consumer.getmany, consumer.commit, consumer.start):
+        calls = (consumer.getmany, consumer.commit, consumer.start, consumer.unsubscribe)
+        for call in calls:
             with pytest.raises(IllegalStateError, match="create a new consumer here"):
                 await call()
         await consumer.stop()
@@ -232,7 +230,7 @@ def test_one_that_nobody_stops_warns_how_to_stop_it(options: dict[str, Any]) -> 
     async def main() -> None:
         consumer = AsyncKafkaConsumer(**options)
         await consumer.start()
-        with pytest.warns(ResourceWarning, match=r"AsyncKafkaConsumer was not closed: await stop"):
+        with pytest.warns(ResourceWarning, match=r"AsyncKafkaConsumer was not closed: await close"):
             del consumer
             gc.collect()
 

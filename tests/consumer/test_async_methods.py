@@ -11,6 +11,7 @@ import pytest
 
 from kohort import AsyncKafkaConsumer, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kohort.errors import (
+    CommitFailedError,
     ConfigurationError,
     ConsumerClosedError,
     IllegalStateError,
@@ -81,11 +82,11 @@ async def test_assign_and_seek(tp: TopicPartition, options: dict[str, Any]) -> N
     consumer.seek(tp, 2)  # before the start
     async with consumer:
         assert consumer.assignment() == {tp}
-        assert consumer.subscription() == frozenset({tp.topic})
+        assert consumer.subscription() == set()
         assert values(await aread(consumer, 2)) == LETTERS[2:]
-        assert await consumer.seek_to_beginning(tp) is True
+        consumer.seek_to_beginning(tp)
         assert await consumer.position(tp) == 0
-        assert await consumer.seek_to_end() is True
+        consumer.seek_to_end()
         assert await consumer.position(tp) == 4
         consumer.seek(tp, 3)
         assert values(await aread(consumer, 1)) == LETTERS[3:]
@@ -95,7 +96,7 @@ async def test_assign_and_seek(tp: TopicPartition, options: dict[str, Any]) -> N
         with pytest.raises(NotAssignedError):
             await consumer.position(other)
         with pytest.raises(NotAssignedError):
-            await consumer.seek_to_end(other)
+            consumer.seek_to_end(other)
         with pytest.raises(NotAssignedError):
             consumer.highwater(other)
         with pytest.raises(IllegalStateError):
@@ -118,8 +119,10 @@ async def test_what_the_cluster_knows_can_be_asked(
 ) -> None:
     async with AsyncKafkaConsumer(tp.topic, **options) as consumer:
         assert tp.topic in await consumer.topics()
-        assert consumer.partitions_for_topic(tp.topic) == {0, 1}
-        assert consumer.partitions_for_topic("nobody-made-this") is None
+        assert await consumer.partitions_for_topic(tp.topic) == {0, 1}
+        assert consumer.known_partitions(tp.topic) == {0, 1}
+        assert await consumer.partitions_for_topic("nobody-made-this") == set()
+        assert consumer.known_partitions("nobody-made-this") is None
         assert (await consumer.topic_ids([tp.topic, "nobody-made-this"])).keys() == {tp.topic}
         assert await consumer.beginning_offsets([tp]) == {tp: 0}
         assert await consumer.end_offsets([tp]) == {tp: 4}
@@ -171,7 +174,7 @@ async def test_commits(
         assert (await consumer.committed([tp]))[tp] == 4
         await consumer.commit({tp: (2, "note")})
         assert cluster.committed(group)[tp] == OffsetAndMetadata(2, "note", -1)
-        with pytest.raises(NotAssignedError):
+        with pytest.raises(CommitFailedError, match="not assigned"):
             await consumer.commit({TopicPartition("elsewhere", 0): 1})
         assert await consumer.seek_to_committed(tp) == {tp: 2}
         assert values(await aread(consumer, 2)) == LETTERS[2:]
@@ -304,9 +307,9 @@ async def test_properties_of_other_clients_make_a_consumer(
 async def test_before_the_start_and_after_the_stop_calls_are_refused(
     topic: str, options: dict[str, Any]
 ) -> None:
-    consumer = AsyncKafkaConsumer(topic, **options)
+    consumer = AsyncKafkaConsumer(topic, group_id="unused", **options)
     with pytest.raises(IllegalStateError, match="not started"):
-        await consumer.getmany()
+        consumer.commit_async({TopicPartition(topic, 0): 1})
     async with consumer:
         pass
     for call in (consumer.getone, consumer.getmany, consumer.start, consumer.topics):

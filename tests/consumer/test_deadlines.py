@@ -38,6 +38,7 @@ WAITING: dict[str, Call] = {
     "end_offsets": lambda c, tp: c.end_offsets([tp]),
     "offsets_for_times": lambda c, tp: c.offsets_for_times({tp: 0}),
     "partitions_for_topic": lambda c, tp: c.partitions_for_topic("another"),
+    "seek_to_committed": lambda c, tp: c.seek_to_committed(tp),
     "topic_ids": lambda c, tp: c.topic_ids([tp.topic]),
     "topics": lambda c, tp: c.topics(),
 }
@@ -62,7 +63,10 @@ OTHERS: dict[str, Call] = {
     "explain": lambda c, tp: str(c.explain()),
     "group_metadata": lambda c, tp: c.group_metadata(),
     "highwater": lambda c, tp: c.highwater(tp),
+    "known_partitions": lambda c, tp: c.known_partitions(tp.topic),
     "lag": lambda c, tp: c.lag(),
+    "last_poll_timestamp": lambda c, tp: c.last_poll_timestamp(tp),
+    "last_stable_offset": lambda c, tp: c.last_stable_offset(tp),
     "metrics": lambda c, tp: c.metrics(),
     "pause": lambda c, tp: c.pause(tp),
     "paused": lambda c, tp: c.paused(),
@@ -72,6 +76,7 @@ OTHERS: dict[str, Call] = {
     "seek": lambda c, tp: c.seek(tp, 0),
     "seek_to_beginning": lambda c, tp: c.seek_to_beginning(),
     "seek_to_end": lambda c, tp: c.seek_to_end(),
+    "start": lambda c, tp: c.start(),
     "subscribe": lambda c, tp: c.subscribe([tp.topic]),
     "subscription": lambda c, tp: c.subscription(),
     "unsubscribe": lambda c, tp: c.unsubscribe(),
@@ -85,7 +90,7 @@ CALLS = WAITING | POLLING | OTHERS
 def call(name: str, consumer: KafkaConsumer, tp: TopicPartition) -> None:
     """Call a method. Some of OTHERS have other reasons to raise."""
     if name in OTHERS:
-        with suppress(IllegalStateError):
+        with suppress(IllegalStateError, KafkaTimeoutError):
             CALLS[name](consumer, tp)
     else:
         CALLS[name](consumer, tp)

@@ -94,7 +94,7 @@ def test_leaving_commits_again_after_the_join_round(how: str, leads: bool) -> No
                 if how == "stop":
                     await leaver.stop()
                 else:
-                    leaver.unsubscribe()
+                    await leaver.unsubscribe()
                     await overtaken.taken.wait()
                 assert anyio.current_time() - begun < SYNC_WAIT_SECONDS
                 assert overtaken.codes[0] == ErrorCode.ILLEGAL_GENERATION

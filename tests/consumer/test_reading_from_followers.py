@@ -117,7 +117,7 @@ def test_what_a_follower_says_is_not_the_last_word(code: str, policy: str) -> No
             node, rack = follower(cluster)
             cluster.produce("t", ["a"])
             async with consumer_in(cluster, rack, auto_offset_reset=policy) as consumer:
-                consumer.unsubscribe()
+                await consumer.unsubscribe()
                 consumer.assign([T0])
                 consumer.seek(T0, 0)
                 await values(consumer, 1)

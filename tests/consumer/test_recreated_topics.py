@@ -316,7 +316,7 @@ def test_offset_of_the_old_topic_is_not_applied_after_a_rebalance(named: bool, r
         async with MemoryConsumer(cluster, "t", auto_offset_reset="earliest") as one:
             assert await values(one, 100) == OLD
             await one.commit()
-            one.unsubscribe()
+            await one.unsubscribe()
             await poll_for(one, lambda: not cluster.group("g").members)
             recreate(cluster)
             async with MemoryConsumer(cluster) as other:
@@ -337,8 +337,7 @@ def test_topic_recreated_between_two_subscriptions_is_read_from_its_beginning(
         cluster.produce("t", OLD, partition=0)
         async with MemoryConsumer(cluster, "t", auto_offset_reset=reset) as one:
             await poll_for(one, lambda: one.positions())
-            one.unsubscribe()
-            await one.getmany(timeout_ms=1000)
+            await one.unsubscribe()
             recreate(cluster)
             one.subscribe(["t"])
             assert await values(one, 200) == NEW

@@ -96,7 +96,7 @@ def test_unsubscribed_and_subscribed_again_at_once(
 def test_unsubscribing_before_the_first_poll_is_nothing(topic: str, make: MakeConsumer) -> None:
     consumer = make(topic)
     consumer.unsubscribe()
-    assert consumer.subscription() is None
+    assert consumer.subscription() == set()
     consumer.assign([TopicPartition(topic, 0)])
 
 
@@ -128,7 +128,7 @@ async def test_async_unsubscribed_and_subscribed_again_at_once(
     async with consumer:
         assert values(await aread(consumer, 1)) == [b"1"]
         for number in (b"2", b"3"):
-            consumer.unsubscribe()
+            await consumer.unsubscribe()
             consumer.subscribe([topic], listener=listener)
             cluster.produce(topic, [number])
             assert values(await aread(consumer, 1)) == [number]
@@ -146,10 +146,10 @@ async def test_async_unsubscribe_commits_tells_the_listener_and_leaves(
     consumer.subscribe([topic], listener=listener)
     async with consumer:
         await consumer.getone()
-        consumer.unsubscribe()
-        await apoll_until(consumer, lambda: not cluster.group(group).members)
+        await consumer.unsubscribe()
+        assert not cluster.group(group).members
         assert consumer.assignment() == set()
-        assert consumer.subscription() == frozenset()
+        assert consumer.subscription() == set()
         assert cluster.committed(group)[tp].offset == 1
         consumer.assign([tp])
         consumer.seek(tp, 0)
@@ -165,7 +165,7 @@ async def test_async_unsubscribe_then_stop_at_once_still_commits_and_leaves(
     cluster.produce(topic, [b"1"], partition=0)
     async with AsyncKafkaConsumer(topic, group_id=group, **options) as consumer:
         await consumer.getone()
-        consumer.unsubscribe()
+        await consumer.unsubscribe()
     assert cluster.committed(group)[TopicPartition(topic, 0)].offset == 1
     assert not cluster.group(group).members
 
@@ -180,18 +180,17 @@ async def test_async_unsubscribe_then_assign_at_once(
     consumer = AsyncKafkaConsumer(topic, group_id=group, **options)
     async with consumer:
         await consumer.getone()
-        consumer.unsubscribe()
+        await consumer.unsubscribe()
         consumer.assign([tp])
         consumer.seek(tp, 1)
         assert (await consumer.getone()).value == b"2"
         await cluster.wait_until_async(lambda: not cluster.group(group).members)
         assert consumer.assignment() == {tp}
-        consumer.unsubscribe()
+        await consumer.unsubscribe()
         consumer.subscribe([topic], listener=listener)
         await apoll_until(consumer, lambda: listener.calls)
-        consumer.unsubscribe()
-        with pytest.raises(IllegalStateError, match="await getmany"):
+        with pytest.raises(IllegalStateError, match=r"Call unsubscribe\(\) first"):
             consumer.assign([tp])
-        await consumer.getmany()
+        await consumer.unsubscribe()
         consumer.assign([tp])
     assert listener.names == ["assigned", "revoked"]

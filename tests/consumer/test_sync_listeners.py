@@ -215,7 +215,7 @@ def test_close_and_unsubscribe_revoke(
     consumer.unsubscribe()
     assert listener.calls[1:] == [("revoked", both)]
     assert consumer.assignment() == set()
-    assert consumer.subscription() is None
+    assert consumer.subscription() == set()
     assert not cluster.group(group).members
     consumer.subscribe([topic], listener=listener)
     poll_until(consumer, lambda: listener.count("assigned") == 2)

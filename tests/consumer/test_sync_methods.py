@@ -85,7 +85,7 @@ def test_assign_reads_without_a_group(cluster: Cluster, topic: str, make: MakeCo
     assert consumer.assign([TopicPartition(topic, 1)]) is None  # type: ignore[func-returns-value]
     assert consumer.assignment() == {TopicPartition(topic, 1)}
     assert values(read(consumer, 1)) == [b"b"]
-    assert consumer.subscription() is None
+    assert consumer.subscription() == set()
     with pytest.raises(IllegalStateError, match="unsubscribe"):
         consumer.subscribe([topic])
     consumer.assign([TopicPartition(topic, 0)])
@@ -146,7 +146,7 @@ def test_subscribe_refuses_wrong_arguments(
     consumer = make()
     with pytest.raises(error):
         consumer.subscribe(**arguments)
-    assert consumer.subscription() is None
+    assert consumer.subscription() == set()
 
 
 def test_what_the_cluster_knows_can_be_asked(

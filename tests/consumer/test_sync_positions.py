@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.errors import NoOffsetForPartitionError, NotAssignedError
+from kohort.errors import KafkaTimeoutError, NoOffsetForPartitionError, NotAssignedError
 from kohort.testing import Cluster, ProducerRecord
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import poll_until, read, values
@@ -111,7 +111,8 @@ def test_position_is_none_when_it_does_not_come_in_time(
     consumer.bootstrap()
     with cluster.network_partition():
         consumer.assign([TopicPartition(topic, 0)])
-        assert consumer.position(TopicPartition(topic, 0), timeout_ms=50) is None
+        with pytest.raises(KafkaTimeoutError):
+            consumer.position(TopicPartition(topic, 0), timeout_ms=50)
     assert consumer.position(TopicPartition(topic, 0)) == 0
 
 

@@ -288,7 +288,7 @@ class Member:
         self.rests.set()
         with anyio.CancelScope() as self._resting:
             if self._unsubscribes:
-                self.consumer.unsubscribe()
+                await self.consumer.unsubscribe()
                 await anyio.sleep(self._rng.choice((0.0, 0.01, 1.0)))
                 self._next_topics = self._next_topics or self.topics
                 self._unsubscribes = False
