@@ -58,7 +58,7 @@ PROMISED = {
 
 
 def public() -> Iterator[tuple[str, object]]:
-    """Yield every public name and what it is, but for Spark, which needs pyspark."""
+    """Yield every public name and what it is, except for Spark, which needs pyspark."""
     for listed in public_modules():
         if listed.name != "kohort.spark_connector":
             for name in listed.names:
