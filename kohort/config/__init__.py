@@ -18,7 +18,6 @@ from kohort.config._config import (
     in_dotted_names,
 )
 from kohort.config._deserializers import Deserialize
-from kohort.config._document import describe_options, replace_tables
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
@@ -53,9 +52,7 @@ __all__ = [
     "Url",
     "conceal_properties",
     "conceal_secrets",
-    "describe_options",
     "in_dotted_names",
-    "replace_tables",
     "reset_duration_ms",
     "without_frames",
 ]

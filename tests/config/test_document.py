@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from kohort.config import OPTIONS, UNSUPPORTED, describe_options, replace_tables
-
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+from kohort.config import OPTIONS, UNSUPPORTED
+from tools.options_page import COMMAND, PAGE, describe_options, replace_tables
 
 
 def test_the_page_has_the_tables_of_the_options() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == replace_tables(page), "run: python -m kohort.config docs/configuration.md"
+    assert page == replace_tables(page), f"run: {COMMAND}"
 
 
 def test_every_option_stands_in_the_tables_once() -> None:

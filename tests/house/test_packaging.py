@@ -70,7 +70,9 @@ def test_nothing_runs_at_the_start_of_python(tmp_path: Path) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60, capture_output=True)
     [packed] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(packed) as archive:
-        assert [name for name in archive.namelist() if name.endswith(".pth")] == []
+        names = archive.namelist()
+    assert [name for name in names if name.endswith(".pth")] == []
+    assert [name for name in names if name.startswith(("tools/", "tests/"))] == []
     installed = importlib.metadata.files("kohort") or []
     starts = [str(path) for path in installed if path.suffix == ".pth"]
     assert [name for name in starts if not name.startswith("__editable__")] == []

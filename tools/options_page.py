@@ -1,8 +1,13 @@
-"""Tables of docs/configuration.md, generated from the options."""
+"""Writer of the tables of docs/configuration.md: ``python -m tools.options_page``.
+
+The table of options in ``kohort/config`` is the source.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
 
 from kohort.config._client import ClientConfig, RequestOptions
 from kohort.config._consumer import ConsumerSection
@@ -13,9 +18,13 @@ from kohort.config._option import Option, Section, options_of
 from kohort.config._sasl import SaslConfig
 from kohort.config._security import SecurityConfig
 from kohort.config._tls import StoreConfig, TlsConfig
+from kohort.config._translated import TRANSLATED
 from kohort.config._unsupported import KEYWORDS, PROPERTIES, Unsupported
 
-_BEGIN = "<!-- tables: python -m kohort.config docs/configuration.md -->"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
+COMMAND: Final = "python -m tools.options_page"
+
+_BEGIN = f"<!-- tables: {COMMAND} -->"
 _END = "<!-- end of tables -->"
 
 _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
@@ -71,8 +80,6 @@ def _supported_row(each: Option) -> tuple[str, ...]:
 
 
 def _translated() -> Iterator[str]:
-    from kohort.config._translated import TRANSLATED  # only this page needs it
-
     yield "### Dotted names that stand for several options\n"
     yield from _table(
         ("dotted name", "value"), ((f"`{name}`", meaning) for name, meaning in TRANSLATED.items())
@@ -123,3 +130,7 @@ def _line(cells: tuple[str, ...]) -> str:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(replace_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
