@@ -1,10 +1,17 @@
-"""Rules for the prose of the project: words, length of sentences, first words of docstrings."""
+"""Rules for the prose of the project: words, length of sentences, first words of docstrings.
+
+``python -m tests.house._language FILE...`` prints what the files break in addition to their
+committed versions. ``--all`` prints the rest, too.
+"""
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,3 +103,37 @@ def _wide_lines(source: str, path: Path) -> Iterator[Finding]:
         is_table = path.suffix == ".md" and line.lstrip().startswith("|")
         if len(line) > MAX_COLUMNS and not is_code and not is_table:
             yield Finding("wide", f"{path.relative_to(ROOT)}:{number}", line[:60])
+
+
+def _committed(path: Path) -> str | None:
+    """Return the content of the file in the last commit, or None if it is new."""
+    name = path.relative_to(ROOT).as_posix()
+    show = ["git", "show", f"HEAD:{name}"]
+    done = subprocess.run(show, cwd=ROOT, capture_output=True, check=False)
+    return done.stdout.decode() if done.returncode == 0 else None
+
+
+def new_findings(path: Path, before: str | None) -> Iterator[Finding]:
+    """Yield what the file breaks in addition to what its older content broke."""
+    known = findings(path, before) if before is not None else ()
+    old = collections.Counter((found.rule, found.text) for found in known)
+    for found in findings(path):
+        old[found.rule, found.text] -= 1
+        if old[found.rule, found.text] < 0:
+            yield found
+
+
+def main(arguments: Iterable[str]) -> int:
+    """Print the findings in the named files. Return 1 if there are any."""
+    names = [*arguments]
+    is_all = "--all" in names
+    count = 0
+    for path in [Path(name).resolve() for name in names if name != "--all"]:
+        for found in findings(path) if is_all else new_findings(path, _committed(path)):
+            print(f"{found.where}: {found.rule}: {found.text}")
+            count += 1
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

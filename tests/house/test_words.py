@@ -13,7 +13,7 @@ import pytest
 from tests.house._language import Finding, findings, verbs
 from tests.house._source import ROOT, modules
 
-CODE = ("kohort", "pyspark_kohort", "pytest_kohort", "tests", "benchmarks", "examples")
+CODE = ("kohort", "pyspark_kohort", "pytest_kohort", "tests", "tools", "benchmarks", "examples")
 CEILINGS: dict[tuple[str, str], int] = {
     ("kohort/config", "verb"): 1,
     ("kohort/records", "verb"): 3,
