@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kohort.config import VERSION as __version__
+from kohort.config import VERSION as __version__  # noqa: N811
 from kohort.config import Secret
 from kohort.errors import (
     CommitFailedError,
