@@ -61,6 +61,7 @@ class Client(NamedTuple):
                 capture_output=True,
                 text=True,
                 timeout=LIMIT_S,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise ReadingError(f"{self.name} did not read {filled.topic} to its end") from error

@@ -78,5 +78,5 @@ def versions(*packages: str, java: bool = False, go: bool = False) -> list[str]:
 
 
 def _output(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stdout + done.stderr).strip()

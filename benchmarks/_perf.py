@@ -41,7 +41,9 @@ def missing() -> str | None:
         return "perf is not installed (on Debian: apt-get install linux-perf)"
     if platform.machine() not in _FIRST_ARGUMENT:
         return f"the registers of {platform.machine()} are not known to this program"
-    done = subprocess.run([*command(Path("/dev/null")), "true"], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command(Path("/dev/null")), "true"], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[0]
         return f"perf has no permission to record: {reason}. Try kernel.perf_event_paranoid=1"

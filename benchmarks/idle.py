@@ -80,6 +80,7 @@ def run(module: str, *words: object) -> dict[str, Any]:
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{module} {words}: {done.stderr[-2000:]}")

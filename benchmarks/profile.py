@@ -102,6 +102,7 @@ def profile(servers: str, topic: Topic, output: str, seconds: float, sampled: bo
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
+            check=False,
         )
         if done.returncode:
             raise SystemExit(f"reading {topic.name} failed: {done.stderr[-2000:]}")

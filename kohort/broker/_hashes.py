@@ -14,8 +14,8 @@ def murmur2(data: bytes) -> int:
     length = len(data)
     h = 0x9747B28C ^ length
     whole = length & ~3
-    for (k,) in struct.iter_unpack("<I", memoryview(data)[:whole]):
-        k = k * _M & _MASK
+    for (word,) in struct.iter_unpack("<I", memoryview(data)[:whole]):
+        k = word * _M & _MASK
         k ^= k >> 24
         h = (h * _M & _MASK) ^ (k * _M & _MASK)
     if rest := data[whole:]:

@@ -52,7 +52,7 @@ class StreamConnection:
             except anyio.EndOfStream:
                 return None
             finally:
-                self._receiving = None
+                self._receiving = None  # noqa: PLW2901
         if self._closed:
             raise anyio.ClosedResourceError
         return data

@@ -23,6 +23,7 @@ def test_the_demo_proves_itself_on_fewer_flights() -> None:
         capture_output=True,
         text=True,
         timeout=140,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "30,000 of 30,000 records read" in done.stdout
@@ -38,6 +39,7 @@ def test_demo_proves_itself_when_members_outnumber_flights() -> None:
         capture_output=True,
         text=True,
         timeout=90,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 of 1 records read" in done.stdout
@@ -65,6 +67,7 @@ def test_a_streaming_query_is_a_member_beside_the_others() -> None:
         text=True,
         timeout=270,
         env={**os.environ, "COLUMNS": "120"},
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Everything that was written was read" in done.stdout

@@ -160,7 +160,7 @@ def markdown_texts(source: str, path: Path) -> Iterator[Text]:
     for number, line in enumerate([*source.splitlines(), ""], 1):
         if line.lstrip().startswith("```"):
             is_code = not is_code
-            line = ""
+            line = ""  # noqa: PLW2901
         if is_code or not line.strip() or line.startswith(("#", "|")):
             if block:
                 yield Text("markdown", "\n".join(block), path, first)

@@ -47,6 +47,7 @@ def run(checkout: Path, statuses: list[int], failed: list[str]) -> tuple[int, st
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
     calls = (checkout / "calls").read_text().splitlines()
     return done.returncode, (done.stdout.splitlines() or [""])[-1], calls

@@ -30,7 +30,8 @@ def imports() -> dict[str, set[str]]:
 
 def _imported(module: Module, names: Collection[str]) -> set[str]:
     found = set()
-    for name, _ in module.imports():
+    for imported, _ in module.imports():
+        name = imported
         while name and name not in names:
             name = name.rpartition(".")[0]
         if name and name != module.name:

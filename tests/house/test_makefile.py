@@ -42,7 +42,13 @@ def make(checkout: Path, *arguments: str, **environment: str) -> subprocess.Comp
     kept["PATH"] = f"{checkout / 'bin'}:{kept['PATH']}"
     command = ["make", "--dry-run", "test", *arguments]
     return subprocess.run(
-        command, cwd=checkout, env=kept | environment, capture_output=True, text=True, timeout=60
+        command,
+        cwd=checkout,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

@@ -35,7 +35,9 @@ def test_each_client_has_a_test_or_a_reason_for_each_feature() -> None:
 def test_each_test_that_is_named_is_there() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "interop"]
     command += ["-p", "no:cacheprovider", "tests/interop"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False
+    )
     assert done.returncode == 0, done.stdout[-2000:]
     found = set(done.stdout.splitlines())
     found |= {line.partition("[")[0] for line in found}

@@ -30,7 +30,7 @@ def franz(program: str, cluster: Cluster) -> Callable[..., list[dict[str, Any]]]
     def run(command: str, **flags: object) -> list[dict[str, Any]]:
         arguments = words(cluster, flags)
         done = subprocess.run(
-            [program, *arguments, command], capture_output=True, text=True, timeout=60
+            [program, *arguments, command], capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]

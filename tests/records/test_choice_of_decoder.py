@@ -17,7 +17,13 @@ PRINT = "import kohort.records as r; print(r.COMPILED)"
 def _compiled(*options: str, env: dict[str, str], cwd: Path | None = None) -> str:
     command = [sys.executable, *options, "-c", PRINT]
     done = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | env, cwd=cwd, timeout=60
+        command,
+        capture_output=True,
+        text=True,
+        env=os.environ | env,
+        cwd=cwd,
+        timeout=60,
+        check=False,
     )
     return done.stdout.strip() or done.stderr
 

@@ -225,7 +225,12 @@ def test_password_is_never_asked_on_the_terminal(certificates: Certificates) -> 
         "    print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], input="keypass\n", capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", code],
+        input="keypass\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert "set ssl_password" in done.stdout
     assert "pass phrase" not in done.stdout + done.stderr

@@ -31,6 +31,7 @@ def run(code: str, folder: Path | None = None) -> str:
         capture_output=True,
         text=True,
         timeout=50,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

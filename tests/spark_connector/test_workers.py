@@ -52,6 +52,7 @@ def run(cluster: Cluster, program: str, runtime: str | None) -> str:
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -106,6 +106,7 @@ def _fetch(folder: Path, project: str) -> None:
             capture_output=True,
             text=True,
             timeout=FETCH_TIMEOUT_S,
+            check=False,
         )
         if answer.returncode != 0:
             raise MavenError(f"mvn ended with {answer.returncode}:\n{answer.stdout[-4000:]}")

@@ -51,6 +51,7 @@ def run_tool(main_class: str, *args: object, stdin: str = "", timeout_s: float =
         capture_output=True,
         text=True,
         timeout=timeout_s,
+        check=False,
     )
     if done.returncode != 0:
         raise ToolError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")

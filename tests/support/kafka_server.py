@@ -147,6 +147,7 @@ class KafkaServer:
             capture_output=True,
             text=True,
             timeout=timeout_s,
+            check=False,
         )
 
     def create_topic(

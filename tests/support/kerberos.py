@@ -119,6 +119,7 @@ class Kdc:
             capture_output=True,
             text=True,
             timeout=30,
+            check=False,
         )
         return None if done.returncode == 0 else done.stderr
 
@@ -132,6 +133,7 @@ class Kdc:
             capture_output=True,
             text=True,
             timeout=60,
+            check=False,
         )
         if done.returncode != 0:
             raise AssertionError(f"{program} failed:\n{done.stdout}{done.stderr}")

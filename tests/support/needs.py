@@ -37,7 +37,9 @@ def missing_java() -> str | None:
     program = java()
     if program is None:
         return f"Java {MIN_JAVA} or newer is not installed"
-    answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60)
+    answer = subprocess.run(
+        [program, "-version"], capture_output=True, text=True, timeout=60, check=False
+    )
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
     if found is None:
         return f"{program} -version does not answer with a version"

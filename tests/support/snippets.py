@@ -44,6 +44,7 @@ def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
         capture_output=True,
         text=True,
         timeout=timeout_s,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr

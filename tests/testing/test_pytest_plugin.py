@@ -31,6 +31,7 @@ def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[s
         capture_output=True,
         text=True,
         timeout=55,
+        check=False,
     )
 
 

@@ -38,7 +38,7 @@ def java_version() -> int | None:
         return None
     try:
         output = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=60
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
         ).stderr
     except OSError:
         return None
