@@ -168,7 +168,7 @@ def test_kafka_consumer_groups_shows_states_members_and_refusals(
 
 
 @pytest.mark.parametrize(
-    "to, expected",
+    ("to", "expected"),
     [
         ("--to-earliest", 0),
         ("--to-latest", 10),
@@ -193,7 +193,9 @@ def test_kafka_get_offsets(cluster: Cluster, tool: Tool) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("moment, offset", [("earliest", 0), ("latest", 5), ("max-timestamp", 4)])
+@pytest.mark.parametrize(
+    ("moment", "offset"), [("earliest", 0), ("latest", 5), ("max-timestamp", 4)]
+)
 def test_kafka_get_offsets_by_time(cluster: Cluster, tool: Tool, moment: str, offset: int) -> None:
     cluster.create_topic("orders")
     for _ in range(5):

@@ -37,7 +37,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("other, strategy, kohort_leads", CASES)
+@pytest.mark.parametrize(("other", "strategy", "kohort_leads"), CASES)
 def test_members_of_two_clients_join_leave_and_are_killed(
     apache: Broker,
     members: Members,

@@ -77,7 +77,7 @@ def test_a_leader_deals_topics_that_it_does_not_read_itself(
 @first_kohort
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize(
-    "other, strategy",
+    ("other", "strategy"),
     [
         pair
         for pair in itertools.product(OTHERS, ["range", "roundrobin", "cooperative-sticky"])

@@ -37,7 +37,7 @@ def test_text_without_certificate_is_none(certificates: Certificates) -> None:
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_raise_value_error(data: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError):  # noqa: PT011
         read_der(data)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,8 +49,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Iterator[Read]:
-    yield lambda text: security_of(read_properties(text), {}, tmp_path)
+def read(tmp_path: Path) -> Read:
+    return lambda text: security_of(read_properties(text), {}, tmp_path)
 
 
 def folder_of(certificates: Certificates) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from kohort.protocol.messages import (
@@ -51,10 +49,10 @@ class Transactor(transactor.Transactor):
 
 
 @pytest.fixture(params=["old", "new"])
-def producer(request: pytest.FixtureRequest, raw: Raw) -> Iterator[Transactor]:
+def producer(request: pytest.FixtureRequest, raw: Raw) -> Transactor:
     one = Transactor(raw, old=request.param == "old")
     assert one.init().error_code == 0
-    yield one
+    return one
 
 
 def fetch(raw: Raw, offset: int = 0, *, isolation: int = 1) -> FetchResponse.PartitionData:

@@ -199,7 +199,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, addresses: list[str], port: int)
     [("", 9092), ("localhost", 0), ("localhost", 70000), ("localhost", -1), ("a" * 300, 9092)],
 )
 async def test_what_is_no_address_is_a_network_error(host: str, port: int) -> None:
-    with pytest.raises(OSError):
+    with pytest.raises(OSError):  # noqa: PT011
         await CONNECT(host, port)
 
 
