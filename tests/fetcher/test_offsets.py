@@ -114,7 +114,7 @@ async def test_the_time_is_kept_and_the_last_error_told() -> None:
     start = anyio.current_time()
     with pytest.raises(KafkaTimeoutError, match=r"t-0.*LEADER_NOT_AVAILABLE"):
         await looking(cluster).list_offsets({T0: LATEST, T1: LATEST}, timeout=0.2)
-    assert 0.2 <= anyio.current_time() - start
+    assert anyio.current_time() - start >= 0.2
     assert len(cluster.lookups) <= 20
 
 

@@ -122,7 +122,7 @@ async def test_provider_runs_in_a_worker_thread() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("result", [None, 7, b"planted", ("a",) and (), (None, 1), {"token": "a"}])
+@pytest.mark.parametrize("result", [None, 7, b"planted", (), (None, 1), {"token": "a"}])
 async def test_provider_result_is_refused_when_it_is_no_token(result: Any) -> None:
     with pytest.raises(OAuthTokenError, match=r"provider returned .*expected str") as raised:
         await provider_source(Provider(result), clock=lambda: NOW).get()
