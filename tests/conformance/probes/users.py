@@ -66,7 +66,6 @@ def _until(session: Session, number: int, user: str, password: str, wanted: obje
     """Log in until the result is ``wanted``, because Apache Kafka applies a change
     a moment later.
     """
-
     deadline = time.monotonic() + READY_S
     while True:
         seen = _scram(session.connect_to("SASL_PLAINTEXT"), number, user, password)
@@ -224,7 +223,6 @@ def delegation_tokens_log_in(session: Session) -> Observations:
 @probe("7.2d", secured=True)
 def delegation_tokens_are_renewed_and_expired(session: Session) -> Observations:
     """Renew and expire tokens as the owner and as others, later and now, and unknown ones."""
-
     owner, other = _alice(session), _alice(session, "bob")
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=3_600_000), 2)
     hmac = bytes(token.hmac)
@@ -261,7 +259,6 @@ def delegation_tokens_are_renewed_and_expired(session: Session) -> Observations:
 @probe("7.2d", secured=True)
 def delegation_tokens_are_described(session: Session) -> Observations:
     """Describe tokens as the owner and as others, in each version, and without a login."""
-
     owner, other = _alice(session), _alice(session, "bob")
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 2)
 
