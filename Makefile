@@ -32,13 +32,16 @@ COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
 
-.PHONY: help demo test interop lint fuzz soak bench clean
+.PHONY: help demo quick test interop lint fuzz soak bench clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## Run a consumer group over 336,776 flights, with members that join, leave and die.
 	$(BIN)/kohort demo
+
+quick: $(VENV)/.dev ## Check a change in a minute: style, types, the quick tests and 40 seeds.
+	$(BIN)/python -m tools.quick $(ARGS)
 
 test: $(VENV)/.dev ## Run all tests but the full matrices.
 	$(BIN)/python -m pytest $(SHARED_OUT) $(ARGS)

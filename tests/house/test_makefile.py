@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.house._source import ROOT
+from tools.quick import SEEDS, quick_tests, steps
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 INHERITED = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHON", "VENV"}
@@ -36,11 +37,13 @@ def python(path: Path, version: str) -> Path:
     return path
 
 
-def make(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``make --dry-run test``."""
+def make(
+    checkout: Path, *arguments: str, target: str = "test", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``make --dry-run`` with the target."""
     kept = {name: value for name, value in os.environ.items() if name not in INHERITED}
     kept["PATH"] = f"{checkout / 'bin'}:{kept['PATH']}"
-    command = ["make", "--dry-run", "test", *arguments]
+    command = ["make", "--dry-run", target, *arguments]
     return subprocess.run(
         command,
         cwd=checkout,
@@ -93,3 +96,24 @@ def test_make_stops_when_python_cannot_be_run(checkout: Path) -> None:
     done = make(checkout, "PYTHON=no-such-python")
     assert done.returncode != 0
     assert "PYTHON='no-such-python' cannot be run" in done.stderr
+
+
+def test_quick_runs_its_five_steps(checkout: Path) -> None:
+    assert ".venv/bin/python -m tools.quick -x" in make(checkout, "ARGS=-x", target="quick").stdout
+    names = [step.name for step in steps()]
+    assert names == ["ruff check", "ruff format", "mypy", "pytest", "seeds"]
+    assert str(SEEDS) in steps()[-1].command
+    assert steps(["-x"])[3].command[-1] == "-x"
+
+
+def test_quick_names_tests_that_exist() -> None:
+    assert [name for name in quick_tests() if not (ROOT / name).exists()] == []
+
+
+def test_slow_tests_are_listed_once_and_exist() -> None:
+    listed = (ROOT / "tests" / "slow.txt").read_text().split()
+    assert listed == sorted(set(listed))
+    for entry in listed:
+        file, *_, name = entry.split("::")
+        text = (ROOT / file).read_text()
+        assert name == "runTest" or f"def {name}(" in text, entry

@@ -31,6 +31,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
 }
 SLOW = (*NEEDS, "interop")
 REAL_TIMEOUT_S = 300
+LISTED_SLOW = Path(__file__).parents[1] / "slow.txt"
 NOT_RUN = "not_run"
 """Property of a test's report. It carries the reason over from worker processes, too."""
 SERVERS = pytest.StashKey[list[KafkaServer]]()
@@ -66,12 +67,21 @@ def pytest_collection_modifyitems(
     pytest itself groups the tests that share a parameter of a module or a session. It does so after
     the shuffling, which would otherwise start such fixtures many times.
     """
+    mark_slow(items)
     seed = config.option.shuffle
     if seed is not None:
         items[:] = shuffled(items, seed)
     yield
     if seed is None:
         items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in SLOW))
+
+
+def mark_slow(items: list[pytest.Item]) -> None:
+    """Mark the tests that tests/slow.txt lists by file and name."""
+    listed = frozenset(LISTED_SLOW.read_text().split())
+    for item in items:
+        if item.nodeid.partition("[")[0] in listed:
+            item.add_marker(pytest.mark.slow)
 
 
 def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
