@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kohort.compat.aiokafka import _native, errors
+from kohort.compat.aiokafka import errors
 from kohort.compat.aiokafka._kohort import KohortSide
 from kohort.compat.aiokafka._private import AioClient, AioCoordinator
 from kohort.compat.aiokafka._subscription import SubscriptionKind, SubscriptionView
@@ -83,7 +83,7 @@ class AioSubscribing:
             return
         self._subscription.unsubscribe()
         native = self._kohort.native
-        self._call_in_order(lambda: _native.unsubscribe(native))
+        self._call_in_order(native.unsubscribe)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign these partitions, in place of the earlier ones."""
@@ -92,7 +92,7 @@ class AioSubscribing:
             self._call_in_order(self._apply_subscription)
         else:
             native = self._kohort.native
-            self._call_in_order(lambda: _native.unsubscribe(native))
+            self._call_in_order(native.unsubscribe)
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics; those that match the pattern now."""

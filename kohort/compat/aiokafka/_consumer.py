@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Self
 
 from kohort import AsyncKafkaConsumer
 from kohort import TopicPartition as NativePartition
-from kohort.compat.aiokafka import _native, errors
+from kohort.compat.aiokafka import errors
 from kohort.compat.aiokafka._base import checked_topics
 from kohort.compat.aiokafka._kohort import NOWHERE, POLL_MS, START_MS, WAIT_MS, KohortSide
 from kohort.compat.aiokafka._offsets import AioOffsets
@@ -28,6 +28,7 @@ from kohort.compat.aiokafka._values import all_partitions, to_native, to_partiti
 from kohort.compat.aiokafka.structs import ConsumerRecord, TopicPartition
 from kohort.errors import (
     ConsumerClosedError,
+    CorruptBatchError,
     KafkaError,
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
@@ -146,7 +147,7 @@ class AIOKafkaConsumer(AioOffsets):
     async def _undo_start(self) -> None:
         self._coordinator = self._fetcher = None
         try:
-            await _native.close(self._kohort.native)
+            await self._kohort.native.close()
         except KafkaError as error:
             logger.warning("closing after a failed start() failed: %s", error)
         if not self._closed:
@@ -167,7 +168,7 @@ class AIOKafkaConsumer(AioOffsets):
             return
         deadline = self._loop.time() + seconds
         while view.subscription is not None and self._assigned_now() is None:
-            await _native.poll(native, START_MS, 1, NOWHERE)
+            await native.poll(START_MS, 1, partitions=NOWHERE)
             if self._group_id is None and self._loop.time() > deadline:
                 raise errors.UnknownTopicOrPartitionError()
         if self._kohort.options["auto_offset_reset"] == "latest":
@@ -181,14 +182,14 @@ class AIOKafkaConsumer(AioOffsets):
         native = self._kohort.native
         deadline = self._loop.time() + seconds
         native.assign([NativePartition(topic, 0) for topic in missing])
-        while any(_native.known_partitions(native, topic) is None for topic in missing):
+        while any(native.known_partitions(topic) is None for topic in missing):
             try:
-                await _native.poll(native, START_MS, 1, NOWHERE)
+                await native.poll(START_MS, 1, partitions=NOWHERE)
             except UnknownTopicOrPartitionError:
                 pass  # another client may create it meanwhile
             if self._loop.time() > deadline:
                 raise errors.UnknownTopicOrPartitionError()
-        await _native.unsubscribe(native)
+        await native.unsubscribe()
 
     async def stop(self) -> None:
         """Commit (if automatic), leave the group, and end all pending calls.
@@ -200,7 +201,7 @@ class AIOKafkaConsumer(AioOffsets):
         self._closed = True
         self._subscription.adapter = None
         try:
-            await _native.close(self._kohort.native)
+            await self._kohort.native.close()
         except KafkaError as error:
             logger.error("stop() failed: %s", error)
         if not INSIDE_LISTENER.get():
@@ -232,10 +233,10 @@ class AIOKafkaConsumer(AioOffsets):
                 while True:
                     epoch = view.epoch
                     if self._kohort.calls.is_busy or self._assigned_now() is None:
-                        await _native.poll(native, WAIT_MS, 1, NOWHERE)
+                        await native.poll(WAIT_MS, 1, partitions=NOWHERE)
                         continue
                     if chosen:
-                        found = await _native.poll(native, POLL_MS, 1, chosen)
+                        found = await native.poll(POLL_MS, 1, partitions=chosen)
                         if not found:
                             continue
                         ((record,),) = found.values()
@@ -265,10 +266,10 @@ class AIOKafkaConsumer(AioOffsets):
                 while True:
                     epoch, left_ms = view.epoch, max((deadline - self._loop.time()) * 1000, 0)
                     if self._kohort.calls.is_busy or self._assigned_now() is None:
-                        await _native.poll(native, min(WAIT_MS, left_ms), 1, NOWHERE)
+                        await native.poll(min(WAIT_MS, left_ms), 1, partitions=NOWHERE)
                         found = {}
                     else:
-                        found = await _native.poll(native, left_ms, max_records, chosen)
+                        found = await native.poll(left_ms, max_records, partitions=chosen or None)
                     if epoch != view.epoch:
                         found = {
                             tp: each for tp, each in found.items() if self._is_current(each[0])
@@ -296,10 +297,16 @@ class AIOKafkaConsumer(AioOffsets):
         return False
 
     def _raise_translated(self, error: KafkaError) -> NoReturn:
-        """Raise aiokafka's error. A record that is too large is skipped from then on."""
-        if isinstance(error, RecordTooLargeError) and error.topic_partition is not None:
-            with suppress(KafkaError):  # it may be no longer assigned
-                self._kohort.native.seek(error.topic_partition, (error.offset or 0) + 1)
+        """Raise aiokafka's error, and go on as aiokafka does.
+
+        A record that is too large is skipped. A corrupt batch is fetched again.
+        """
+        native, tp = self._kohort.native, getattr(error, "topic_partition", None)
+        with suppress(KafkaError):  # the partition may be no longer assigned
+            if isinstance(error, RecordTooLargeError) and tp is not None:
+                native.seek(tp, (error.offset or 0) + 1)
+            elif isinstance(error, CorruptBatchError) and tp in (positions := native.positions()):
+                native.seek(tp, positions[tp])
         self._kohort.errors.raise_translated(error)
 
     def __aiter__(self) -> Self:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kohort import TopicPartition as NativePartition
-from kohort.compat.aiokafka import _native, errors
+from kohort.compat.aiokafka import errors
 from kohort.compat.aiokafka._base import AioSubscribing
 from kohort.compat.aiokafka._kohort import WAIT_MS
 from kohort.compat.aiokafka._private import INTERNAL_TOPICS
@@ -113,18 +113,20 @@ class AioOffsets(AioSubscribing):
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Set positions to the first offsets, and wait until they are known."""
-        return await self._seek_and_wait("seek_to_beginning", partitions)
+        return await self._seek_and_wait(self._kohort.native.seek_to_beginning, partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
         """Set positions to the log end offsets, and wait until they are known."""
-        return await self._seek_and_wait("seek_to_end", partitions)
+        return await self._seek_and_wait(self._kohort.native.seek_to_end, partitions)
 
-    async def _seek_and_wait(self, method: str, partitions: tuple[Any, ...]) -> bool:
+    async def _seek_and_wait(
+        self, method: Callable[..., None], partitions: tuple[Any, ...]
+    ) -> bool:
         chosen = to_native(self._chosen_or_assigned(partitions))
         self._require_started()
         await self._kohort.calls.settled()
         with self._kohort.errors.translating():
-            await _native.seek_to(self._kohort.native, method, chosen)
+            method(*chosen)
         return await self._wait_for_positions(chosen, self._kohort.request_seconds)
 
     async def _wait_for_positions(
@@ -203,4 +205,4 @@ class AioOffsets(AioSubscribing):
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the known partitions of a topic, or None."""
-        return _native.known_partitions(self._kohort.native, topic)
+        return self._kohort.native.known_partitions(topic)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kohort import TopicPartition
 from kohort.errors import ErrorCode
 from kohort.testing import Cluster
-from kohort.types import TopicPartition
 from tests.compat.aiokafka.kit import make_listener, until, within
 
 pytestmark = pytest.mark.anyio
