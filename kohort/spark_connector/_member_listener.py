@@ -74,7 +74,7 @@ def user_listener(path: str | None) -> Any:
     except Exception as error:
         raise InvalidOptionError(
             f"option rebalanceListener: {path} cannot be created on the driver because of "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}, {error}"
         ) from error
     if not isinstance(found, ConsumerRebalanceListener):
         raise InvalidOptionError(
