@@ -100,6 +100,9 @@ class AioSubscribing:
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the assigned partitions."""
+        return self._assigned_partitions()
+
+    def _assigned_partitions(self) -> frozenset[TopicPartition]:
         return self._assigned_now() or frozenset()
 
     def _assigned_now(self) -> frozenset[TopicPartition] | None:
@@ -115,7 +118,7 @@ class AioSubscribing:
         """Return the partitions, all by default. Raise an error for what is not assigned."""
         if not all_partitions(partitions):
             raise TypeError("partitions must be TopicPartition instances")
-        assigned = self.assignment()
+        assigned = self._assigned_partitions()
         if not partitions:
             assert assigned, "No partitions are currently assigned"
             return assigned

@@ -290,7 +290,7 @@ class AIOKafkaConsumer(AioOffsets):
     def _is_current(self, record: Any) -> bool:
         """Return True if a record belongs to the assignment of now. Otherwise give it back."""
         tp = NativePartition(record.topic, record.partition)
-        if not self._kohort.calls.is_busy and tp in self.assignment():
+        if not self._kohort.calls.is_busy and tp in self._assigned_partitions():
             return True
         with suppress(KafkaError):  # it may be no longer assigned
             self._kohort.native.seek(tp, record.offset)
@@ -342,7 +342,7 @@ class AIOKafkaConsumer(AioOffsets):
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
-        return set(to_partitions(self._kohort.native.paused()) & self.assignment())
+        return set(to_partitions(self._kohort.native.paused()) & self._assigned_partitions())
 
 
 def _weak_subscription(native: AsyncKafkaConsumer[Any, Any]) -> Callable[[], Iterable[str]]:

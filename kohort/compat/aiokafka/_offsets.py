@@ -58,7 +58,7 @@ class AioOffsets(AioSubscribing):
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record, and wait until it is known."""
         tp, view = NativePartition(*partition), self._subscription
-        if tp not in self.assignment():
+        if tp not in self._assigned_partitions():
             raise errors.IllegalStateError(f"Partition {partition} is not assigned")
         self._require_started()
         while True:
@@ -87,7 +87,7 @@ class AioOffsets(AioSubscribing):
     def _fetched(
         self, read: Callable[[NativePartition], int | None], partition: TopicPartition
     ) -> int | None:
-        assert partition in self.assignment(), "Partition is not assigned"
+        assert partition in self._assigned_partitions(), "Partition is not assigned"
         try:
             return read(NativePartition(*partition))
         except NotAssignedError:
@@ -100,7 +100,7 @@ class AioOffsets(AioSubscribing):
         self._require_started()
         assert self._assigned_now() is not None, "No partitions are currently assigned"
         tp, native = NativePartition(*partition), self._kohort.native
-        if tp not in self.assignment():
+        if tp not in self._assigned_partitions():
             raise errors.IllegalStateError(f"No current assignment for partition {partition}")
 
         def move() -> None:
