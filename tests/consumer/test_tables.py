@@ -246,7 +246,7 @@ async def test_the_other_face(
         rows: list[Row] = []
         with anyio.fail_after(PATIENCE):
             while len(rows) < 7:
-                rows += rows_of(await poll(one, timeout_ms=200, max_records=7))
+                rows += rows_of(await poll(partitions=[one], timeout_ms=200, max_records=7))
             assert places(rows) == [(1, n) for n in range(7)]
             assert await consumer.position(one) == 7
             rows += [
