@@ -134,6 +134,17 @@ def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> floa
     return min(timeout_ms, MAX_TIMEOUT_MS) / 1000
 
 
+def poll_arguments(
+    timeout_ms: object, partitions: Iterable[object] | None
+) -> tuple[float, frozenset[TopicPartition] | None]:
+    """Return the timeout of a poll in seconds, and the partitions or None for all."""
+    timeout = timeout_seconds(timeout_ms, 0)
+    assert timeout is not None
+    if partitions is None:
+        return timeout, None
+    return timeout, frozenset(topic_partitions(partitions))
+
+
 def max_records(value: object, default: int) -> int:
     """Return the checked limit of records, or ``default`` for None."""
     if value is None:

@@ -184,7 +184,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         Raises DataError for bad data of a partition, RebalanceListenerError, NoBrokersAvailable,
         WakeupError and other KafkaErrors. No error loses records, so you can continue to poll.
         """
-        timeout, chosen = self._poll_arguments(timeout_ms, partitions)
+        timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
         async with self._polling("poll()"):
             records = await self._poll(timeout, count, chosen)
@@ -249,7 +249,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         from kohort.consumer._tables import TablePoll
         from kohort.records import MAX_ROWS
 
-        timeout, chosen = self._poll_arguments(timeout_ms, partitions)
+        timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
         poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
         try:

@@ -169,16 +169,6 @@ class ConsumerBase:
 
     # -- records ------------------------------------------------------------------------------
 
-    def _poll_arguments(
-        self, timeout_ms: float, partitions: Iterable[TopicPartition] | None
-    ) -> tuple[float, frozenset[TopicPartition] | None]:
-        """Return the timeout of a poll in seconds, and the partitions or None for all."""
-        timeout = _arguments.timeout_seconds(timeout_ms, 0)
-        assert timeout is not None
-        if partitions is None:
-            return timeout, None
-        return timeout, frozenset(_arguments.topic_partitions(partitions))
-
     # -- subscription -------------------------------------------------------------------------
 
     def _subscribe(self, topics: Iterable[str], pattern: object, listener: Any) -> None:

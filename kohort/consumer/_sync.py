@@ -185,7 +185,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         Raises DataError for bad data of a partition, RebalanceListenerError, NoBrokersAvailable,
         WakeupError and other KafkaErrors. No error loses records, so you can continue to poll.
         """
-        timeout, chosen = self._poll_arguments(timeout_ms, partitions)
+        timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
         records: Records[K, V] = {}
 
@@ -256,7 +256,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         from kohort.consumer._tables import TablePoll
         from kohort.records import MAX_ROWS
 
-        timeout, chosen = self._poll_arguments(timeout_ms, partitions)
+        timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
         poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
         try:
