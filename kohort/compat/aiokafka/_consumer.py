@@ -149,7 +149,7 @@ class AIOKafkaConsumer(AioOffsets):
         try:
             await self._kohort.native.close()
         except KafkaError as error:
-            logger.warning("closing after a failed start() failed: %s", error)
+            logger.warning("closing after a failed start() failed: %s", str(error))
         if not self._closed:
             self._kohort.renew()
 
@@ -203,7 +203,7 @@ class AIOKafkaConsumer(AioOffsets):
         try:
             await self._kohort.native.close()
         except KafkaError as error:
-            logger.error("stop() failed: %s", error)
+            logger.error("stop() failed: %s", str(error))
         if not INSIDE_LISTENER.get():
             await self._kohort.calls.readers_returned(STOP_SECONDS)
 
