@@ -32,7 +32,7 @@ class Signal(ThreadSignal):
     def monotonic(self) -> float:
         return self.now
 
-    def take(self, timeout: float) -> bool:
+    def wait_once(self, timeout: float) -> bool:
         self.waits += 1
         self.now += timeout
         return self.now >= self.comes_at
