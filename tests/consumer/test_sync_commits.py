@@ -162,7 +162,7 @@ def test_replacing_an_assignment_commits_the_old_one(
     consumer.assign([tp])
     read(consumer, 10)
     consumer.assign([TopicPartition(tp.topic, 1)])
-    assert committed(cluster, group, tp) == 10
+    cluster.wait_until(lambda: committed(cluster, group, tp) == 10)
 
 
 def test_a_commit_without_waiting_is_done_by_close(
