@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.errors import ErrorCode, FencedInstanceIdError, NotAssignedError
+from kohort.errors import CommitFailedError, ErrorCode, FencedInstanceIdError
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Recorder
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
@@ -107,7 +107,7 @@ def test_the_older_of_two_with_one_name_is_told_once_and_for_good() -> None:
                     assert "group_instance_id" in str(error)
                     assert not error.retriable
                     assert older.assignment() == set()
-                    with pytest.raises(NotAssignedError):
+                    with pytest.raises(CommitFailedError):
                         await older.commit({TopicPartition("t", 0): 1})
                     with anyio.move_on_after(30):
                         assert await poll_for(older, lambda: False, 1000) == []
