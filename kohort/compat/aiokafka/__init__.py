@@ -10,12 +10,12 @@ A framework that makes ``aiokafka.AIOKafkaConsumer`` itself gets this class afte
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from kohort.compat._peer import passed_on, put_everywhere
 from kohort.compat.aiokafka import abc, errors, structs
 from kohort.compat.aiokafka._consumer import AIOKafkaConsumer
-from kohort.compat.aiokafka._peer import PEER_CONSUMER
+from kohort.compat.aiokafka._options import PEER_CONSUMER
 from kohort.compat.aiokafka.abc import ConsumerRebalanceListener
 from kohort.compat.aiokafka.structs import (
     ConsumerRecord,
@@ -51,22 +51,15 @@ def install() -> None:
 
     Call it before the framework is imported. Raises ImportError without aiokafka.
     """
-    for module in _MODULES:
-        setattr(import_module(module), "AIOKafkaConsumer", AIOKafkaConsumer)  # noqa: B010
+    put_everywhere(_MODULES, "AIOKafkaConsumer", AIOKafkaConsumer)
 
 
 def uninstall() -> None:
     """Put aiokafka's own consumer back."""
     if PEER_CONSUMER is not None:
-        for module in _MODULES:
-            setattr(import_module(module), "AIOKafkaConsumer", PEER_CONSUMER)  # noqa: B010
+        put_everywhere(_MODULES, "AIOKafkaConsumer", PEER_CONSUMER)
 
 
 def __getattr__(name: str) -> Any:
     """Return a name of ``aiokafka`` that is not replaced here."""
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module("aiokafka"), name)
-    except ImportError:
-        raise AttributeError(f"{name} is aiokafka's own. Install aiokafka") from None
+    return passed_on(__name__, "aiokafka", "aiokafka", name)

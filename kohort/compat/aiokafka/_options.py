@@ -8,10 +8,12 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from kohort.compat.aiokafka._peer import peer_name
+from kohort.compat._peer import peer_name
 
 logger = logging.getLogger("kohort.compat.aiokafka")
 
+PEER_CONSUMER: Any = peer_name("aiokafka.consumer.consumer", "AIOKafkaConsumer")
+"""aiokafka's consumer, or None."""
 CLIENT_ID = f"aiokafka-{peer_name('aiokafka', '__version__') or '0.14.0'}"
 """Default of ``client_id``."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from kohort.compat.aiokafka._peer import peer_name
+from kohort.compat._peer import peer_name
 from kohort.compat.aiokafka.structs import TopicPartition
 
 __all__ = ["ConsumerRebalanceListener"]

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
-import kohort.errors
+from kohort.compat._peer import PeerErrors
 
 _ALIASES = {
     "ConcurrentTransactions": "ConcurrentTransactionsError",
@@ -44,28 +42,14 @@ _ALIASES = {
 """Names of aiokafka that kohort's module has under another name."""
 
 
-def _load() -> ModuleType | None:
-    try:
-        return import_module("aiokafka.errors")
-    except ImportError:
-        return None
-
-
-_PEER = _load()
-HAS_PEER: bool = _PEER is not None
-"""True if aiokafka is installed, so that its own classes are raised."""
+_ERRORS = PeerErrors("aiokafka.errors", "aiokafka", _ALIASES)
+HAS_PEER: bool = _ERRORS.has_peer
+"""True if aiokafka is installed, so that its classes are raised."""
 
 
 def __getattr__(name: str) -> Any:
-    if _PEER is not None:
-        return getattr(_PEER, name)
-    try:
-        return getattr(kohort.errors, _ALIASES.get(name, name))
-    except AttributeError:
-        raise AttributeError(
-            f"aiokafka is not installed, and kohort has no error of the name {name!r}"
-        ) from None
+    return _ERRORS.find(name)
 
 
 def __dir__() -> list[str]:
-    return dir(_PEER) if _PEER is not None else sorted({*kohort.errors.__all__, *_ALIASES})
+    return _ERRORS.names()

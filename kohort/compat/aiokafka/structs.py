@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from kohort import TopicPartition
-from kohort.compat.aiokafka._peer import peer_name
+from kohort.compat._peer import peer_name
 
 __all__ = ["ConsumerRecord", "OffsetAndMetadata", "OffsetAndTimestamp", "TopicPartition"]
 

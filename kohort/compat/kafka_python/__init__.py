@@ -10,9 +10,9 @@ A framework that builds ``kafka.KafkaConsumer`` itself gets this class after :fu
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from kohort.compat._peer import passed_on, put_everywhere
 from kohort.compat.kafka_python import errors, structs
 from kohort.compat.kafka_python._consumer import KafkaConsumer
 from kohort.compat.kafka_python._listener import (
@@ -53,22 +53,15 @@ def install() -> None:
 
     Call it before the framework is imported. Raises ImportError without kafka-python.
     """
-    for module in _MODULES:
-        setattr(import_module(module), "KafkaConsumer", KafkaConsumer)  # noqa: B010
+    put_everywhere(_MODULES, "KafkaConsumer", KafkaConsumer)
 
 
 def uninstall() -> None:
     """Put kafka-python's own consumer back."""
     if PEER_CONSUMER is not None:
-        for module in _MODULES:
-            setattr(import_module(module), "KafkaConsumer", PEER_CONSUMER)  # noqa: B010
+        put_everywhere(_MODULES, "KafkaConsumer", PEER_CONSUMER)
 
 
 def __getattr__(name: str) -> Any:
     """Return a name of ``kafka`` that is not replaced here."""
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module("kafka"), name)
-    except ImportError:
-        raise AttributeError(f"{name} is kafka-python's own. Install kafka-python") from None
+    return passed_on(__name__, "kafka", "kafka-python", name)

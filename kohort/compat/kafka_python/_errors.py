@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from kohort.compat._peer import peer_name
 from kohort.compat.kafka_python import errors
-from kohort.compat.kafka_python._peer import peer_name
 from kohort.compat.kafka_python.structs import OffsetAndMetadata, TopicPartition
 from kohort.errors import (
     BrokerResponseError,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kohort.compat.kafka_python._peer import peer_name
+from kohort.compat._peer import peer_name
 
 logger = logging.getLogger("kohort.compat")
 

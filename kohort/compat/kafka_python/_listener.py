@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort import ConsumerRebalanceListener as NativeListener
 from kohort import TopicPartition as NativePartition
-from kohort.compat.kafka_python._peer import peer_name
+from kohort.compat._peer import peer_name
 from kohort.compat.kafka_python._values import to_partitions
 from kohort.compat.kafka_python.structs import TopicPartition
 

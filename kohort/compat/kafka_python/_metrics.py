@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kohort.compat.kafka_python._peer import peer_name
+from kohort.compat._peer import peer_name
 
 Figures = dict[str, dict[str, float]]
 

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+from kohort.compat._peer import peer_name
 from kohort.compat.kafka_python import errors
-from kohort.compat.kafka_python._peer import peer_name
 from kohort.compat.kafka_python._values import ListHeaders
 
 logger = logging.getLogger("kohort.compat")

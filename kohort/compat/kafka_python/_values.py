@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort import ConsumerRecord as NativeRecord
 from kohort import TopicPartition as NativePartition
-from kohort.compat.kafka_python._peer import peer_name
+from kohort.compat._peer import peer_name
 from kohort.compat.kafka_python.structs import OffsetAndMetadata, TopicPartition
 
 

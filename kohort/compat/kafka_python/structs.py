@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kohort import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from kohort.compat.kafka_python._peer import peer_name
+from kohort.compat._peer import peer_name
 
 __all__ = [
     "ConsumerGroupMetadata",
