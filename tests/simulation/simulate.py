@@ -82,7 +82,7 @@ class _Watch(trio.abc.Instrument):
             self._log.add(Broke(at=at, error=f"time stands still: {task.name} and others spin"))
             self._scope.cancel()
         if self._steps >= STEPS:
-            self._clock.jump(1.0)  # shielded work has its own time limit
+            self._clock.jump(1.0)  # shielded work has a separate time limit
 
 
 @dataclass(frozen=True, slots=True)

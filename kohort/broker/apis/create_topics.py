@@ -103,7 +103,7 @@ def _create(ctx: Context, requested: _Requested, *, validate_only: bool) -> _Res
 
 
 def _source(ctx: Context, synonym: str | None) -> ConfigSource:
-    """Return the source of the value that applies to a topic without its own."""
+    """Return the source of the value that applies to a topic without a config."""
     origins = synonym and ctx.broker.cluster.configs.origins(synonym, ctx.broker.node)
     return origins[0].source if origins else ConfigSource.DEFAULT
 

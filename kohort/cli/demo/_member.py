@@ -1,4 +1,4 @@
-"""Member of the demo's group, in its own operating system process.
+"""Member of the demo's group, in a separate operating system process.
 
 The process reports each event on standard output as one line of JSON. A record is reported before
 the commit that covers it, so every committed record has been reported. The process leaves the group

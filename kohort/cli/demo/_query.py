@@ -1,4 +1,4 @@
-"""Streaming query as a member of the demo's group, in its own process with its JVM.
+"""Streaming query as a member of the demo's group, in a separate process with its JVM.
 
 The process reports each event as one line of JSON on standard output. The query's own process
 reports rebalances on standard error. Each line of standard input is an order: ``start`` the query,

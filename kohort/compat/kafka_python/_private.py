@@ -1,8 +1,8 @@
 """Private attributes of kafka-python's consumer that other code reads.
 
-- ``_closed``, ``_client.cluster.brokers()``, ``_client.cluster._topics``: its own tests
-- ``_coordinator.heartbeat`` and its times: its own tests
-- ``_coordinator.state``, ``.member_id``, ``.generation_if_stable()``: its own tests, health checks
+- ``_closed``, ``_client.cluster.brokers()``, ``_client.cluster._topics``: its tests
+- ``_coordinator.heartbeat`` and its times: its tests
+- ``_coordinator.state``, ``.member_id``, ``.generation_if_stable()``: its tests, health checks
 - ``_client.in_flight_request_count()``: health checks
 
 ``config`` is public. OpenTelemetry reads ``config["bootstrap_servers"]``.
@@ -50,7 +50,7 @@ class ClientView:
         self.cluster: ClusterView = cluster
 
     def in_flight_request_count(self, node_id: Any = None) -> int:
-        """Return 0: kohort's requests belong to its own thread."""
+        """Return 0: requests belong to kohort's thread."""
         return 0
 
 
