@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import threading
@@ -86,6 +87,23 @@ def poll_error(consumer: KafkaConsumer, kind: type[Exception]) -> Any:
         except kind as error:
             return error
     raise AssertionError(f"poll() did not raise {kind.__name__}")
+
+
+def poll_past(
+    consumer: KafkaConsumer, kind: type[KafkaError], holds: Callable[[], object]
+) -> list[Record]:
+    """Poll until the predicate holds. Return the records. Drop errors of this type.
+
+    An error may be on its way when a test removes its cause.
+    """
+    records: list[Record] = []
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"not in time; read {records}"
+        with contextlib.suppress(kind):
+            for part in consumer.poll(timeout_ms=50).values():
+                records += part
+    return records
 
 
 def values(records: list[Record]) -> list[Any]:

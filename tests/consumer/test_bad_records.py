@@ -26,6 +26,7 @@ from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import (
     apoll_quietly,
     poll_error,
+    poll_past,
     poll_quietly,
     poll_until,
     read,
@@ -241,7 +242,7 @@ def test_a_raising_assignor_is_told_and_tried_again_without_a_spin(
     assert "no idea" in str(error)
     assert {type(each) for each in poll_quietly(consumer)} == {AssignorError}
     assignor.failing = False
-    poll_until(consumer, consumer.assignment)
+    poll_past(consumer, AssignorError, consumer.assignment)
 
 
 def test_what_is_not_allowed_is_told(
@@ -251,17 +252,26 @@ def test_what_is_not_allowed_is_told(
         consumer = make(topic, group_id=group)
         poll_error(consumer, GroupAuthorizationFailedError)
         assert {type(e) for e in poll_quietly(consumer)} <= {GroupAuthorizationFailedError}
-    poll_until(consumer, consumer.assignment)
+    poll_past(consumer, GroupAuthorizationFailedError, consumer.assignment)
     with cluster.fail("OffsetFetch", ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None):
         other = make(group_id=group)
         other.assign([TopicPartition(topic, 0)])
         poll_error(other, GroupAuthorizationFailedError)
         errors = poll_quietly(other, 1.5)
         assert {type(each) for each in errors} == {GroupAuthorizationFailedError}
-    poll_until(other, lambda: other.position(TopicPartition(topic, 0)) == 0)
+    poll_past(
+        other,
+        GroupAuthorizationFailedError,
+        lambda: other.position(TopicPartition(topic, 0)) == 0,
+    )
     with cluster.fail("Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None):
         poll_error(other, TopicAuthorizationFailedError)
         assert {type(e) for e in poll_quietly(other)} <= {TopicAuthorizationFailedError}
     cluster.produce(topic, [b"a"], partition=0)
-    while not other.poll(200):
-        pass
+    assert values(
+        poll_past(
+            other,
+            TopicAuthorizationFailedError,
+            lambda: other.position(TopicPartition(topic, 0)) == 1,
+        )
+    ) == [b"a"]
