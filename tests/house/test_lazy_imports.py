@@ -73,6 +73,10 @@ import kohort.consumer._tables
 
 MODULES = ["kohort.consumer._tables"] + ["kohort.records." + each for each in (
     "_arrow", "_capsule", "_columns", "_table", "_table_decoder", "_views")]
+# Python ignores exceptions in callbacks of weak references ("cb", "remove"). An interrupt in the
+# other functions leaves an import lock of Python held, and the consumer thread cannot import.
+UNSAFE = {"cb", "remove", "_get_module_lock", "acquire", "release", "__init__", "__enter__",
+    "__exit__"}
 
 def forget():
     for name in MODULES:
@@ -86,8 +90,8 @@ def forget():
 def interrupted_at(count):
     def trace(frame, event, argument):
         nonlocal count
-        if frame.f_code.co_name in ("cb", "remove") and "importlib" in frame.f_code.co_filename:
-            return  # Python ignores exceptions in callbacks of weak references
+        if frame.f_code.co_name in UNSAFE and "importlib" in frame.f_code.co_filename:
+            return
         count -= 1
         if count == 0:
             sys.setprofile(None)
