@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode
 
 import anyio
@@ -25,6 +25,9 @@ from kohort.security._jwt import signed, signer, unsecured
 from kohort.security._secrets import mask, text_of, utf8_of
 from kohort.security._text import printable
 from kohort.security._tokens import Clock, Token, token_of
+
+if TYPE_CHECKING:
+    from kohort.config import AssertionConfig
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 MAX_FILE = 65_536
@@ -93,50 +96,44 @@ class Assertion:
     """Source of the assertions of a grant, signed by a private key."""
 
     def __init__(
-        self,
-        key_pem: Callable[[], bytes],
-        passphrase: Secret | None,
-        *,
-        algorithm: str = "RS256",
-        claims: Mapping[str, Any] | None = None,
-        life: int = 300,
-        not_before: int = 60,
-        with_id: bool = False,
-        template: Path | None = None,
-        clock: Clock = time.time,
+        self, config: AssertionConfig, key_pem: Callable[[], bytes], *, clock: Clock = time.time
     ) -> None:
+        self._config = config
         self._key_pem = key_pem
-        self._passphrase = passphrase
-        self._algorithm = algorithm
-        self._claims = dict(claims or {})
-        self._times = life, not_before, with_id
-        self._template = template
         self._clock = clock
 
     def __call__(self) -> Secret:
         """Return a new assertion. The key is read each time, because its file may be replaced."""
-        header, claims = self._fields(self._clock())
+        header, claims = self._fields(int(self._clock()))
+        algorithm = self._config.sasl_oauthbearer_assertion_algorithm
+        passphrase = self._config.sasl_oauthbearer_assertion_private_key_passphrase
         try:
-            sign = signer(self._algorithm, self._key_pem(), self._passphrase)
+            sign = signer(algorithm, self._key_pem(), passphrase)
         except InvalidOptionError as error:
             raise OAuthTokenError(str(error)) from None
-        return Secret(signed(claims, self._algorithm, sign, header))
+        return Secret(signed(claims, algorithm, sign, header))
 
-    def _fields(self, now: float) -> tuple[dict[str, Any], dict[str, Any]]:
-        life, not_before, with_id = self._times
+    def _fields(self, now: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and claims. The options override the template."""
+        config = self._config
         header: dict[str, Any] = {}
         claims: dict[str, Any] = {
-            "iat": int(now),
-            "nbf": int(now) - not_before,
-            "exp": int(now) + life,
+            "iat": now,
+            "nbf": now - config.sasl_oauthbearer_assertion_claim_nbf_seconds,
+            "exp": now + config.sasl_oauthbearer_assertion_claim_exp_seconds,
         }
-        if with_id:
+        if config.sasl_oauthbearer_assertion_claim_jti_include:
             claims["jti"] = secrets.token_urlsafe(16)
-        if self._template is not None:
-            found = _template(self._template)
+        if config.sasl_oauthbearer_assertion_template_file is not None:
+            found = _template(Path(config.sasl_oauthbearer_assertion_template_file))
             header |= found.get("header", {})
             claims |= found.get("payload", {})
-        return header, claims | self._claims
+        given = {
+            "aud": config.sasl_oauthbearer_assertion_claim_aud,
+            "iss": config.sasl_oauthbearer_assertion_claim_iss,
+            "sub": config.sasl_oauthbearer_assertion_claim_sub,
+        }
+        return header, claims | {name: value for name, value in given.items() if value is not None}
 
 
 def _template(path: Path) -> dict[str, dict[str, Any]]:

@@ -89,23 +89,7 @@ def _assertion_of(config: AssertionConfig, clock: Clock) -> Callable[[], Secret]
     if config.sasl_oauthbearer_assertion_file is not None:
         path = Path(config.sasl_oauthbearer_assertion_file)
         return lambda: file_secret(path, "assertion file")
-    template = config.sasl_oauthbearer_assertion_template_file
-    claims = {
-        "aud": config.sasl_oauthbearer_assertion_claim_aud,
-        "iss": config.sasl_oauthbearer_assertion_claim_iss,
-        "sub": config.sasl_oauthbearer_assertion_claim_sub,
-    }
-    made = Assertion(
-        _key_of(config),
-        config.sasl_oauthbearer_assertion_private_key_passphrase,
-        algorithm=config.sasl_oauthbearer_assertion_algorithm,
-        claims={name: value for name, value in claims.items() if value is not None},
-        life=config.sasl_oauthbearer_assertion_claim_exp_seconds,
-        not_before=config.sasl_oauthbearer_assertion_claim_nbf_seconds,
-        with_id=config.sasl_oauthbearer_assertion_claim_jti_include,
-        template=None if template is None else Path(template),
-        clock=clock,
-    )
+    made = Assertion(config, _key_of(config), clock=clock)
     # A key or template that does not load raises in the constructor of the consumer.
     try:
         made()

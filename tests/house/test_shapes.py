@@ -20,7 +20,6 @@ Known = Mapping[str, tuple[int, str]]
 
 KNOWN_PARAMETERS: Known = {
     "AIOKafkaConsumer": (39, "aiokafka's own signature, which programs use unchanged"),
-    "Assertion": (9, "it takes the options of an assertion one by one"),
     "Cluster": (18, "a public signature, in which editors find each option"),
     "CoordinatorClient": (9, "it takes the hooks of the consumer one by one"),
     "MemoryCluster": (15, "a public signature, in which editors find each option"),
