@@ -22,6 +22,7 @@ from kohort.broker.security import (
     unsecured_token,
 )
 from kohort.testing._cluster import Cluster
+from kohort.testing._cluster_options import ClusterOptions, MemoryClusterOptions
 from kohort.testing._fault_control import Fault
 from kohort.testing._memory_cluster import MemoryCluster
 from kohort.testing._producing import Produced, ProducerRecord
@@ -36,11 +37,13 @@ __all__ = [
     "CertificateFiles",
     "ClientCertificate",
     "Cluster",
+    "ClusterOptions",
     "Fault",
     "GroupSnapshot",
     "Listener",
     "MemberSnapshot",
     "MemoryCluster",
+    "MemoryClusterOptions",
     "Produced",
     "ProducerRecord",
     "ReceivedRequest",

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
 
 from kohort.broker._broker import Broker
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
-from kohort.broker._given_configs import with_configs
 from kohort.broker._loopback import LoopbackNetwork
-from kohort.broker.security import PLAINTEXT_ONLY, Security
-from kohort.broker.transactions import TransactionConfig
 from kohort.errors import IllegalStateError
+from kohort.testing._cluster_options import ClusterOptions, cluster_config, show_options
 from kohort.testing._handle import ClusterHandle, timed_out
 from kohort.testing._thread import LoopThread
 
@@ -54,49 +51,15 @@ class Cluster(ClusterHandle):
     ``security`` has the listeners, users and certificates; the default is one PLAINTEXT listener.
     """
 
+    @show_options(ClusterOptions)
     def __init__(
         self,
         brokers: int = 1,
         topics: Mapping[str, int | None] | None = None,
-        *,
-        default_partitions: int = 1,
-        auto_create_topics: bool = True,
-        host: str = "127.0.0.1",
-        ports: Sequence[int] | int | None = None,
-        advertised_host: str | None = None,
-        replication_factor: int | None = None,
-        racks: Sequence[str] | None = None,
-        group_initial_rebalance_delay_ms: int = 0,
-        group_settings: Mapping[str, int] | None = None,
-        max_request_bytes: int = MAX_REQUEST_BYTES,
-        broker_session_timeout_ms: int = 500,
-        log_retention_check_interval_ms: int = 300_000,
-        transaction_version: int = 2,
-        configs: Mapping[str, object] | None = None,
-        security: Security = PLAINTEXT_ONLY,
-        seed: int = 0,
+        **options: Unpack[ClusterOptions],
     ) -> None:
         super().__init__()
-        config = ClusterConfig(
-            brokers=brokers,
-            topics=dict(topics or {}),
-            default_partitions=default_partitions,
-            auto_create_topics=auto_create_topics,
-            host=host,
-            ports=ports,
-            advertised_host=advertised_host,
-            replication_factor=replication_factor,
-            racks=racks,
-            max_request_bytes=max_request_bytes,
-            broker_session_timeout_ms=broker_session_timeout_ms,
-            log_retention_check_interval_ms=log_retention_check_interval_ms,
-            seed=seed,
-            groups=group_limits(group_settings, group_initial_rebalance_delay_ms),
-            transactions=TransactionConfig(version=transaction_version),
-            security=security,
-        )
-        self._config = with_configs(config, configs)
-        self._config.validate()
+        self._config = cluster_config(Cluster, brokers, topics, **options)
         self._server: ClusterServer | None = None
         self._thread: LoopThread | None = None
         self._condition = threading.Condition()

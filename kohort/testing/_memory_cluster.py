@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -12,12 +13,13 @@ from anyio.abc import TaskGroup
 
 from kohort.broker._broker import Broker
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
-from kohort.broker._given_configs import with_configs
 from kohort.broker._memory import HOST, MemoryConnection, MemoryNetwork
-from kohort.broker.security import PLAINTEXT_ONLY, Security
-from kohort.broker.transactions import TransactionConfig
 from kohort.errors import IllegalStateError
+from kohort.testing._cluster_options import (
+    MemoryClusterOptions,
+    cluster_config,
+    show_options,
+)
 from kohort.testing._handle import ClusterHandle, timed_out
 
 T = TypeVar("T")
@@ -38,44 +40,15 @@ class MemoryCluster(ClusterHandle):
 
     _has_certificates = False
 
+    @show_options(MemoryClusterOptions, broker_session_timeout_ms=0)
     def __init__(
         self,
         brokers: int = 1,
         topics: Mapping[str, int | None] | None = None,
-        *,
-        default_partitions: int = 1,
-        auto_create_topics: bool = True,
-        replication_factor: int | None = None,
-        racks: Sequence[str] | None = None,
-        group_initial_rebalance_delay_ms: int = 0,
-        group_settings: Mapping[str, int] | None = None,
-        max_request_bytes: int = MAX_REQUEST_BYTES,
-        broker_session_timeout_ms: int = 0,
-        log_retention_check_interval_ms: int = 300_000,
-        transaction_version: int = 2,
-        configs: Mapping[str, object] | None = None,
-        security: Security = PLAINTEXT_ONLY,
-        seed: int = 0,
+        **options: Unpack[MemoryClusterOptions],
     ) -> None:
         super().__init__()
-        config = ClusterConfig(
-            brokers=brokers,
-            topics=dict(topics or {}),
-            default_partitions=default_partitions,
-            auto_create_topics=auto_create_topics,
-            host=HOST,
-            replication_factor=replication_factor,
-            racks=racks,
-            max_request_bytes=max_request_bytes,
-            broker_session_timeout_ms=broker_session_timeout_ms,
-            log_retention_check_interval_ms=log_retention_check_interval_ms,
-            seed=seed,
-            groups=group_limits(group_settings, group_initial_rebalance_delay_ms),
-            transactions=TransactionConfig(version=transaction_version),
-            security=security,
-        )
-        self._config = with_configs(config, configs, broker_session_timeout_ms=0)
-        self._config.validate()
+        self._config = replace(cluster_config(MemoryCluster, brokers, topics, **options), host=HOST)
         self._network = MemoryNetwork(self._config)
         self._server: ClusterServer | None = None
         self._tasks: TaskGroup | None = None

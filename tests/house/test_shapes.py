@@ -20,9 +20,7 @@ Known = Mapping[str, tuple[int, str]]
 
 KNOWN_PARAMETERS: Known = {
     "AIOKafkaConsumer": (39, "aiokafka's own signature, which programs use unchanged"),
-    "Cluster": (18, "a public signature, in which editors find each option"),
     "CoordinatorClient": (9, "it takes the hooks of the consumer one by one"),
-    "MemoryCluster": (15, "a public signature, in which editors find each option"),
     "OffsetManager": (9, "it takes the hooks of the consumer one by one"),
 }
 KNOWN_ATTRIBUTES: Known = {
