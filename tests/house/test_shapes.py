@@ -31,7 +31,6 @@ KNOWN_ATTRIBUTES: Known = {
     "BrokerConnection": (28, "transport: the paths of sending and receiving share one object"),
     "CallbackQueue": (16, "consumer: state of the queue and of the running call"),
     "Candidates": (16, "fetcher: the times of partitions are not an object yet"),
-    "ClassicGroup": (18, "broker: delays and pending requests are not objects yet"),
     "ClassicMembership": (49, "membership: one object inherited over several files"),
     "CompletedFetch": (20, "fetcher: a hot object, in which each level costs time"),
     "CoordinatorClient": (18, "coordinator client: hooks and parts"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kohort.broker.groups._environment import GroupEnvironment, TimerKey
+from kohort.broker.groups._initial_delay import InitialDelay
 from kohort.broker.groups._member import CommittedOffset, Member, Protocols
 from kohort.broker.groups._state import TRANSITIONS, GroupState
 from kohort.errors import ErrorCode
@@ -25,7 +26,6 @@ class ClassicGroup:
         self.group_id = group_id
         self.env = env
         self.state: GroupState = state
-        self.previous_state: GroupState = GroupState.EMPTY
         self.state_timestamp_ms: int = -1
         self.generation = 0
         self.protocol_type: str | None = None
@@ -42,16 +42,16 @@ class ClassicGroup:
         """Members of this generation that have not sent SyncGroup yet."""
         self.offsets: dict[tuple[str, int], CommittedOffset] = {}
         """(topic, partition) -> committed offset"""
-        self.new_member_added = False
-        self.initial_delay_ms = 0
-        self.initial_remaining_ms = 0
+        self.initial_delay: InitialDelay | None = None
+        """Delay of a rebalance that began in an empty group, None in any other state."""
         self._supported: Counter[str] = Counter()
 
     def transition(self, state: GroupState, now: float) -> None:
         """Change the state. Only this method does so, and only as TRANSITIONS allows."""
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"group {self.group_id!r}: {self.state} -> {state}")
-        self.previous_state, self.state = self.state, state
+        self.state = state
+        self.initial_delay = None
         self.state_timestamp_ms = self.env.wall_ms(now)
 
     # Timers

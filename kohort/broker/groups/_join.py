@@ -125,8 +125,8 @@ def _add(group: ClassicGroup, attempt: _JoinAttempt, member_id: str) -> None:
         protocols=attempt.protocols,
         is_new=True,
     )
-    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
-        group.new_member_added = True
+    if group.initial_delay is not None:
+        group.initial_delay.note_member()
     group.add(member, attempt.parked)
     # It sends no heartbeats while parked. The timeout removes it if its client has died.
     group.schedule("session", attempt.now, group.env.config.new_member_join_timeout_ms, member_id)

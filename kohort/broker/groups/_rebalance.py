@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from kohort.broker.groups._group import ClassicGroup
+from kohort.broker.groups._initial_delay import InitialDelay
 from kohort.broker.groups._records import append_group_metadata
 from kohort.broker.groups._state import GroupState
 from kohort.errors import ErrorCode
@@ -38,9 +39,7 @@ def prepare_rebalance(group: ClassicGroup, now: float) -> None:
     group.transition(GroupState.PREPARING_REBALANCE, now)
     if initial:
         delay = group.env.config.initial_rebalance_delay_ms
-        group.new_member_added = False
-        group.initial_delay_ms = delay
-        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay, 0)
+        group.initial_delay = InitialDelay(delay, group.rebalance_timeout_ms)
         group.schedule("initial", now, delay)
     elif group.has_all_joined:
         complete_join(group, now)
@@ -52,21 +51,18 @@ def on_initial_delay(group: ClassicGroup, now: float) -> None:
     """Complete the join phase, or wait again if a member has joined and time remains."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
-    if group.new_member_added and group.initial_remaining_ms:
-        group.new_member_added = False
-        delay = min(group.env.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
-        group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
-        group.initial_delay_ms = delay
-        group.schedule("initial", now, delay)
-    else:
+    delay = None if group.initial_delay is None else group.initial_delay.prolong()
+    if delay is None:
         complete_join(group, now)
+    else:
+        group.schedule("initial", now, delay)
 
 
 def maybe_complete_join(group: ClassicGroup, now: float) -> None:
     """Complete the join phase if all members have joined and no initial delay is pending."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
-        and group.previous_state is not GroupState.EMPTY
+        and group.initial_delay is None
         and group.has_all_joined
     ):
         complete_join(group, now)
