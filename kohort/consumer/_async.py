@@ -20,13 +20,13 @@ from kohort.types import LazyModule, TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
-    import kohort
     from kohort import _options
+    from kohort import records as _records
     from kohort.consumer import _typing
     from kohort.consumer._tables import TablePoll
     from kohort.records import Allocate, TablePlan
 else:
-    kohort, pyarrow = LazyModule("kohort"), LazyModule("pyarrow")
+    _records, pyarrow = LazyModule("kohort.records"), LazyModule("pyarrow")
     _options, _typing = LazyModule("kohort._options"), LazyModule("kohort.consumer._typing")
 
 T = TypeVar("T")
@@ -225,7 +225,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         max_records: int | None = None,
         *,
         partitions: Iterable[TopicPartition] | None = None,
-    ) -> list[kohort.RecordColumns]:
+    ) -> list[_records.RecordColumns]:
         """Return buffered records as columns, one object for each partition, without pyarrow.
 
         Arguments, limits and errors are those of :meth:`poll_arrow`. The columns read keys, values
@@ -421,7 +421,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         Raises IllegalStateError after assign() or for topics together with a pattern, ValueError
         for no or illegal topics, and TypeError for arguments of other types.
         """
-        begins = not self._engine.is_subscribed
+        begins = not self._engine.subscription.is_subscribed
         self._subscribe(topics, pattern, listener)
         self._is_unsubscribing = False
         if begins and self._background_task is not None:

@@ -129,13 +129,14 @@ class AsyncCallbacks(ConsumerBase):
             if callback_queue.last_active_at is None:
                 callback_queue.note_call()  # max_poll_interval_ms counts from here
             self._callback_task = anyio.get_current_task().id
-            runner.commits_unfinished = (
+            auto_commit = self._engine.auto_commit
+            auto_commit.has_unprocessed = (
                 not self._active_polls and callback_queue.has_returned_records
             )
             try:
                 await runner.run_all()
             finally:
-                runner.commits_unfinished = False
+                auto_commit.has_unprocessed = False
                 self._callback_task = None
         finally:
             self._is_spawned = False

@@ -159,7 +159,7 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         limit = leave_timeout(CLOSE_TIMEOUT)
         deadline = anyio.current_time() + limit
         try:
-            if root.is_alive and self._engine.is_subscribed:
+            if root.is_alive and self._engine.subscription.is_subscribed:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
                     await self._leave("the consumer did not start", False, deadline)
         finally:
@@ -177,7 +177,7 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
             subscription=old.subscription,
         )
         self._watch_callbacks(self._engine)
-        self._engine.has_listener = old.has_listener
+        self._engine.group_adapter.has_listener = old.group_adapter.has_listener
         self._engine.callback_queue.is_wakeup_requested = old.callback_queue.is_wakeup_requested
         self._callback_runner = self._make_callback_runner()
         self._callback_runner.listener = listener
@@ -195,13 +195,13 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
             self._check_usable()  # another task closed it meanwhile
             raise
         # The first poll should not raise an error of an outage that is over.
-        engine.callback_queue.drop_errors(NoBrokersAvailable)
-        engine.callback_queue.drop_errors(SecurityError)
-        if not engine.is_subscribed and not engine.subscription.assigned():
+        engine.errors.drop(NoBrokersAvailable)
+        engine.errors.drop(SecurityError)
+        if not engine.subscription.is_subscribed and not engine.subscription.assigned():
             return
         from kohort.consumer._startup import StartupWait
 
-        starting = StartupWait(engine)
+        starting = StartupWait(engine.parts, lambda: engine.has_first_assignment)
         async with self._polling("start()"):
             while True:
                 event = self._signal.event()
@@ -209,8 +209,8 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
                 self._check_open()
                 engine.check_running()
                 if not in_block:
-                    engine.raise_group_failure()
-                if starting.is_done() or engine.callback_queue.errors or self._pending_close:
+                    engine.errors.raise_group_failure()
+                if starting.is_done() or engine.errors.waiting or self._pending_close:
                     return
                 with anyio.move_on_after(starting.seconds):
                     await event.wait()
@@ -299,7 +299,7 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         limit = leave_timeout(timeout)
         deadline = anyio.current_time() + limit
         if not (self._pending_close or self._left_with_error):
-            self._engine.note_consumed()
+            self._engine.auto_commit.note_consumed()
         try:
             if root.is_alive:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
@@ -393,7 +393,7 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         self._engine.callback_queue.enter_poll()
         self._active_polls += 1
         try:
-            self._engine.note_consumed()
+            self._engine.auto_commit.note_consumed()
             yield
         finally:
             self._active_polls -= 1

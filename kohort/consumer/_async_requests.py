@@ -62,7 +62,7 @@ class AsyncRequests(AsyncLifecycle):
         self._engine.check_running()
         future = AsyncCommitFuture()
         self._follow_commit(future, chosen, callback)
-        self._engine.start_commit(chosen, future.finish)
+        self._engine.offset_requests.start_commit(chosen, future.finish)
         return future
 
     @overload

@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from kohort.config import ConsumerConfig, in_dotted_names
 from kohort.consumer import _arguments
 from kohort.consumer._callback_runner import CallbackRunner
-from kohort.consumer._diagnosis import collect_diagnosis
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._engine import Engine
-from kohort.consumer._explanation import Explanation
 from kohort.consumer._iteration_buffer import IterationBuffer
-from kohort.consumer._metrics import collect, lags
 from kohort.errors import (
     ConsumerClosedError,
     ForkedConsumerError,
@@ -30,10 +27,13 @@ from kohort.errors import (
 from kohort.listeners._dispatch import check_listener
 from kohort.records import RecordRun
 from kohort.subscription import OffsetReset
-from kohort.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kohort.types import ConsumerGroupMetadata, LazyModule, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from kohort.consumer import _explanation
     from kohort.coordinator_client import MembershipSnapshot
+else:
+    _explanation = LazyModule("kohort.consumer._explanation")
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -191,9 +191,8 @@ class ConsumerBase:
                 )
             subscription.subscribe(names, replaces=self._is_unsubscribing)
         self._callback_runner.listener = listener
-        self._engine.has_listener = listener is not None
-        self._engine.resubscribed = True
-        self._engine.callback_queue.drop_errors(TopicAuthorizationFailedError)
+        self._engine.note_subscribe(has_listener=listener is not None)
+        self._engine.errors.drop(TopicAuthorizationFailedError)
         self._call_soon(self._engine.apply_new_subscription)
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
@@ -206,17 +205,18 @@ class ConsumerBase:
         self._require_group()
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"reason must be a str, not {reason!r}")
-        if not self._engine.is_subscribed:
+        if not self._engine.subscription.is_subscribed:
             raise IllegalStateError(
                 "enforce_rebalance() failed: the consumer is not in a group. Call subscribe() first"
             )
-        self._engine.rejoin_reason = reason or "enforce_rebalance() was called"
+        self._engine.note_rejoin(reason or "enforce_rebalance() was called")
         self._call_soon(self._engine.apply_subscription)
 
     def subscription(self) -> set[str]:
         """Return a copy of the subscribed topics; empty without a subscription. No I/O."""
         self._check_process()
-        return set(self._engine.subscription.topics()) if self._engine.is_subscribed else set()
+        subscription = self._engine.subscription
+        return set(subscription.topics()) if subscription.is_subscribed else set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions, without a group; no partitions remove the assignment.
@@ -228,12 +228,12 @@ class ConsumerBase:
         self._check_usable()
         chosen = _arguments.topic_partitions(partitions)
         if self._pid is not None:
-            self._engine.keep_replaced_offsets()
-        if chosen or self._engine.is_subscribed:  # after subscribe() it raises
+            self._engine.auto_commit.keep_replaced()
+        if chosen or self._engine.subscription.is_subscribed:  # after subscribe() it raises
             self._engine.subscription.assign(chosen)
         else:
             self._engine.subscription.unsubscribe()
-        self._engine.callback_queue.drop_errors(TopicAuthorizationFailedError)
+        self._engine.errors.drop(TopicAuthorizationFailedError)
         self._call_soon(self._engine.apply_new_subscription)
 
     def assignment(self) -> set[TopicPartition]:
@@ -400,25 +400,32 @@ class ConsumerBase:
         It is None before the first fetch or position. With read_committed it is counted to the
         last stable offset, where the first open transaction begins.
         """
-        self._check_process()
-        return lags(self._engine)
+        from kohort.consumer._metrics import lags
 
-    def explain(self) -> Explanation:
+        self._check_process()
+        return lags(self._engine.parts)
+
+    def explain(self) -> _explanation.Explanation:
         """Return the reasons why no records arrive and why the group rebalanced. No I/O.
 
         ``print(consumer.explain())`` shows them as text, ``.as_dict()`` returns all values for a
         log. It may be called at any time, and on KafkaConsumer from any thread.
         """
+        from kohort.consumer._diagnosis import collect_diagnosis
+
         started = self._pid is not None
-        return Explanation(collect_diagnosis(self._engine, started=started, closed=self._closed))
+        facts = collect_diagnosis(self._engine.parts, started=started, closed=self._closed)
+        return _explanation.Explanation(facts)
 
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
         """Return ``{group: {name: value}}``, or None if ``metrics_enabled=False``. No I/O.
 
         docs/monitoring.md lists the names. ``raw`` has no effect.
         """
+        from kohort.consumer._metrics import collect
+
         self._check_process()
-        return collect(self._engine) if self._config.metrics_enabled else None
+        return collect(self._engine.parts) if self._config.metrics_enabled else None
 
     # -- offsets to commit --------------------------------------------------------------------
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -13,13 +12,7 @@ from kohort.consumer._caller_latency import CallerLatency
 from kohort.errors import WakeupError
 from kohort.listeners._dispatch import CallbackName
 from kohort.records import WakeUp
-from kohort.transport import with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
-
-E = TypeVar("E", bound=BaseException)
-
-MAX_ERRORS = 32
-"""Maximum number of errors kept for the next poll(). The oldest are dropped first."""
 
 
 class EngineLoop:
@@ -108,10 +101,6 @@ class CommitCallback(NamedTuple):
     error: BaseException | None
 
 
-def _no_principal() -> None:
-    return None
-
-
 class CallbackQueue:
     """The queues from the engine to the caller, and the times of the caller's last calls.
 
@@ -133,7 +122,6 @@ class CallbackQueue:
         self.caller_latency = CallerLatency()
         self.pending: deque[PendingCallback] = deque()
         self.commit_callbacks: deque[CommitCallback] = deque()
-        self.errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
         self.is_wakeup_requested = False
         """True if wakeup() was called and no call has raised WakeupError for it yet."""
         self.is_polling = False
@@ -145,8 +133,6 @@ class CallbackQueue:
         self._last_at: float | None = None
         self.has_returned_records = False
         """True if the latest poll() returned records, which the caller may still process."""
-        self.principal: Callable[[], str | None] = _no_principal
-        """Function that returns the principal, which authorization errors name."""
         self.on_pending: Callable[[], object] = _do_nothing
         """Function called after a callback was added. The async API may run it without a poll."""
 
@@ -223,36 +209,3 @@ class CallbackQueue:
         """Queue the callback of a finished commit."""
         self.commit_callbacks.append(callback)
         self.notify()
-
-    def drop_errors(self, kind: type[Exception]) -> None:
-        """Drop the reported errors of a type, because their cause is over."""
-        for error in [error for error in self.errors if isinstance(error, kind)]:
-            self.errors.remove(error)
-
-    def withdraw(self, error: Exception) -> None:
-        """Drop a reported error whose cause is over, if it was not raised yet."""
-        for other in tuple(self.errors):
-            if type(other) is type(error) and str(other) == str(error):
-                with suppress(ValueError):  # the caller removed it meanwhile
-                    self.errors.remove(other)
-
-    def with_principal(self, error: E) -> E:
-        """Return an authorization error with the principal in it, other errors unchanged."""
-        return with_principal(error, self.principal())
-
-    def report(self, error: Exception) -> None:
-        """Let the caller's next poll() raise an error. Equal errors are reported once."""
-        self.add_error(error)
-
-    def add_error(self, error: Exception) -> Exception:
-        """Report an error, and return it as poll() raises it."""
-        error = self.with_principal(error)
-        # A copy, because the caller's thread may remove an error while they are compared.
-        for other in tuple(self.errors):
-            if type(error) is type(other) and str(error) == str(other):
-                error = other
-                break
-        else:
-            self.errors.append(error)
-        self.notify()
-        return error

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from kohort.consumer._autocommit import CallEngine
 from kohort.consumer._callback_queue import AssignorCallback, ListenerCallback, PendingCallback
 from kohort.consumer._engine import Engine
 from kohort.errors import KafkaError, RebalanceListenerError, WakeupError
@@ -23,19 +24,8 @@ T = TypeVar("T")
 ASSIGNED: CallbackName = "on_partitions_assigned"
 REVOKED: CallbackName = "on_partitions_revoked"
 LOST: CallbackName = "on_partitions_lost"
-COMMIT_SHARE = 0.7
-"""Share of the leave timeout for the commit. The rest is for LeaveGroup."""
 END_SESSIONS_SECONDS = 0.2
 """Maximum seconds that closing waits to end the fetch sessions, which use broker memory."""
-
-
-class CallEngine(Protocol):
-    """A function that awaits another one in the engine's event loop and returns its result.
-
-    ``seconds`` is the timeout that ``function`` applies to itself.
-    """
-
-    async def __call__(self, function: Callable[[], Awaitable[T]], seconds: float) -> T: ...
 
 
 class CallEngineWithCallbacks(Protocol):
@@ -73,15 +63,11 @@ class CallbackRunner:
 
     def __init__(self, engine: Engine, invoke: CallListener) -> None:
         self.listener: Any = None
-        self.commits_unfinished = False
-        """True while a revocation also commits records that the caller may still process."""
         self._engine = engine
         self._call_listener = invoke
         self._call_engine: CallEngine
         self._call_with_callbacks: CallEngineWithCallbacks
         self._clock = engine.callback_queue.clock
-        self._auto_commits = True
-        self._commit_deadline: float | None = None
         self._listener_error: RebalanceListenerError | None = None
         self._rebalance_ended = False
 
@@ -127,7 +113,7 @@ class CallbackRunner:
             error, self._listener_error = self._listener_error, None
             raise error
         self._engine.callback_queue.raise_wakeup()
-        errors = self._engine.callback_queue.errors
+        errors = self._engine.errors.waiting
         if errors:
             raise errors.popleft()
         self._engine.check_running()
@@ -160,11 +146,7 @@ class CallbackRunner:
         self._rebalance_ended = False
         try:
             if callback == REVOKED:
-                if self.commits_unfinished:
-                    self._engine.note_consumed(partitions)
-                subscription.mark_pending_revocation(partitions)
-                if self._auto_commits:
-                    await self.auto_commit()
+                await self._engine.auto_commit.before_revocation(partitions, self._call_engine)
             if self.listener is not None:
                 error = await self._call_listener(self.listener, callback, partitions)
                 if error is not None:
@@ -186,22 +168,6 @@ class CallbackRunner:
         error, self._listener_error = self._listener_error, None
         return error
 
-    async def auto_commit(self) -> None:
-        """Commit the consumed offsets if ``enable_auto_commit`` is set. Log a failure."""
-        engine = self._engine
-        if not engine.config.group.auto_commit:
-            return
-        offsets = engine.consumed_offsets()
-        limit = engine.auto_commit_timeout
-        if self._commit_deadline is not None:
-            limit = min(limit, max(0.1, self._commit_deadline - self._clock()))
-        try:
-            await self._call_engine(lambda: engine.commit(offsets, limit), limit)
-        except WakeupError:
-            engine.callback_queue.request_wakeup()  # the next poll() raises it instead
-        except KafkaError as error:
-            logger.warning("automatic commit failed: %s", str(error))
-
     async def leave(
         self, reason: str, autocommit: bool, deadline: float, *, leave_group: bool | None = None
     ) -> KafkaError | None:
@@ -211,23 +177,22 @@ class CallbackRunner:
         rebalance.
         """
         engine, now = self._engine, self._clock()
-        self._auto_commits = autocommit
-        self._commit_deadline = now + COMMIT_SHARE * max(0.0, deadline - now)
+        engine.auto_commit.begin_leaving(deadline, commits=autocommit)
         try:
-            if engine.is_subscribed or engine.is_in_group:
+            if engine.subscription.is_subscribed or engine.is_in_group:
                 left = max(0.1, deadline - now)
                 await self._call_with_callbacks(
                     lambda: engine.leave(reason, left, leave_group=leave_group),
                     self.run_all,
                     left,
                 )
-            elif autocommit:
-                await self.auto_commit()
+            else:
+                await engine.auto_commit.commit(self._call_engine)
             engine.subscription.revoke(engine.subscription.assigned())
             await self.run_all()
             await self._end_sessions(min(END_SESSIONS_SECONDS, deadline - self._clock()))
         finally:
-            self._auto_commits, self._commit_deadline = True, None
+            engine.auto_commit.end_leaving()
         return self.take_listener_error()
 
     async def _end_sessions(self, seconds: float) -> None:

@@ -12,34 +12,34 @@ from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.consumer._engine import Engine
+    from kohort.consumer._parts import ConsumerParts
 
 Facts = dict[str, Any]
 
 
-def collect_diagnosis(engine: Engine, *, started: bool, closed: bool) -> Facts:
+def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> Facts:
     """Return the state of a consumer without I/O.
 
     The caller passes ``started`` and ``closed``, because the engine does not know them.
     """
-    config, callback_queue, metadata = engine.config, engine.callback_queue, engine.cluster.metadata
-    snapshot = engine.subscription.snapshot()
+    config, callback_queue, metadata = parts.config, parts.callback_queue, parts.cluster.metadata
+    snapshot = parts.subscription.snapshot()
     servers = config.client.bootstrap_servers
     return {
         "client_id": config.client.client_id,
-        "state": _state(engine, started=started, closed=closed),
+        "state": _state(parts, started=started, closed=closed),
         "cluster": {
-            "reached": engine.cluster.bootstrapped,
-            "last_error": None if engine.cluster.bootstrapped else engine.cluster.last_error,
+            "reached": parts.cluster.bootstrapped,
+            "last_error": None if parts.cluster.bootstrapped else parts.cluster.last_error,
             "bootstrap_servers": [f"{host}:{port}" for host, port in servers],
             "brokers": sorted(metadata.brokers),
             "api_versions": {
                 key: [served.first, served.last]
-                for key, served in engine.cluster.api_versions.items()
+                for key, served in parts.cluster.api_versions.items()
             },
             "fetch_max_wait_ms": config.fetch.fetch_max_wait_ms,
         },
-        "security": _security(engine, running=started and not engine.ended),
+        "security": _security(parts, running=started and not parts.ended),
         "subscription": {
             "mode": snapshot.mode.value,
             "topics": sorted(snapshot.topics),
@@ -52,15 +52,15 @@ def collect_diagnosis(engine: Engine, *, started: bool, closed: bool) -> Facts:
         },
         "poll": {
             "inside": callback_queue.is_polling,
-            "last_seconds_ago": seconds_since(engine, callback_queue.last_active_at),
+            "last_seconds_ago": seconds_since(parts, callback_queue.last_active_at),
             "max_poll_interval_ms": config.group.max_poll_interval_ms,
-            "errors_waiting": [f"{type(e).__name__}: {e}" for e in tuple(callback_queue.errors)],
+            "errors_waiting": [f"{type(e).__name__}: {e}" for e in tuple(parts.errors.waiting)],
         },
-        "group": _group(engine),
-        "rebalances": _rebalances(engine),
-        "partitions": _partitions(engine),
-        "missing_rights": _missing_rights(engine),
-        "last_commit_error": engine.commit_statistics.last_commit_error,
+        "group": _group(parts),
+        "rebalances": _rebalances(parts),
+        "partitions": _partitions(parts),
+        "missing_rights": _missing_rights(parts),
+        "last_commit_error": parts.commit_statistics.last_commit_error,
         "commits": {
             "automatic": config.group.auto_commit,
             "recommit_seconds": config.group.offsets_recommit_interval_ms / 1000 or None,
@@ -68,41 +68,41 @@ def collect_diagnosis(engine: Engine, *, started: bool, closed: bool) -> Facts:
     }
 
 
-def _security(engine: Engine, *, running: bool) -> Facts:
-    security, contexts = engine.config.security, engine.cluster.contexts
+def _security(parts: ConsumerParts, *, running: bool) -> Facts:
+    security, contexts = parts.config.security, parts.cluster.contexts
     expires_at, days = (None, None) if contexts is None else contexts.expiry()
     return {
         "protocol": security.security_protocol,
         "mechanism": security.sasl.sasl_mechanism if security.uses_sasl else None,
-        "principal": engine.cluster.principal,
-        "refusals": engine.cluster.refusals,
-        "credentials_obstacle": _obstacle(engine) if running else None,  # the loop has the clock
+        "principal": parts.cluster.principal,
+        "refusals": parts.cluster.refusals,
+        "credentials_obstacle": _obstacle(parts) if running else None,  # the loop has the clock
         "certificate_of": None if contexts is None else contexts.identity,
         "certificate_expires_at": expires_at,
         "certificate_expires_in_days": days,
     }
 
 
-def _obstacle(engine: Engine) -> str | None:
-    return engine.cluster.credentials_obstacle(engine.callback_queue.clock())
+def _obstacle(parts: ConsumerParts) -> str | None:
+    return parts.cluster.credentials_obstacle(parts.callback_queue.clock())
 
 
-def _state(engine: Engine, *, started: bool, closed: bool) -> str:
+def _state(parts: ConsumerParts, *, started: bool, closed: bool) -> str:
     if closed:
         return "closed"
     if not started:
         return "not started"
-    if engine.failure is not None:
-        return f"broken down: {engine.failure!r}"
-    return "ended" if engine.ended else "running"
+    if parts.failure is not None:
+        return f"broken down: {parts.failure!r}"
+    return "ended" if parts.ended else "running"
 
 
-def _group(engine: Engine) -> Facts | None:
-    if engine.coordinator is None:
+def _group(parts: ConsumerParts) -> Facts | None:
+    if parts.coordinator is None:
         return None
-    group, activity = engine.coordinator.snapshot(), engine.coordinator.statistics()
+    group, activity = parts.coordinator.snapshot(), parts.coordinator.statistics()
     return {
-        "group_id": engine.config.group.group_id,
+        "group_id": parts.config.group.group_id,
         "state": group.state,
         "coordinator": group.coordinator,
         "generation": group.generation_id,
@@ -110,27 +110,27 @@ def _group(engine: Engine) -> Facts | None:
         "group_instance_id": group.group_instance_id,
         "protocol": group.protocol,
         "leads": activity.is_leader,
-        "waits_for_poll": engine.coordinator.needs_poll,
+        "waits_for_poll": parts.coordinator.needs_poll,
         "rebalance_reason": activity.reason or None,
         "join_obstruction": activity.join_obstruction,
         "last_failure": activity.last_failure,
         "fenced": activity.is_fenced,
-        "last_heartbeat_seconds_ago": seconds_since(engine, activity.last_heartbeat),
-        "session_in_doubt": _past(engine, engine.coordinator.confirmed_until),
+        "last_heartbeat_seconds_ago": seconds_since(parts, activity.last_heartbeat),
+        "session_in_doubt": _past(parts, parts.coordinator.confirmed_until),
     }
 
 
-def _past(engine: Engine, time: float) -> bool:
-    ago = seconds_since(engine, time) if math.isfinite(time) else None
+def _past(parts: ConsumerParts, time: float) -> bool:
+    ago = seconds_since(parts, time) if math.isfinite(time) else None
     return ago is not None and ago >= 0
 
 
-def _rebalances(engine: Engine) -> list[Facts]:
-    if engine.coordinator is None:
+def _rebalances(parts: ConsumerParts) -> list[Facts]:
+    if parts.coordinator is None:
         return []
     return [
         {
-            "seconds_ago": seconds_since(engine, record.at),
+            "seconds_ago": seconds_since(parts, record.at),
             "reason": record.reason,
             "generation": record.generation,
             "protocol": record.protocol,
@@ -140,17 +140,17 @@ def _rebalances(engine: Engine) -> list[Facts]:
             "seconds": record.seconds,
             "waited_for_poll_seconds": record.waited,
         }
-        for record in engine.coordinator.rebalances
+        for record in parts.coordinator.rebalances
     ]
 
 
-def _partitions(engine: Engine) -> dict[str, Facts]:
-    behind, held = lags(engine), engine.fetcher.buffer.bytes_by_partition()
-    in_flight, standing = engine.fetcher.in_flight(), engine.fetcher.buffer.permanent_errors()
+def _partitions(parts: ConsumerParts) -> dict[str, Facts]:
+    behind, held = lags(parts), parts.fetcher.buffer.bytes_by_partition()
+    in_flight, standing = parts.fetcher.in_flight(), parts.fetcher.buffer.permanent_errors()
     asked = {tp: node for tp, (node, _) in in_flight.items()}
-    since = {tp: seconds_since(engine, sent) for tp, (_, sent) in in_flight.items()}
+    since = {tp: seconds_since(parts, sent) for tp, (_, sent) in in_flight.items()}
     return {
-        _name(tp): _partition(engine, tp, state, standing.get(tp) or state.last_error)
+        _name(tp): _partition(parts, tp, state, standing.get(tp) or state.last_error)
         | {
             "lag": behind.get(tp),
             "buffered_bytes": held.get(tp, 0),
@@ -158,26 +158,26 @@ def _partitions(engine: Engine) -> dict[str, Facts]:
             "in_flight_to": asked.get(tp),
             "in_flight_seconds": since.get(tp),
         }
-        for tp, state in sorted(engine.subscription.snapshot().partitions.items())
+        for tp, state in sorted(parts.subscription.snapshot().partitions.items())
     }
 
 
 def _partition(
-    engine: Engine, tp: TopicPartition, state: PartitionState, error: KafkaError | None
+    parts: ConsumerParts, tp: TopicPartition, state: PartitionState, error: KafkaError | None
 ) -> Facts:
-    only = engine.config.fetch.isolation_level == "read_committed"
-    leader = engine.cluster.metadata.leader(tp)
-    fetched_at = engine.fetcher.fetched_at(tp)
+    only = parts.config.fetch.isolation_level == "read_committed"
+    leader = parts.cluster.metadata.leader(tp)
+    fetched_at = parts.fetcher.fetched_at(tp)
     return {
         "position": state.position,
-        "committed": engine.commit_statistics.committed.get(tp),
+        "committed": parts.commit_statistics.committed.get(tp),
         "end": end_offset(state, committed_only=only),
         "high_watermark": state.high_watermark,
         "paused": state.paused,
         "being_revoked": state.is_leaving,
         "leader": None if leader is None else leader.node,
-        "read_from": engine.fetcher.follower(tp) or (None if leader is None else leader.node),
-        "last_fetch_seconds_ago": seconds_since(engine, fetched_at),
+        "read_from": parts.fetcher.follower(tp) or (None if leader is None else leader.node),
+        "last_fetch_seconds_ago": seconds_since(parts, fetched_at),
         "withheld_seconds": _withheld(state, fetched_at),
         "last_error": None if error is None else f"{type(error).__name__}: {error}",
     }
@@ -195,29 +195,29 @@ def _name(tp: TopicPartition) -> str:
     return f"{tp.topic}-{tp.partition}"
 
 
-def _missing_rights(engine: Engine) -> list[Facts]:
+def _missing_rights(parts: ConsumerParts) -> list[Facts]:
     """Return the permissions that brokers denied: operation, resource, name and principal.
 
     The principal is the user of the login, the subject of the client certificate, or None.
     """
-    principal = engine.cluster.principal
+    principal = parts.cluster.principal
     return [
         {"principal": principal, "operation": operation, "resource": kind, "name": name}
-        for operation, kind, name in sorted(set(_missing(engine)))
+        for operation, kind, name in sorted(set(_missing(parts)))
     ]
 
 
-def _missing(engine: Engine) -> Iterator[tuple[str, str, str]]:
+def _missing(parts: ConsumerParts) -> Iterator[tuple[str, str, str]]:
     """Yield operation, resource type and name of each denied permission."""
-    snapshot = engine.subscription.snapshot()
+    snapshot = parts.subscription.snapshot()
     named = snapshot.topics | {tp.topic for tp in snapshot.partitions}
-    for topic in engine.cluster.metadata.refused(named):
+    for topic in parts.cluster.metadata.refused(named):
         yield "DESCRIBE", "topic", topic
-    standing = engine.fetcher.buffer.permanent_errors()
+    standing = parts.fetcher.buffer.permanent_errors()
     for tp, state in snapshot.partitions.items():
         error = standing.get(tp) or state.last_error
         if isinstance(error, TopicAuthorizationFailedError):
             yield error.operation or "READ", "topic", tp.topic
-    group = None if engine.coordinator is None else engine.coordinator.statistics()
+    group = None if parts.coordinator is None else parts.coordinator.statistics()
     if group is not None and group.denied_operation is not None:
-        yield group.denied_operation, "group", engine.config.group.group_id or ""
+        yield group.denied_operation, "group", parts.config.group.group_id or ""

@@ -11,6 +11,7 @@ from kohort.consumer._callback_queue import (
     ListenerCallback,
     PollNotice,
 )
+from kohort.consumer._error_reports import ErrorReports
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition
 
@@ -35,16 +36,15 @@ class GroupAdapter:
         self,
         callback_queue: CallbackQueue,
         subscription: SubscriptionState,
-        *,
-        has_listener: Callable[[], bool],
+        errors: ErrorReports,
         on_assignment: Callable[[], None],
-        on_failure: Callable[[Exception], None],
     ) -> None:
         self._callback_queue = callback_queue
         self._subscription = subscription
-        self._has_listener = has_listener
+        self._errors = errors
         self._on_assignment = on_assignment
-        self._on_failure = on_failure
+        self.has_listener = False
+        """True if a listener is set. A reference to it could keep the consumer alive."""
         self.rebalance_count = 0
         self.is_assigning = False
         """True until on_partitions_assigned() has returned. Positions are not looked up before."""
@@ -72,7 +72,7 @@ class GroupAdapter:
         self.is_assigning = True
         try:
             self._subscription.assign_from_group(assignment)
-            if self._has_listener():
+            if self.has_listener:
                 callback = ListenerCallback(
                     self._callback_queue.engine_loop, "on_partitions_assigned", added
                 )
@@ -118,4 +118,4 @@ class GroupAdapter:
 
     def group_failed(self, error: Exception) -> None:
         """Let the caller's next poll() raise the error, because the group cannot continue."""
-        self._on_failure(error)
+        self._errors.report_group_failure(error)

@@ -17,11 +17,13 @@ PROTECTED_MODULES = (
     "kohort.fetcher",
     "kohort.coordinator_client",
     "kohort.consumer._autocommit",
+    "kohort.consumer._cluster_requests",
     "kohort.consumer._engine",
     "kohort.consumer._topics",
     "kohort.consumer._positions",
     "kohort.consumer._group_adapter",
     "kohort.consumer._metrics",
+    "kohort.consumer._offset_requests",
 )
 """The modules of the engine's tasks. The connect hook is the only user code that runs in them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -15,7 +15,7 @@ from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.consumer._engine import Engine
+    from kohort.consumer._parts import ConsumerParts
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -26,12 +26,12 @@ NEVER = -1.0
 FETCHING = "consumer-fetch-manager-metrics"
 
 
-def seconds_since(engine: Engine, then: float | None) -> float | None:
+def seconds_since(parts: ConsumerParts, then: float | None) -> float | None:
     """Return the seconds since ``then`` by the engine's clock.
 
     Return None if ``then`` is None, or if the engine has ended and its clock with it.
     """
-    return None if then is None or engine.ended else engine.callback_queue.clock() - then
+    return None if then is None or parts.ended else parts.callback_queue.clock() - then
 
 
 def end_offset(state: PartitionState, *, committed_only: bool) -> int | None:
@@ -39,28 +39,28 @@ def end_offset(state: PartitionState, *, committed_only: bool) -> int | None:
     return state.last_stable_offset if committed_only else state.high_watermark
 
 
-def lags(engine: Engine) -> dict[TopicPartition, int | None]:
+def lags(parts: ConsumerParts) -> dict[TopicPartition, int | None]:
     """Return the lag of each assigned partition in offsets; None while it is unknown."""
-    only = engine.config.fetch.isolation_level == "read_committed"
+    only = parts.config.fetch.isolation_level == "read_committed"
     found: dict[TopicPartition, int | None] = {}
-    for tp, state in engine.subscription.snapshot().partitions.items():
+    for tp, state in parts.subscription.snapshot().partitions.items():
         end = end_offset(state, committed_only=only)
         known = end is not None and end >= 0 and state.position is not None
         found[tp] = max(0, (end or 0) - (state.position or 0)) if known else None
     return found
 
 
-def collect(engine: Engine) -> Metrics:
+def collect(parts: ConsumerParts) -> Metrics:
     """Return ``{group: {name: value}}``, with one group for each assigned partition."""
-    by_partition = lags(engine)
+    by_partition = lags(parts)
     known = [lag for lag in by_partition.values() if lag is not None]
-    fetching = engine.fetcher.metrics() | {"records-lag-max": float(max(known, default=0))}
+    fetching = parts.fetcher.metrics() | {"records-lag-max": float(max(known, default=0))}
     figures: Metrics = {
-        "consumer-metrics": _polling(engine),
+        "consumer-metrics": _polling(parts),
         FETCHING: fetching,
-        "consumer-coordinator-metrics": _coordinating(engine, len(by_partition)),
+        "consumer-coordinator-metrics": _coordinating(parts, len(by_partition)),
     }
-    for tp, state in engine.subscription.snapshot().partitions.items():
+    for tp, state in parts.subscription.snapshot().partitions.items():
         own: dict[str, float] = {}
         if (lag := by_partition.get(tp)) is not None:
             own["records-lag"] = float(lag)
@@ -71,17 +71,17 @@ def collect(engine: Engine) -> Metrics:
     return figures
 
 
-def _polling(engine: Engine) -> dict[str, float]:
-    callback_queue = engine.callback_queue
+def _polling(parts: ConsumerParts) -> dict[str, float]:
+    callback_queue = parts.callback_queue
     return {
         "poll-total": float(callback_queue.poll_count),
-        "last-poll-seconds-ago": _or_never(engine, callback_queue.last_active_at),
+        "last-poll-seconds-ago": _or_never(parts, callback_queue.last_active_at),
         "time-between-poll-max": 1000 * callback_queue.longest_poll_interval,
     }
 
 
-def _coordinating(engine: Engine, assigned: int) -> dict[str, float]:
-    activity = engine.commit_statistics
+def _coordinating(parts: ConsumerParts, assigned: int) -> dict[str, float]:
+    activity = parts.commit_statistics
     figures = {
         "assigned-partitions": float(assigned),
         "commit-total": float(activity.commits.count),
@@ -89,37 +89,38 @@ def _coordinating(engine: Engine, assigned: int) -> dict[str, float]:
         "commit-latency-avg": 1000 * activity.commits.average,
         "commit-latency-max": 1000 * activity.commits.longest,
     }
-    if engine.coordinator is None:
+    if parts.coordinator is None:
         return figures
-    group = engine.coordinator.statistics()
-    last = engine.coordinator.rebalances[-1:]
+    group = parts.coordinator.statistics()
+    last = parts.coordinator.rebalances[-1:]
     return figures | {
         "rebalance-total": float(group.rebalances),
         "rebalance-latency-avg": 1000 * group.rebalance_seconds / max(1, group.rebalances),
         "rebalance-latency-max": 1000 * group.rebalance_longest,
-        "last-rebalance-seconds-ago": _or_never(engine, last[0].at if last else None),
+        "last-rebalance-seconds-ago": _or_never(parts, last[0].at if last else None),
         "heartbeat-total": float(group.heartbeats),
-        "last-heartbeat-seconds-ago": _or_never(engine, group.last_heartbeat),
+        "last-heartbeat-seconds-ago": _or_never(parts, group.last_heartbeat),
     }
 
 
-def _or_never(engine: Engine, then: float | None) -> float:
-    seconds = seconds_since(engine, then)
+def _or_never(parts: ConsumerParts, then: float | None) -> float:
+    seconds = seconds_since(parts, then)
     return NEVER if seconds is None else seconds
 
 
-async def report_stats(engine: Engine, hook: Callable[[dict[str, Any]], Any]) -> None:
-    """Call the hook every ``stats_interval_ms`` on the caller's side. Run until cancelled."""
+async def report_stats(parts: Callable[[], ConsumerParts]) -> None:
+    """Call ``on_stats`` every ``stats_interval_ms`` on the caller's side. Run until cancelled."""
+    config, callback_queue = parts().config, parts().callback_queue
+    assert config.on_stats is not None
+    hook = config.on_stats
 
     def call() -> None:
         try:
-            hook(collect(engine))
+            hook(collect(parts()))
         except Exception:
             logger.exception("on_stats raised an error")
 
     while True:
-        await anyio.sleep(engine.config.stats_interval_ms / 1000)
+        await anyio.sleep(config.stats_interval_ms / 1000)
         with suppress(KafkaError):  # Ctrl-C interrupted the call; the next one follows
-            await engine.callback_queue.call(
-                AssignorCallback(engine.callback_queue.engine_loop, call)
-            )
+            await callback_queue.call(AssignorCallback(callback_queue.engine_loop, call))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from kohort.consumer import _arguments
 from kohort.consumer._base import ConsumerBase
 from kohort.consumer._callback_queue import CommitCallback
-from kohort.consumer._engine import EARLIEST, LATEST
+from kohort.fetcher import EARLIEST, LATEST
 from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class RequestPlans(ConsumerBase):
         self._check_usable()
         chosen = self._offsets_to_commit(offsets)
         timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.commit(chosen, timeout), timeout)
+        return Plan(lambda: self._engine.offset_requests.commit(chosen, timeout), timeout)
 
     def _plan_committed(
         self,
@@ -83,7 +83,7 @@ class RequestPlans(ConsumerBase):
         timeout = self._timeout(timeout_ms)
 
         async def committed() -> Any:
-            found = await self._engine.committed(chosen, timeout)
+            found = await self._engine.offset_requests.committed(chosen, timeout)
             offsets: dict[TopicPartition, int | OffsetAndMetadata | None] = {
                 tp: at if metadata or at is None else at.offset for tp, at in found.items()
             }
@@ -107,14 +107,14 @@ class RequestPlans(ConsumerBase):
         self._check_usable()
         tp = _arguments.topic_partition(partition)
         timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.position(tp, timeout), timeout)
+        return Plan(lambda: self._engine.positions.find(tp, timeout), timeout)
 
     def _plan_partitions(self, topic: str, timeout_ms: float | None) -> Plan[set[int]]:
         (name,) = _arguments.topic_names([topic])
         timeout = self._timeout(timeout_ms)
 
         async def partitions() -> set[int]:
-            return set(await self._engine.partitions_of(name, timeout))
+            return set(await self._engine.cluster_requests.partitions_of(name, timeout))
 
         return Plan(partitions, timeout)
 
@@ -122,7 +122,7 @@ class RequestPlans(ConsumerBase):
         timeout = self._timeout(timeout_ms)
 
         async def topics() -> set[str]:
-            return set(await self._engine.all_topics(timeout))
+            return set(await self._engine.cluster_requests.all_topics(timeout))
 
         return Plan(topics, timeout)
 
@@ -131,7 +131,7 @@ class RequestPlans(ConsumerBase):
     ) -> Plan[dict[str, uuid.UUID]]:
         names = _arguments.topic_names(topics)
         timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.topic_ids(names, timeout), timeout)
+        return Plan(lambda: self._engine.cluster_requests.topic_ids(names, timeout), timeout)
 
     def _plan_beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None
@@ -148,19 +148,20 @@ class RequestPlans(ConsumerBase):
     ) -> Plan[dict[TopicPartition, int]]:
         chosen = _arguments.topic_partitions(partitions)
         timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.boundary_offsets(chosen, end, timeout), timeout)
+        requests = self._engine.offset_requests
+        return Plan(lambda: requests.boundary_offsets(chosen, end, timeout), timeout)
 
     def _plan_offsets_for_times(
         self, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None
     ) -> Plan[dict[TopicPartition, OffsetAndTimestamp | None]]:
         wanted = _arguments.timestamps(timestamps)
         timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.offsets_at(wanted, timeout), timeout)
+        return Plan(lambda: self._engine.offset_requests.offsets_at(wanted, timeout), timeout)
 
     def _plan_bootstrap(self, timeout_ms: float | None, refresh: bool) -> Plan[None]:
         client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
         seconds = (client.bootstrap_timeout_ms + client.request_timeout_ms) / 1000
         return Plan(
-            lambda: self._engine.bootstrap(timeout, refresh=refresh),
+            lambda: self._engine.cluster_requests.bootstrap(timeout, refresh=refresh),
             seconds if timeout is None else timeout,
         )

@@ -5,11 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import anyio
 
+from kohort.config import ConsumerConfig
+from kohort.consumer._cluster_requests import TimeLimit
+from kohort.consumer._error_reports import ErrorReports
+from kohort.consumer._first_positions import FirstPositionRules
+from kohort.consumer._group_adapter import GroupAdapter
+from kohort.consumer._offset_requests import OffsetRequests
 from kohort.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
@@ -17,13 +23,10 @@ from kohort.errors import (
     NotAssignedError,
     SecurityError,
 )
-from kohort.fetcher import denied_topics_error
-from kohort.subscription import NO_ID, OffsetReset
+from kohort.fetcher import Fetcher, denied_topics_error
+from kohort.subscription import NO_ID, OffsetReset, SubscriptionState
 from kohort.transport import Backoff
 from kohort.types import OffsetAndMetadata, TopicPartition
-
-if TYPE_CHECKING:
-    from kohort.consumer._engine import Engine
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -51,11 +54,29 @@ class _KnownPosition(NamedTuple):
 class PositionFinder:
     """The task that looks up the first positions of assigned partitions."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        rules: FirstPositionRules,
+        requests: OffsetRequests,
+        fetcher: Fetcher,
+        group: GroupAdapter,
+        errors: ErrorReports,
+        notify: Callable[[], None],
+    ) -> None:
+        self._subscription = subscription
+        self._rules = rules
+        self._requests = requests
+        self._fetcher = fetcher
+        self._group = group
+        self._errors = errors
+        self._notify = notify
         self._woken = anyio.Event()
-        max_age = engine.config.client.metadata_max_age_ms / 1000
-        self._denied = DeniedPositions(max_age, engine.config.rng or random.Random())
+        self._has_group = config.group.group_id is not None
+        self._longest_pause = config.client.retry_backoff_max_ms / 1000
+        max_age = config.client.metadata_max_age_ms / 1000
+        self._denied = DeniedPositions(max_age, config.rng or random.Random())
 
     def wake(self) -> None:
         """Look for partitions without a position now."""
@@ -63,12 +84,11 @@ class PositionFinder:
 
     async def run(self) -> None:
         """Run until cancelled; never raises."""
-        backoff = self._engine.config.client.retry_backoff_max_ms / 1000
         while True:
             self._woken = anyio.Event()
-            awaiting = self._engine.subscription.awaiting_position()
+            awaiting = self._subscription.awaiting_position()
             missing = self._denied.due(awaiting, anyio.current_time())
-            if not missing or self._engine.group_adapter.is_assigning:
+            if not missing or self._group.is_assigning:
                 # While on_partitions_assigned() runs, due lookups wait. Its end wakes this task.
                 pause = anyio.current_time() + FIRST_RETRY_SECONDS
                 with anyio.CancelScope(deadline=pause if missing else self._denied.next_due):
@@ -78,22 +98,27 @@ class PositionFinder:
                 await self._look_up(missing, collects=True)
                 self._denied.forget_group_denials()
             except GroupAuthorizationFailedError as error:
-                self._engine.report_refusal(error)
+                self._errors.report_refusal(error)
                 await anyio.sleep(self._denied.next_group_pause())
             except KafkaError as error:
                 # The cluster client reports security errors of brokers, once each.
                 if error.retriable or isinstance(error, SecurityError):
                     logger.info("reading the committed offsets failed: %s", str(error))
                 else:
-                    self._engine.callback_queue.report(error)
-                with anyio.move_on_after(max(backoff, MAX_CHECK_SECONDS)):
+                    self._errors.report(error)
+                with anyio.move_on_after(max(self._longest_pause, MAX_CHECK_SECONDS)):
                     await self._woken.wait()
 
-    async def find(self, tp: TopicPartition) -> int:
+    async def find(self, tp: TopicPartition, timeout: float | None) -> int:
         """Return the position of one partition, also inside a listener.
 
-        Raise NotAssignedError if it is not assigned, or the error that prevents a position.
+        Raise NotAssignedError if it is not assigned, or the error that prevents a position. Raise
+        KafkaTimeoutError after ``timeout``; None is no limit.
         """
+        with TimeLimit(timeout, f"the position of {tp.topic}-{tp.partition} was not found"):
+            return await self._find(tp)
+
+    async def _find(self, tp: TopicPartition) -> int:
         pause = FIRST_CHECK_SECONDS
         while True:
             found = self._known_position(tp)
@@ -104,18 +129,18 @@ class PositionFinder:
             if found.reset is None:
                 await self._look_up({tp: found.epoch})
                 continue
-            rule = self._engine.first_positions.rule_for(tp) if found.first else found.reset
+            rule = self._rules.rule_for(tp) if found.first else found.reset
             if rule == OffsetReset.NONE:
                 raise _no_offset_error(tp)
             if found.error is not None and not found.error.retriable:
                 raise found.error
             # The fetcher does the reset.
-            self._engine.fetcher.wake()
+            self._fetcher.wake()
             await anyio.sleep(pause)
             pause = min(2 * pause, MAX_CHECK_SECONDS)
 
     def _known_position(self, tp: TopicPartition) -> _KnownPosition:
-        subscription = self._engine.subscription
+        subscription = self._subscription
         with subscription.lock:
             state = subscription.partition(tp)
             if state is None:
@@ -135,18 +160,18 @@ class PositionFinder:
         at = committed.get(tp)
         if at is not None and reset is None:
             return at.offset
-        default = self._engine.subscription.default_reset
-        strategy = reset or self._engine.first_positions.rule_for(tp) or default
+        default = self._subscription.default_reset
+        strategy = reset or self._rules.rule_for(tp) or default
         if strategy == OffsetReset.NONE:
             raise _no_offset_error(tp)
-        return await self._engine.reset_offset(tp, strategy)
+        return await self._requests.reset_offset(tp, strategy)
 
     async def _committed(
         self, partitions: list[TopicPartition], denied: set[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        if self._engine.coordinator is None:
+        if not self._has_group:
             return {}
-        return await self._engine.committed(partitions, None, denied=denied)
+        return await self._requests.committed(partitions, None, denied=denied)
 
     def _report_denied(self, news: set[TopicPartition]) -> None:
         topics = {tp.topic for tp in news}
@@ -154,11 +179,11 @@ class PositionFinder:
             f"{tp.topic}-{tp.partition}" for tp in sorted(news)[:MAX_NAMED_PARTITIONS]
         )
         where = f"reading the committed offsets of {names}"
-        self._engine.report_refusal(denied_topics_error(where, topics, "DESCRIBE"))
+        self._errors.report_refusal(denied_topics_error(where, topics, "DESCRIBE"))
 
     async def _look_up(self, missing: dict[TopicPartition, int], *, collects: bool = False) -> None:
         """Find positions. ``collects``: report refused ones instead of raising an error."""
-        subscription = self._engine.subscription
+        subscription = self._subscription
         # The ids are read before the request, to detect topics that are recreated meanwhile.
         ids = subscription.topic_ids(missing)
         denied: set[TopicPartition] = set()
@@ -180,8 +205,8 @@ class PositionFinder:
                 )
             else:
                 subscription.reset_if_unknown(tp, epoch=epoch)
-        self._engine.fetcher.wake()
-        self._engine.callback_queue.notify()  # start() may be waiting for it
+        self._fetcher.wake()
+        self._notify()  # start() may be waiting for it
 
 
 def _no_offset_error(tp: TopicPartition) -> NoOffsetForPartitionError:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
 from kohort.transport import TopicMetadata
 
 if TYPE_CHECKING:
-    from kohort.consumer._engine import Engine
-
+    from kohort.consumer._parts import ConsumerParts
 
 CHECK_SECONDS = 0.05
 """Seconds between two checks. Most changes also notify the waiting task."""
@@ -22,10 +22,11 @@ class StartupWait:
     positions at most ``request_timeout_ms``.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        timeout = engine.config.client.request_timeout_ms / 1000
-        self._until = engine.callback_queue.clock() + timeout
+    def __init__(self, parts: ConsumerParts, has_first_assignment: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._has_first_assignment = has_first_assignment
+        timeout = parts.config.client.request_timeout_ms / 1000
+        self._until = parts.callback_queue.clock() + timeout
 
     @property
     def seconds(self) -> float | None:
@@ -34,32 +35,35 @@ class StartupWait:
 
     @property
     def _left(self) -> float:
-        return max(0.0, self._until - self._engine.callback_queue.clock())
+        return max(0.0, self._until - self._parts.callback_queue.clock())
 
     def is_done(self) -> bool:
         """Return True if nothing is left to wait for, or the time is up."""
         return self._has_assignment() and (self._is_complete() or not self._left)
 
     def _has_assignment(self) -> bool:
-        engine = self._engine
-        return engine.coordinator is None or not engine.is_subscribed or engine.has_first_assignment
+        parts = self._parts
+        if parts.coordinator is None or not parts.subscription.is_subscribed:
+            return True
+        return self._has_first_assignment()
 
     def _is_complete(self) -> bool:
-        engine = self._engine
-        metadata = engine.cluster.metadata
-        creates = engine.config.client.allow_auto_create_topics
-        for topic in engine.subscription.topics():
+        parts = self._parts
+        metadata = parts.cluster.metadata
+        creates = parts.config.client.allow_auto_create_topics
+        for topic in parts.subscription.topics():
             if _is_being_created(metadata.topics.get(topic), creates):
                 return False
-        group = engine.coordinator
-        if engine.is_subscribed and not engine.has_first_assignment:
+        group = parts.coordinator
+        is_subscribed = parts.subscription.is_subscribed
+        if is_subscribed and not self._has_first_assignment():
             return False
-        if engine.is_subscribed and group is not None:
+        if is_subscribed and group is not None:
             # A leader that sees new partitions assigns them in another rebalance.
             if group.needs_poll or not group.snapshot().is_stable:
                 return False
-        standing = engine.fetcher.buffer.permanent_errors()
-        partitions = engine.subscription.snapshot().partitions
+        standing = parts.fetcher.buffer.permanent_errors()
+        partitions = parts.subscription.snapshot().partitions
         return all(
             state.position is not None
             or state.is_leaving

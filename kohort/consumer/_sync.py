@@ -23,13 +23,13 @@ from kohort.types import LazyModule, TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
-    import kohort
     from kohort import _options
+    from kohort import records as _records
     from kohort.consumer import _typing
     from kohort.consumer._tables import TablePoll
     from kohort.records import Allocate, TablePlan
 else:
-    kohort, pyarrow = LazyModule("kohort"), LazyModule("pyarrow")
+    _records, pyarrow = LazyModule("kohort.records"), LazyModule("pyarrow")
     _options, _typing = LazyModule("kohort._options"), LazyModule("kohort.consumer._typing")
 
 T = TypeVar("T")
@@ -232,7 +232,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         max_records: int | None = None,
         *,
         partitions: Iterable[TopicPartition] | None = None,
-    ) -> list[kohort.RecordColumns]:
+    ) -> list[_records.RecordColumns]:
         """Return buffered records as columns, one object for each partition, without pyarrow.
 
         Arguments, limits and errors are those of :meth:`poll_arrow`. The columns read keys, values

@@ -189,7 +189,7 @@ class SyncLifecycle(RequestPlans):
         try:
             self._owner_lock.acquire(what)
             self._engine.callback_queue.enter_poll()
-            self._engine.note_consumed()
+            self._engine.auto_commit.note_consumed()
             return function()
         finally:
             if not nested:
@@ -233,20 +233,20 @@ class SyncLifecycle(RequestPlans):
         if not engine.cluster.bootstrapped:
             self._call(self._plan_bootstrap(None, False))
         # The first poll should not raise an error of an outage that is over.
-        engine.callback_queue.drop_errors(NoBrokersAvailable)
-        engine.callback_queue.drop_errors(SecurityError)
-        if not engine.is_subscribed and not engine.subscription.assigned():
+        engine.errors.drop(NoBrokersAvailable)
+        engine.errors.drop(SecurityError)
+        if not engine.subscription.is_subscribed and not engine.subscription.assigned():
             return
         from kohort.consumer._startup import StartupWait
 
-        starting = StartupWait(engine)
+        starting = StartupWait(engine.parts, lambda: engine.has_first_assignment)
         while True:
             self._signal.clear()
             if runner.has_callbacks:
                 run_inline(runner.run_all())
             engine.check_running()
-            engine.raise_group_failure()
-            if starting.is_done() or engine.callback_queue.errors or self._pending_close:
+            engine.errors.raise_group_failure()
+            if starting.is_done() or engine.errors.waiting or self._pending_close:
                 return
             seconds = starting.seconds
             self._signal.wait(1.0 if seconds is None else seconds)
@@ -297,7 +297,7 @@ class SyncLifecycle(RequestPlans):
         self._engine.subscription.wake_up.set()
         try:
             if self._pending_close is None and not self._left_with_error:
-                self._engine.note_consumed()
+                self._engine.auto_commit.note_consumed()
             self._pending_close = None
             limit = CLOSE_TIMEOUT if timeout is None else timeout
             self._close_now(autocommit, limit, leave_group)

@@ -58,10 +58,11 @@ class SyncRequests(SyncLifecycle):
         chosen = self._offsets_to_commit(offsets)
         thread = self._running_thread()
         self._engine.check_running()
-        ids = self._engine.ids_of(chosen)  # read now, because a later poll() may change them
+        requests = self._engine.offset_requests
+        ids = requests.ids_of(chosen)  # read now, because a later poll() may change them
         timeout = self._timeout(None)
         future = thread.call(
-            lambda: self._engine.commit(chosen, None, ids=ids),
+            lambda: requests.commit(chosen, None, ids=ids),
             CommitFuture(timeout, self._deadline(timeout)),
         )
         self._follow_commit(future, chosen, callback)

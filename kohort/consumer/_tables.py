@@ -53,7 +53,7 @@ class TablePoll(Generic[T]):
         Raise the errors of FetchBuffer.drain().
         """
         if self._iteration_buffer and self._iteration_buffer.discard():
-            self._engine.callback_queue.engine_loop.call_soon(self._engine.fetcher.wake)
+            self._engine.wake_fetcher()
         buffer = self._engine.fetcher.buffer
         if buffer.tables is None:
             buffer.tables = SizeHistory()

@@ -4,34 +4,44 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
+from kohort.consumer._cluster_requests import ClusterRequests
+from kohort.consumer._error_reports import ErrorReports
+from kohort.consumer._first_positions import TopicBaseline
+from kohort.consumer._topic_checks import TopicChecks
 from kohort.errors import (
     CredentialsUnavailableError,
-    ErrorCode,
     IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
     SecurityError,
-    UnknownTopicOrPartitionError,
-    broker_error,
 )
-from kohort.fetcher import denied_topics_error
-from kohort.subscription import SubscriptionMode
-from kohort.transport import ClusterMetadata, start_soon, weak_callback
+from kohort.subscription import SubscriptionMode, SubscriptionState
+from kohort.transport import ClusterClient, ClusterMetadata, start_soon, weak_callback
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.consumer._engine import Engine
+    from kohort.coordinator_client import CoordinatorClient
 
 logger = logging.getLogger("kohort.consumer")
 
-UNKNOWN_TOPIC_REFRESHES = 3
-"""Consecutive metadata updates without a topic or partition before an error is reported.
 
-A new topic is also unknown to some brokers at first."""
+class TopicEvents(NamedTuple):
+    """Functions that the topic watch calls."""
+
+    notify: Callable[[], None]
+    """Wakes a waiting caller, such as start()."""
+    wake_fetcher: Callable[[], None]
+    on_assignment: Callable[[], None]
+    """Called after it has assigned partitions."""
+    on_recreated: Callable[[Collection[str]], None]
+    """Called with the topics that were deleted and created again."""
+    commit_replaced: Callable[[], Awaitable[None]]
+    """Awaited before a changed assignment is applied."""
 
 
 class TopicWatch:
@@ -40,15 +50,33 @@ class TopicWatch:
     Without a group, it also assigns all partitions of the topics.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        requests: ClusterRequests,
+        subscription: SubscriptionState,
+        coordinator: CoordinatorClient | None,
+        baseline: TopicBaseline,
+        checks: TopicChecks,
+        errors: ErrorReports,
+        events: TopicEvents,
+    ) -> None:
+        self._cluster = cluster
+        self._requests = requests
+        self._subscription = subscription
+        self._coordinator = coordinator
+        self._baseline = baseline
+        self._checks = checks
+        self._errors = errors
+        self._events = events
         self._woken = anyio.Event()
         self._group_subscription: frozenset[str] | None = None
         self._pattern: re.Pattern[str] | None = None
-        self._unknown: dict[str, int] = {}
-        self._reported: set[str] = set()
-        self._missing: dict[TopicPartition, int] = {}
-        self._denied_topics: frozenset[str] = frozenset()
+        self._is_resubscribed = False
+        """True after subscribe(), also for the same topics. A fenced member then joins again."""
+        self._rejoin_reason: str | None = None
+        """The reason of a rebalance that the caller requested, until it is sent."""
+        self._leaving = 0
         self.has_assigned_all = False
         """True if a subscription without a group has assigned all existing partitions."""
 
@@ -56,22 +84,32 @@ class TopicWatch:
         """Apply the subscription again, because it or the metadata changed."""
         self._woken.set()
 
-    def forget_denied_topics(self) -> None:
-        """Forget which topics were denied, so that a new subscription reports them again."""
-        engine = self._engine
-        self._denied_topics = frozenset()
-        if engine.cluster.metadata.refused(engine.subscription.topics()):
-            engine.cluster.request_refresh()  # permissions may have changed since the last update
+    def renew(self) -> None:
+        """Apply a new subscription or assignment, and report its denied topics again."""
+        self._checks.forget_denied_topics()
+        self.wake()
 
-    def forget_subscription(self) -> None:
-        """Forget the topics sent to the group after leaving it, so that they are sent again."""
+    def note_subscribe(self) -> None:
+        """Note a call of subscribe(), from any thread. :meth:`renew` applies it."""
+        self._is_resubscribed = True
+
+    def note_rejoin(self, reason: str) -> None:
+        """Note a request for a rebalance, from any thread. :meth:`wake` sends it."""
+        self._rejoin_reason = reason
+
+    def hold(self) -> None:
+        """Join no group until :meth:`release`, because the consumer unsubscribes."""
+        self._leaving += 1
+
+    def release(self) -> None:
+        """End :meth:`hold`, and send the topics to the group again after leaving it."""
+        self._leaving = max(0, self._leaving - 1)
         self._group_subscription = None
         self.wake()
 
     async def run(self) -> None:
         """Run until cancelled; never raises."""
-        engine = self._engine
-        engine.cluster.on_metadata_change(weak_callback(self._on_metadata))
+        self._cluster.on_metadata_change(weak_callback(self._on_metadata))
         tasks = anyio.create_task_group()
         async with tasks:
             start_soon(tasks, self._bootstrap)
@@ -80,7 +118,7 @@ class TopicWatch:
                 try:
                     await self._apply_subscription()
                 except KafkaError as error:
-                    engine.callback_queue.report(error)
+                    self._errors.report(error)
                 await self._woken.wait()
 
     async def _bootstrap(self) -> None:
@@ -88,28 +126,26 @@ class TopicWatch:
         known: KafkaError | None = None
         while True:
             try:
-                await self._engine.cluster.wait_bootstrapped(known)
+                await self._cluster.wait_bootstrapped(known)
             except (NoBrokersAvailable, CredentialsUnavailableError) as error:
-                self._engine.callback_queue.report(error)
+                self._errors.report(error)
             except SecurityError as error:
                 known = error
-                self._engine.callback_queue.report(error)
+                self._errors.report(error)
             except IllegalStateError:
                 return  # cancelled before the start, and the connections are closed
             else:
-                self._engine.callback_queue.notify()
+                self._events.notify()
                 return
 
     async def _apply_subscription(self) -> None:
-        engine = self._engine
-        if engine.replaced_offsets:
-            await engine.commit_replaced()
-        if engine.is_leaving:
-            return  # finish_leave() wakes this task for later changes
-        subscription = engine.subscription
+        await self._events.commit_replaced()
+        if self._leaving:
+            return  # release() wakes this task for later changes
+        subscription = self._subscription
         mode = subscription.mode
         if mode is SubscriptionMode.PATTERN:
-            engine.cluster.want_topics(None)
+            self._cluster.want_topics(None)
             if not await self._match_pattern():
                 return
             self._observe_topics()
@@ -117,185 +153,70 @@ class TopicWatch:
             self._pattern = None
             self._observe_topics()
             # The leader assigns the topics of all members, so it needs their metadata.
-            of_group = engine.coordinator.group_topics if engine.coordinator else frozenset()
+            of_group = self._coordinator.group_topics if self._coordinator else frozenset()
             owned = {tp.topic for tp in subscription.assigned()}
-            engine.cluster.want_topics(subscription.topics() | of_group | owned)
-        if not engine.is_subscribed:
+            self._cluster.want_topics(subscription.topics() | of_group | owned)
+        if not subscription.is_subscribed:
             return
         topics = subscription.topics()
-        if engine.coordinator is None:
+        if self._coordinator is None:
             self._assign_all(topics)
-        elif topics != self._group_subscription or engine.resubscribed:
-            self._group_subscription, engine.resubscribed = topics, False
-            engine.coordinator.subscribe(topics)
-        reason, engine.rejoin_reason = engine.rejoin_reason, None
-        if engine.coordinator is not None and reason is not None:
-            engine.coordinator.request_rejoin(reason)
+        elif topics != self._group_subscription or self._is_resubscribed:
+            self._group_subscription, self._is_resubscribed = topics, False
+            self._coordinator.subscribe(topics)
+        reason, self._rejoin_reason = self._rejoin_reason, None
+        if self._coordinator is not None and reason is not None:
+            self._coordinator.request_rejoin(reason)
 
     async def _match_pattern(self) -> bool:
         """Match the pattern. Return False while the names of all topics are unknown."""
-        cluster, pattern = self._engine.cluster, self._engine.subscription.pattern
+        cluster, pattern = self._cluster, self._subscription.pattern
         if not cluster.bootstrapped:
             return False
         if pattern is not self._pattern:
             # Without the names, the consumer would join the group in vain and again soon after.
             await cluster.fetch_topics(None)
             self._pattern = pattern
-        known = cluster.metadata.topics
-        hide = self._engine.config.exclude_internal_topics
-        names = [name for name, topic in known.items() if not (hide and topic.is_internal)]
-        self._engine.subscription.match_topics(names)
+        self._subscription.match_topics(self._requests.visible_topics(cluster.metadata))
         return True
 
     def _assign_all(self, topics: frozenset[str]) -> None:
         """Assign all partitions of the topics, for a subscription without a group."""
-        metadata = self._engine.cluster.metadata
+        metadata = self._cluster.metadata
         wanted = {
             TopicPartition(topic, partition)
             for topic in topics
             for partition in metadata.partitions_for(topic)
         }
-        if wanted != self._engine.subscription.assigned():
-            self._engine.subscription.assign_from_group(wanted)
-            self._engine.apply_subscription()
-        if wanted or self._engine.subscription.mode is SubscriptionMode.PATTERN:
+        if wanted != self._subscription.assigned():
+            self._subscription.assign_from_group(wanted)
+            self.wake()
+            self._events.on_assignment()
+        if wanted or self._subscription.mode is SubscriptionMode.PATTERN:
             self.has_assigned_all = True
-            self._engine.callback_queue.notify()
+            self._events.notify()
 
     def _on_metadata(self, _old: ClusterMetadata, _new: ClusterMetadata) -> None:
-        engine = self._engine
         self._note_ids()
-        if engine.subscription.mode is not SubscriptionMode.PATTERN:
+        if self._subscription.mode is not SubscriptionMode.PATTERN:
             self._observe_topics()  # a pattern does this after the match
-        if engine.coordinator is not None:
-            engine.coordinator.apply_metadata(engine.cluster.metadata)
-        self._check_topics()
-        self._check_assigned()
+        if self._coordinator is not None:
+            self._coordinator.apply_metadata(self._cluster.metadata)
+        self._checks.run()
         self.wake()
-        engine.fetcher.wake()
-        engine.callback_queue.notify()  # start() may be waiting for it
+        self._events.wake_fetcher()
+        self._events.notify()  # start() may be waiting for it
 
     def _note_ids(self) -> None:
         """Pass topic ids to the subscription first, so that it detects recreated topics."""
-        engine = self._engine
-        topics = engine.cluster.metadata.topics
-        recreated = engine.subscription.note_topic_ids(
+        topics = self._cluster.metadata.topics
+        recreated = self._subscription.note_topic_ids(
             {name: topic.topic_id for name, topic in topics.items()}
         )
-        for each in recreated:
-            engine.commit_statistics.forget_topic(each.topic)
         if recreated:
-            engine.find_positions()
+            self._events.on_recreated([each.topic for each in recreated])
 
     def _observe_topics(self) -> None:
         """Note which partitions of the topics exist, so that later ones count as new."""
-        engine = self._engine
-        subscription = engine.subscription
-        engine.first_positions.baseline.observe(
-            engine.cluster.metadata, subscription.topics(), self._pattern
-        )
-        engine.fetcher.wake()
-
-    def _check_topics(self) -> None:
-        """Report topics that do not exist, once each."""
-        metadata = self._engine.cluster.metadata
-        wanted = self._engine.subscription.topics()
-        self._check_rights(wanted)
-        for topic in wanted:
-            known = metadata.topics.get(topic)
-            code = known.error if known is not None else 0
-            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._unknown[topic] = self._unknown.get(topic, 0) + 1
-                if self._unknown[topic] == UNKNOWN_TOPIC_REFRESHES:
-                    self._report(topic, _unknown_topic(topic))
-            elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                self._unknown.pop(topic, None)
-            elif code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-                self._report(topic, broker_error(code, f"topic {topic!r}: {broker_error(code)}"))
-            else:
-                self._unknown.pop(topic, None)
-                self._reported.discard(topic)
-        self._reported &= wanted
-        self._unknown = {topic: n for topic, n in self._unknown.items() if topic in wanted}
-
-    def _check_rights(self, wanted: frozenset[str]) -> None:
-        """Report topics that the principal may not describe, once for each change."""
-        engine = self._engine
-        named = wanted | {tp.topic for tp in engine.subscription.assigned()}
-        refused = engine.cluster.metadata.refused(named)
-        news, self._denied_topics = refused - self._denied_topics, refused
-        if news:
-            creates = engine.config.client.allow_auto_create_topics
-            engine.report_refusal(
-                denied_topics_error("reading metadata", news, "DESCRIBE", may_create=creates)
-            )
-
-    def _check_assigned(self) -> None:
-        """Report partitions of assign() that do not exist, once each."""
-        engine, metadata = self._engine, self._engine.cluster.metadata
-        missing: dict[TopicPartition, int] = {}
-        if engine.subscription.mode is SubscriptionMode.MANUAL:
-            for tp in engine.subscription.assigned():
-                there = metadata.partitions_for(tp.topic)
-                if there and tp.partition not in there:
-                    missing[tp] = self._missing.get(tp, 0) + 1
-        self._missing = missing
-        for tp, answers in missing.items():
-            if answers == UNKNOWN_TOPIC_REFRESHES:
-                there = metadata.partitions_for(tp.topic)
-                engine.callback_queue.report(_unknown_partition(tp, len(there)))
-            elif answers < UNKNOWN_TOPIC_REFRESHES:
-                engine.cluster.request_refresh()
-
-    def _report(self, topic: str, error: KafkaError) -> None:
-        if topic not in self._reported:
-            self._reported.add(topic)
-            self._engine.callback_queue.report(error)
-
-    async def partitions_of(self, topic: str) -> frozenset[int]:
-        """Return the partitions of a topic, requested if they are unknown."""
-        metadata = self._engine.cluster.metadata
-        while not metadata.partitions_for(topic):
-            # A request for one name could create the topic, so all topics are requested.
-            metadata = await self._engine.cluster.fetch_topics(None)
-            known = metadata.topics.get(topic)
-            if known is None or known.error != ErrorCode.LEADER_NOT_AVAILABLE:
-                break
-            # The topic exists, but its leaders are not elected yet.
-            await anyio.sleep(self._engine.config.client.retry_backoff_ms / 1000)
-        return frozenset(metadata.partitions_for(topic))
-
-    async def all_topics(self) -> frozenset[str]:
-        """Return the names of all topics of the cluster, by a new request."""
-        metadata = await self._engine.cluster.fetch_topics(None)
-        hide = self._engine.config.exclude_internal_topics
-        return frozenset(
-            name for name, topic in metadata.topics.items() if not (hide and topic.is_internal)
-        )
-
-    async def ids_of(self, names: frozenset[str]) -> dict[str, bytes]:
-        """Return the ids of topics by a new request.
-
-        Topics that do not exist or have no id are left out.
-        """
-        metadata = await self._engine.cluster.fetch_topics(names, may_create=False)
-        known = {name: metadata.topics[name] for name in names if name in metadata.topics}
-        return {
-            name: topic.topic_id
-            for name, topic in known.items()
-            if not topic.error and any(topic.topic_id)
-        }
-
-
-def _unknown_topic(topic: str) -> UnknownTopicOrPartitionError:
-    return UnknownTopicOrPartitionError(
-        f"topic {topic!r} does not exist, and the cluster does not create topics automatically. "
-        "Create it or correct the name. Further polls wait for it"
-    )
-
-
-def _unknown_partition(tp: TopicPartition, count: int) -> UnknownTopicOrPartitionError:
-    return UnknownTopicOrPartitionError(
-        f"{tp.topic}-{tp.partition} is assigned and does not exist: the topic has {count} "
-        "partitions, numbered from 0. Correct assign() or add partitions. Further polls wait for it"
-    )
+        self._baseline.observe(self._cluster.metadata, self._subscription.topics(), self._pattern)
+        self._events.wake_fetcher()

@@ -65,6 +65,11 @@ class SubscriptionState(BoundPositions):
         return self._mode
 
     @property
+    def is_subscribed(self) -> bool:
+        """True after subscribe(), so that the group or the topics decide the assignment."""
+        return self._mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN)
+
+    @property
     def pattern(self) -> re.Pattern[str] | None:
         return self._pattern
 

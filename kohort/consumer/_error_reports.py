@@ -1,0 +1,93 @@
+"""The errors that the engine reports to the caller."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from kohort.errors import KafkaError
+from kohort.transport import with_principal
+
+logger = logging.getLogger("kohort.consumer")
+
+E = TypeVar("E", bound=BaseException)
+
+MAX_ERRORS = 32
+"""Maximum number of errors kept for the next poll(). The oldest are dropped first."""
+
+
+class ErrorReports:
+    """The reported errors, of which each poll() raises one.
+
+    Appending to and popping from a deque is atomic, so neither side takes a lock.
+    """
+
+    def __init__(
+        self,
+        notify: Callable[[], None],
+        principal: Callable[[], str | None] = lambda: None,
+        *,
+        logs_refusals: bool = False,
+    ) -> None:
+        self._notify = notify
+        self._principal = principal
+        """Function that returns the principal, which authorization errors name."""
+        self._logs_refusals = logs_refusals
+        self._group_failure: Exception | None = None
+        self.waiting: deque[Exception] = deque(maxlen=MAX_ERRORS)
+
+    def report(self, error: Exception) -> None:
+        """Let the caller's next poll() raise an error. Equal errors are reported once."""
+        self._add(error)
+
+    def report_refusal(self, error: KafkaError) -> None:
+        """Let poll() raise an authorization error, or only log it, as ``on_error`` says."""
+        if self._logs_refusals:
+            logger.warning("%s", str(self._named(error)))
+        else:
+            self.report(error)
+
+    def report_group_failure(self, error: Exception) -> None:
+        """Report the error that ended the membership of the group."""
+        self._group_failure = self._add(error)
+
+    def raise_group_failure(self) -> None:
+        """Raise the error that ended the membership, unless poll() did or it is retriable."""
+        error = self._group_failure
+        if error is None or error not in self.waiting or getattr(error, "retriable", False):
+            return
+        with suppress(ValueError):  # another task or thread has raised it
+            self.waiting.remove(error)
+            raise error
+
+    def _add(self, error: Exception) -> Exception:
+        """Report an error, and return it as poll() raises it."""
+        error = self._named(error)
+        # A copy, because the caller's thread may remove an error while they are compared.
+        for other in tuple(self.waiting):
+            if type(error) is type(other) and str(error) == str(other):
+                error = other
+                break
+        else:
+            self.waiting.append(error)
+        self._notify()
+        return error
+
+    def _named(self, error: E) -> E:
+        """Return an authorization error with the principal in it, other errors unchanged."""
+        return with_principal(error, self._principal())
+
+    def drop(self, kind: type[Exception]) -> None:
+        """Drop the reported errors of a type, because their cause is over."""
+        for error in [error for error in self.waiting if isinstance(error, kind)]:
+            self.waiting.remove(error)
+
+    def withdraw(self, error: Exception) -> None:
+        """Drop a reported error whose cause is over, if it was not raised yet."""
+        for other in tuple(self.waiting):
+            if type(other) is type(error) and str(other) == str(error):
+                with suppress(ValueError):  # the caller removed it meanwhile
+                    self.waiting.remove(other)

@@ -1,0 +1,33 @@
+"""The parts of a consumer, as metrics() and explain() read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kohort.config import ConsumerConfig
+from kohort.consumer._callback_queue import CallbackQueue
+from kohort.consumer._commit_statistics import CommitStatistics
+from kohort.consumer._error_reports import ErrorReports
+from kohort.fetcher import Fetcher
+from kohort.subscription import SubscriptionState
+from kohort.transport import ClusterClient
+
+if TYPE_CHECKING:
+    from kohort.coordinator_client import CoordinatorClient
+
+
+class ConsumerParts(NamedTuple):
+    """The parts of a consumer, with the state of its engine now."""
+
+    config: ConsumerConfig
+    subscription: SubscriptionState
+    cluster: ClusterClient
+    fetcher: Fetcher
+    coordinator: CoordinatorClient | None
+    callback_queue: CallbackQueue
+    errors: ErrorReports
+    commit_statistics: CommitStatistics
+    ended: bool
+    """True if the engine has ended, by close() or by an unexpected error."""
+    failure: Exception | None
+    """The unexpected error that ended the engine."""
