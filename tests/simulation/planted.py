@@ -31,7 +31,7 @@ def commit_before_processing() -> Iterator[None]:
 
     async def poll_and_count(consumer: AsyncKafkaConsumer, *args: Any) -> Any:
         records = await poll(consumer, *args)
-        consumer._engine.note_consumed()
+        consumer._engine.auto_commit.note_consumed()
         return records
 
     with patch.object(AsyncKafkaConsumer, "_poll", poll_and_count):
@@ -134,8 +134,8 @@ def commit_unchanged_offsets_once() -> Iterator[None]:
     """Commit offsets of an assign() when they change, and never again."""
     make: Callable[..., None] = AutoCommit.__init__
 
-    def made(commits: AutoCommit, engine: Any) -> None:
-        make(commits, engine)
+    def made(commits: AutoCommit, *parts: Any) -> None:
+        make(commits, *parts)
         commits._again_after = math.inf
 
     with patch.object(AutoCommit, "__init__", made):
