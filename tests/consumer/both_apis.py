@@ -142,7 +142,7 @@ class _Async(Driven):
         self.listener = _AsyncListener(self)
 
     async def poll(self) -> list[bytes]:
-        return _values(await self.consumer.getmany(timeout_ms=POLL_MS))
+        return _values(await self.consumer.poll(timeout_ms=POLL_MS))
 
     async def commit(self) -> None:
         await self.consumer.commit()
@@ -154,7 +154,7 @@ class _Async(Driven):
         await self.consumer.unsubscribe()
 
     async def close(self) -> None:
-        await self.consumer.stop()
+        await self.consumer.close()
 
 
 def _values(polled: dict[TopicPartition, list[Any]]) -> list[bytes]:

@@ -112,7 +112,7 @@ class Cell:
         """Do what asks the API, or poll while it is asked."""
         begun = anyio.current_time()
         if self.api == "LeaveGroup":
-            await self.consumer.stop()
+            await self.consumer.close()
             assert anyio.current_time() - begun <= 5.0
         elif self.api == "OffsetCommit":
             try:
@@ -128,7 +128,7 @@ class Cell:
         count = 0
         while (left := end - anyio.current_time()) > 0 and not (until_some and count):
             try:
-                polled = await self.consumer.getmany(timeout_ms=1000 * min(left, 1.0))
+                polled = await self.consumer.poll(timeout_ms=1000 * min(left, 1.0))
                 count += sum(map(len, polled.values()))
             except KafkaError as error:
                 self.raised.append(error)

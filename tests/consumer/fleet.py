@@ -162,7 +162,7 @@ class AsyncMember:
                 async with AsyncKafkaConsumer(TOPIC, **self._options) as consumer:
                     self._fleet.engines.add(consumer._engine)
                     while not self._is_ending:
-                        ledger.add(await consumer.getmany(timeout_ms=POLL_MS))
+                        ledger.add(await consumer.poll(timeout_ms=POLL_MS))
         except Exception as error:
             self._fleet.errors.append(error)
         finally:

@@ -63,7 +63,7 @@ async def aread(consumer: AsyncKafkaConsumer, count: int) -> list[Record]:
     records: list[Record] = []
     with anyio.fail_after(PATIENCE):
         while len(records) < count:
-            for part in (await consumer.getmany(timeout_ms=200)).values():
+            for part in (await consumer.poll(timeout_ms=200)).values():
                 records += part
     return records
 
@@ -73,7 +73,7 @@ async def apoll_until(consumer: AsyncKafkaConsumer, holds: Callable[[], object])
     records: list[Record] = []
     with anyio.fail_after(PATIENCE):
         while not holds():
-            for part in (await consumer.getmany(timeout_ms=50)).values():
+            for part in (await consumer.poll(timeout_ms=50)).values():
                 records += part
     return records
 
@@ -202,7 +202,7 @@ async def apoll_quietly(consumer: AsyncKafkaConsumer, seconds: float = 1.0) -> l
     with at_most_cpu(QUIET):
         while anyio.current_time() < deadline:
             try:
-                assert await consumer.getmany(timeout_ms=100) == {}
+                assert await consumer.poll(timeout_ms=100) == {}
             except KafkaError as error:
                 errors.append(error)
     return errors

@@ -33,8 +33,6 @@ AWAITED: dict[str, Call] = {
     "commit": lambda c: c.commit({TP: 1}),
     "committed": lambda c: c.committed(TP),
     "end_offsets": lambda c: c.end_offsets([TP]),
-    "getmany": lambda c: c.getmany(timeout_ms=60_000),
-    "getone": lambda c: c.getone(),
     "offsets_for_times": lambda c: c.offsets_for_times({TP: 0}),
     "partitions_for_topic": lambda c: c.partitions_for_topic("orders"),
     "poll": lambda c: c.poll(timeout_ms=60_000),
@@ -70,7 +68,6 @@ OTHERS: dict[str, Call] = {
     "seek_to_beginning": lambda c: c.seek_to_beginning(),
     "seek_to_end": lambda c: c.seek_to_end(),
     "start": lambda c: c.start(),
-    "stop": lambda c: c.stop(),
     "subscribe": lambda c: c.subscribe(["orders"]),
     "subscription": lambda c: c.subscription(),
     "wakeup": lambda c: c.wakeup(),
@@ -144,7 +141,7 @@ def test_call_raises_when_the_event_loop_is_closed(cluster: Cluster, topic: str,
         await consumer.start()
         # Every connection is open now. asyncio.run() also cancels tasks that have not begun. anyio
         # does not await the coroutine of such a task.
-        await consumer.getone()
+        await anext(consumer)
 
     async def elsewhere() -> None:
         with anyio.fail_after(SOON_S):
@@ -154,7 +151,7 @@ def test_call_raises_when_the_event_loop_is_closed(cluster: Cluster, topic: str,
             else:
                 with suppress(IllegalStateError):
                     await call(name, consumer)
-        await consumer.stop()
+        await consumer.close()
 
     asyncio.run(start())
     asyncio.run(elsewhere())
@@ -188,6 +185,6 @@ async def test_stop_ends_when_the_task_ignores_its_cancellation(
     monkeypatch.setattr(consumer._engine, "run", stubborn)
     await consumer.start()
     with anyio.fail_after(SOON_S):
-        await consumer.stop()
+        await consumer.close()
     assert "did not end within 0.1 s" in caplog.text
     released.set()

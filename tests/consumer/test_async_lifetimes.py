@@ -78,7 +78,7 @@ async def test_start_may_be_called_again_when_no_broker_was_there(net: Net) -> N
     net.up = True
     await again_and_again(consumer.start)
     assert values(await aread(consumer, 3)) == [b"a", b"b", b"c"]
-    await consumer.stop()
+    await consumer.close()
     assert listener.names == ["assigned", "revoked"]
     assert net.cluster.committed("shop")[TP].offset == 3
 
@@ -134,7 +134,7 @@ async def test_a_start_that_another_task_stops_is_over(net: Net) -> None:
 
         tasks.start_soon(start)
         await anyio.wait_all_tasks_blocked()
-        await consumer.stop()
+        await consumer.close()
     with pytest.raises(ConsumerClosedError):
         await consumer.start()
 
@@ -154,7 +154,7 @@ async def test_stop_after_a_start_in_vain_closes(net: Net) -> None:
     with pytest.raises(NoBrokersAvailable):
         await consumer.start()
     assert closed == []
-    await consumer.stop()
+    await consumer.close()
     assert closed == [1]
     with pytest.raises(ConsumerClosedError):
         await consumer.start()
@@ -167,12 +167,12 @@ async def test_consumers_stop_in_any_order_from_any_task(net: Net) -> None:
     await first.start()
     await asyncio.create_task(second.start())
     assert len(await aread(first, 3)) == 3
-    await asyncio.create_task(first.stop())
+    await asyncio.create_task(first.close())
     assert len(await aread(second, 3)) == 3
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(second.stop)
-        tasks.start_soon(first.stop)
-        tasks.start_soon(second.stop)
+        tasks.start_soon(second.close)
+        tasks.start_soon(first.close)
+        tasks.start_soon(second.close)
     assert not net.cluster.group("shop-0").members
     assert not net.cluster.group("shop-1").members
 
@@ -182,11 +182,11 @@ async def test_the_outer_of_two_blocks_may_stop_first(net: Net) -> None:
     async with net.consumer("orders", group_id="shop-0") as outer:
         async with net.consumer("orders", group_id="shop-1") as inner:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(outer.stop)
+                tasks.start_soon(outer.close)
             assert not net.cluster.group("shop-0").members
             assert len(await aread(inner, 3)) == 3
         with pytest.raises(ConsumerClosedError):
-            await inner.getmany()
+            await inner.poll()
 
 
 def test_another_event_loop_is_refused_while_the_first_one_lives(
@@ -197,13 +197,13 @@ def test_another_event_loop_is_refused_while_the_first_one_lives(
         await consumer.start()
 
         async def elsewhere() -> None:
-            for call in (consumer.getmany, consumer.getone, consumer.start, consumer.stop):
+            for call in (consumer.poll, consumer.__anext__, consumer.start, consumer.close):
                 with pytest.raises(IllegalStateError, match="started in another event loop"):
                     await call()
 
         await anyio.to_thread.run_sync(asyncio.run, elsewhere())
-        assert await consumer.getmany() == {}
-        await consumer.stop()
+        assert await consumer.poll() == {}
+        await consumer.close()
 
     asyncio.run(main())
 
@@ -215,13 +215,13 @@ def test_a_consumer_whose_event_loop_has_ended_says_so_and_can_be_stopped(
     asyncio.run(consumer.start())
 
     async def second() -> None:
-        calls = (consumer.getmany, consumer.commit, consumer.start, consumer.unsubscribe)
+        calls = (consumer.poll, consumer.commit, consumer.start, consumer.unsubscribe)
         for call in calls:
             with pytest.raises(IllegalStateError, match="create a new consumer here"):
                 await call()
-        await consumer.stop()
+        await consumer.close()
         with pytest.raises(ConsumerClosedError):
-            await consumer.getmany()
+            await consumer.poll()
 
     asyncio.run(second())
 

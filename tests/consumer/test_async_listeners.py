@@ -51,7 +51,7 @@ async def test_callbacks_from_start_to_stop(
     listener = make()
     async with member(topic, group, listener, options) as consumer:
         assert listener.calls == [("assigned", both)]
-        await consumer.getmany()
+        await consumer.poll()
     assert listener.calls == [("assigned", both), ("revoked", both)]
     if isinstance(listener, AsyncRecorder):
         assert len(listener.tasks) == 2, "that of the consumer, and that which leaves the block"
@@ -135,7 +135,7 @@ async def test_heartbeats_go_on_while_a_listener_waits(
     options["session_timeout_ms"] = 500
     listener = AsyncRecorder(assigned=assigned)
     async with member(topic, group, listener, options) as consumer:
-        await consumer.getmany()
+        await consumer.poll()
         assert cluster.group(group).generation == 1
     assert listener.names == ["assigned", "revoked"]
 
@@ -154,14 +154,14 @@ async def test_an_exception_comes_out_of_getmany_once(
     consumer = member(topic, group, listener, options)
     async with consumer:
         with pytest.raises(RebalanceListenerError) as raised:
-            await consumer.getone()
+            await anext(consumer)
         assert raised.value.callback == "on_partitions_assigned"
         assert raised.value.partitions == both
         assert raised.value.__cause__ is problem
-        assert (await consumer.getone()).value == b"a"
+        assert (await anext(consumer)).value == b"a"
         listener.hooks = {"revoked": fail}
         with pytest.raises(RebalanceListenerError, match="on_partitions_revoked"):
-            await consumer.stop()
+            await consumer.close()
     assert not cluster.group(group).members
 
 
@@ -169,7 +169,7 @@ async def test_callbacks_may_not_poll(topic: str, group: str, options: dict[str,
     refused: list[str] = []
 
     async def poll(partitions: Partitions) -> None:
-        for call in (consumer.getmany, consumer.getone, consumer.__anext__):
+        for call in (consumer.poll, consumer.__anext__):
             with pytest.raises(ReentrantCallError) as raised:
                 await call()
             refused.append(str(raised.value).split()[0])
@@ -178,16 +178,16 @@ async def test_callbacks_may_not_poll(topic: str, group: str, options: dict[str,
 
     consumer = member(topic, group, AsyncRecorder(assigned=poll), options)
     async with consumer:
-        await consumer.getmany()
-    assert refused == ["poll()", "iteration", "iteration"]
+        await consumer.poll()
+    assert refused == ["poll()", "iteration"]
 
 
-@pytest.mark.parametrize("call", ["getmany", "getone", "__anext__", "stop"])
+@pytest.mark.parametrize("call", ["poll", "__anext__", "close"])
 async def test_stop_in_a_listener_is_done_when_it_has_returned(
     cluster: Cluster, topic: str, group: str, polled_only: dict[str, Any], call: str
 ) -> None:
     async def stop(partitions: Partitions) -> None:
-        await consumer.stop()
+        await consumer.close()
         assert await consumer.committed(TopicPartition(topic, 0)) is None  # the consumer works
 
     listener = AsyncRecorder(revoked=stop, lost=stop)
@@ -209,13 +209,13 @@ async def test_stop_in_the_first_callback_of_all(
     topic: str, group: str, options: dict[str, Any]
 ) -> None:
     async def stop(partitions: Partitions) -> None:
-        await consumer.stop()
+        await consumer.close()
 
     listener = AsyncRecorder(assigned=stop)
     consumer = member(topic, group, listener, options)
     async with consumer:
         with pytest.raises(ConsumerClosedError):
-            await consumer.getmany()
+            await consumer.poll()
     assert listener.names == ["assigned", "revoked"]
 
 
@@ -228,7 +228,7 @@ async def test_a_cancelled_getmany_leaves_the_callback_to_the_next_one(
         await cluster.wait_until_async(lambda: consumer._engine.callback_queue.pending)
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await consumer.getmany(timeout_ms=10_000)
+            await consumer.poll(timeout_ms=10_000)
         assert listener.names == ["assigned"]
         await apoll_until(consumer, lambda: listener.names.count("assigned") == 2)
         assert listener.names == ["assigned", "lost", "assigned"]
@@ -247,7 +247,7 @@ async def test_a_callback_that_is_cancelled_has_had_its_turn(
     async with member(topic, group, listener, polled_only) as consumer:
         evict(cluster, group)
         with anyio.CancelScope() as scope:
-            await consumer.getmany(timeout_ms=PATIENCE * 1000)
+            await consumer.poll(timeout_ms=PATIENCE * 1000)
         assert scope.cancelled_caught
         await apoll_until(consumer, lambda: listener.names.count("assigned") == 2)
         assert ended == [both]

@@ -37,10 +37,10 @@ async def test_getmany_returns_records_by_partition(
     tp: TopicPartition, options: dict[str, Any]
 ) -> None:
     async with AsyncKafkaConsumer(tp.topic, **options) as consumer:
-        polled = await consumer.getmany(timeout_ms=10_000, max_records=3)
+        polled = await consumer.poll(timeout_ms=10_000, max_records=3)
         assert values(polled[tp]) == LETTERS[:3]
-        assert values((await consumer.getmany(timeout_ms=10_000))[tp]) == LETTERS[3:]
-        assert await consumer.getmany() == {}
+        assert values((await consumer.poll(timeout_ms=10_000))[tp]) == LETTERS[3:]
+        assert await consumer.poll() == {}
         for arguments, error in [
             ({"timeout_ms": -1}, ValueError),
             ({"timeout_ms": math.nan}, ValueError),
@@ -48,7 +48,7 @@ async def test_getmany_returns_records_by_partition(
             ({"max_records": "1"}, TypeError),
         ]:
             with pytest.raises(error):
-                await consumer.getmany(**arguments)  # type: ignore[arg-type]
+                await consumer.poll(**arguments)  # type: ignore[arg-type]
 
 
 async def test_records_can_be_had_of_some_partitions_only(
@@ -57,18 +57,18 @@ async def test_records_can_be_had_of_some_partitions_only(
     other = TopicPartition(tp.topic, 1)
     async with AsyncKafkaConsumer(tp.topic, **options) as consumer:
         assert consumer.assignment() == {tp, other}  # all partitions, from the start
-        assert (await consumer.getone(tp)).value == b"a"
+        assert values((await consumer.poll(10_000, 1, partitions=[tp]))[tp]) == [b"a"]
         cluster.produce(tp.topic, [b"z"], partition=1)
-        assert (await consumer.getone(other)).value == b"z"
-        assert (await consumer.getmany(other, timeout_ms=50)) == {}
-        assert values((await consumer.getmany(tp, timeout_ms=10_000))[tp]) == LETTERS[1:]
+        assert values((await consumer.poll(10_000, partitions=[other]))[other]) == [b"z"]
+        assert await consumer.poll(50, partitions=[other]) == {}
+        assert values((await consumer.poll(10_000, partitions=[tp]))[tp]) == LETTERS[1:]
 
 
 async def test_getone_and_iteration_move_the_position_with_each_record(
     tp: TopicPartition, options: dict[str, Any]
 ) -> None:
     async with AsyncKafkaConsumer(tp.topic, **options) as consumer:
-        assert (await consumer.getone()).offset == 0
+        assert (await anext(consumer)).offset == 0
         assert await consumer.position(tp) == 1
         async for record in consumer:
             assert await consumer.position(tp) == record.offset + 1
@@ -105,10 +105,10 @@ async def test_assign_and_seek(tp: TopicPartition, options: dict[str, Any]) -> N
 
 async def test_pause_and_resume(tp: TopicPartition, options: dict[str, Any]) -> None:
     async with AsyncKafkaConsumer(tp.topic, **options) as consumer:
-        assert (await consumer.getone()).value == b"a"
+        assert (await anext(consumer)).value == b"a"
         consumer.pause(tp)
         assert consumer.paused() == {tp}
-        assert await consumer.getmany(timeout_ms=100) == {}
+        assert await consumer.poll(timeout_ms=100) == {}
         consumer.resume(tp)
         assert consumer.paused() == set()
         assert values(await aread(consumer, 3)) == LETTERS[1:]
@@ -149,7 +149,7 @@ async def test_what_the_last_fetch_told(tp: TopicPartition, options: dict[str, A
         assert consumer.last_stable_offset(tp) is None
         assert consumer.last_poll_timestamp(tp) is None
         before = time.time() * 1000
-        await consumer.getone()
+        await anext(consumer)
         assert consumer.highwater(tp) == 4
         assert consumer.last_stable_offset(tp) == -1
         fetched = consumer.last_poll_timestamp(tp)
@@ -157,7 +157,7 @@ async def test_what_the_last_fetch_told(tp: TopicPartition, options: dict[str, A
         assert before - 100 <= fetched <= time.time() * 1000 + 100
     async with AsyncKafkaConsumer(**options, isolation_level="read_committed") as consumer:
         consumer.assign([tp])
-        await consumer.getone()
+        await anext(consumer)
         assert consumer.last_stable_offset(tp) == 4
 
 
@@ -210,9 +210,9 @@ async def test_without_offset_and_rule_position_says_so(
         with pytest.raises(NoOffsetForPartitionError):
             await consumer.position(tp)
         with pytest.raises(NoOffsetForPartitionError):
-            await consumer.getone()
+            await anext(consumer)
         consumer.seek(tp, 3)
-        assert (await consumer.getone()).value == b"d"
+        assert (await anext(consumer)).value == b"d"
 
 
 async def test_automatic_commits(
@@ -224,8 +224,8 @@ async def test_automatic_commits(
 
     interval: dict[str, Any] = {"auto_commit_interval_ms": 10, "group_id": group}
     async with AsyncKafkaConsumer(tp.topic, **interval, **options) as consumer:
-        await consumer.getone()
-        await consumer.getone()
+        await anext(consumer)
+        await anext(consumer)
         await cluster.wait_until_async(lambda: committed() == 1)
         await aread(consumer, 2)
         assert committed() == 1 or committed() == 2
@@ -263,7 +263,7 @@ async def test_block_that_raises_commits_what_was_finished(
     with pytest.raises(ZeroDivisionError):
         async with AsyncKafkaConsumer(tp.topic, group_id=group, **options) as consumer:
             while consumer.positions().get(tp) != 2:
-                await consumer.getmany(timeout_ms=1000, max_records=1)
+                await consumer.poll(timeout_ms=1000, max_records=1)
             raise ZeroDivisionError
     assert cluster.committed(group)[tp].offset == 1
     assert not cluster.group(group).members
@@ -312,12 +312,12 @@ async def test_before_the_start_and_after_the_stop_calls_are_refused(
         consumer.commit_async({TopicPartition(topic, 0): 1})
     async with consumer:
         pass
-    for call in (consumer.getone, consumer.getmany, consumer.start, consumer.topics):
+    for call in (consumer.poll, consumer.start, consumer.topics):
         with pytest.raises(ConsumerClosedError, match="Create a new one"):
             await call()
     with pytest.raises(ConsumerClosedError):
         aiter(consumer)
-    await consumer.stop()
+    await consumer.close()
 
 
 async def test_the_timeout_of_iteration_is_refused(options: dict[str, Any]) -> None:
@@ -332,10 +332,10 @@ async def test_getone_waits_until_there_is_something(
         got: list[Any] = []
 
         async def get() -> None:
-            got.append((await consumer.getone()).value)
+            got.append((await anext(consumer)).value)
 
         tasks.start_soon(get)
-        await consumer.getmany(TopicPartition(topic, 1), timeout_ms=150)
+        await consumer.poll(150, partitions=[TopicPartition(topic, 1)])
         assert got == []
         cluster.produce(topic, [b"late"], partition=0)
         await cluster.wait_until_async(lambda: got)

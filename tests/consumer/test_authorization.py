@@ -87,7 +87,7 @@ async def poll(
     begun = anyio.current_time()
     while (now := anyio.current_time() - begun) < seconds:
         try:
-            parts = await consumer.getmany(timeout_ms=100)
+            parts = await consumer.poll(timeout_ms=100)
         except KafkaError as error:
             polled.errors.append((now, error))
             continue
@@ -298,7 +298,7 @@ async def test_errors_of_a_former_subscription_are_forgotten(cluster: MemoryClus
     cluster.grant(ME, "READ", group="g")
     async with consumer(cluster, "b", metadata_max_age_ms=300_000) as reader:
         with pytest.raises(TopicAuthorizationFailedError):
-            await reader.getmany(timeout_ms=1000)
+            await reader.poll(timeout_ms=1000)
         cluster.grant(ME, "READ", topic="b")
         reader.subscribe(["a", "b"])
         seen = await poll(reader, 5.0)

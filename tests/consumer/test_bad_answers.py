@@ -79,7 +79,7 @@ async def test_nonsense_is_a_typed_error_without_a_spin_and_over_when_it_is_over
         network.spoil = NONSENSE[kind]
         cluster.produce(topic, [b"meanwhile"], partition=0)
         with pytest.raises(ProtocolError) as raised:
-            await consumer.getone()
+            await anext(consumer)
         text = str(raised.value)
         assert cluster.bootstrap_servers in text and "check that the listener" in text
         assert not re.search(r"unpack|buffer of|index out|range|codec", text), text
@@ -125,4 +125,4 @@ async def test_a_dead_broker_is_waited_for(topic: str, anyio_backend: str) -> No
             cluster.start_broker(1)
             cluster.produce("orders", [b"after"])
             with anyio.fail_after(20):
-                assert (await consumer.getone()).value == b"after"
+                assert (await anext(consumer)).value == b"after"

@@ -193,7 +193,7 @@ async def test_an_unknown_topic_does_not_keep_the_async_face_from_starting(
     missing = f"{topic}-missing"
     async with AsyncKafkaConsumer(missing, **options) as consumer:
         with pytest.raises(UnknownTopicOrPartitionError, match=missing):
-            await consumer.getone()
+            await anext(consumer)
         assert await apoll_quietly(consumer) == []
         cluster.create_topic(missing)
         cluster.produce(missing, [b"here now"])

@@ -108,7 +108,7 @@ async def test_f4_what_a_raising_deserializer_comes_after_is_neither_lost_nor_co
         errors: list[Exception] = []
         while len(read) < 10 or not errors:
             try:
-                for part in (await consumer.getmany(timeout_ms=200)).values():
+                for part in (await consumer.poll(timeout_ms=200)).values():
                     read += values(part)
             except RecordDeserializationError as error:
                 errors.append(error)
@@ -118,7 +118,7 @@ async def test_f4_what_a_raising_deserializer_comes_after_is_neither_lost_nor_co
         assert read == [str(n) for n in range(10)]
         assert {type(e) for e in await apoll_quietly(consumer)} == {RecordDeserializationError}
         consumer.seek(bad, 1)
-        assert (await consumer.getone()).value == "after"
+        assert (await anext(consumer)).value == "after"
 
 
 def test_a_raising_key_deserializer_is_the_same(
@@ -203,11 +203,11 @@ async def test_a_damaged_batch_on_the_async_face(
     cluster.corrupt(tp, 0)
     async with AsyncKafkaConsumer(topic, **options) as consumer:
         with pytest.raises(CorruptBatchError) as raised:
-            await consumer.getone()
+            await anext(consumer)
         assert {type(e) for e in await apoll_quietly(consumer)} == {CorruptBatchError}
         assert raised.value.next_offset == 1
         consumer.seek(tp, 1)
-        assert (await consumer.getone()).value == b"b"
+        assert (await anext(consumer)).value == b"b"
 
 
 def test_a_raising_listener_does_not_spin(

@@ -80,13 +80,13 @@ async def _commit(_: MemoryCluster, consumer: MemoryConsumer) -> None:
 async def _stop(_: MemoryCluster, consumer: MemoryConsumer) -> None:
     async with consumer:
         await values(consumer, 2)
-        await consumer.stop()
+        await consumer.close()
 
 
 async def _rebalance(_: MemoryCluster, consumer: MemoryConsumer) -> None:
     async with consumer:
         consumer.enforce_rebalance()
-        await consumer.getmany(timeout_ms=500)
+        await consumer.poll(timeout_ms=500)
         await consumer.unsubscribe()
 
 

@@ -48,7 +48,7 @@ class Member:
         self.consumer.subscribe(topics, listener=self.listener)
         async with self.consumer:
             while not self.stopping:
-                for tp, records in (await self.consumer.getmany(timeout_ms=100)).items():
+                for tp, records in (await self.consumer.poll(timeout_ms=100)).items():
                     now = anyio.current_time()
                     self.reads += [(tp, record.offset, now) for record in records]
         self.gone.set()

@@ -78,12 +78,12 @@ def test_equal_messages_get_rarer_while_a_broker_is_away(
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t") as consumer:
-                await consumer.getmany(timeout_ms=5_000)
+                await consumer.poll(timeout_ms=5_000)
                 caplog.clear()
                 cluster.kill_broker(1)
                 with anyio.move_on_after(45):
                     while True:
-                        await consumer.getmany(timeout_ms=1_000)
+                        await consumer.poll(timeout_ms=1_000)
                 lines.update(r.getMessage().partition(" (")[0] for r in caplog.records)
                 cluster.start_broker(1)
 
@@ -108,11 +108,11 @@ def test_many_failing_partitions_get_one_line_for_each_cause(
                     with cluster.fail("Fetch", error, times=None):
                         with anyio.move_on_after(40):
                             while True:
-                                await consumer.getmany(timeout_ms=1_000)
+                                await consumer.poll(timeout_ms=1_000)
                 cluster.produce("t", ["b"] * count)
                 await values(consumer, count)
                 with cluster.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1):
-                    await consumer.getmany(timeout_ms=1_000)
+                    await consumer.poll(timeout_ms=1_000)
 
     run_virtual(main)
     lines = [r.getMessage() for r in caplog.records if r.name == "kohort.fetcher"]
@@ -153,10 +153,10 @@ def test_one_failing_partition_is_named_with_its_offset(
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
-                await consumer.getmany(timeout_ms=1_000)
+                await consumer.poll(timeout_ms=1_000)
                 caplog.clear()
                 with cluster.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1):
-                    await consumer.getmany(timeout_ms=5_000)
+                    await consumer.poll(timeout_ms=5_000)
 
     run_virtual(main)
     (line,) = caplog.messages

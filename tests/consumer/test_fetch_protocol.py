@@ -53,7 +53,7 @@ def test_without_sessions_each_fetch_has_everything() -> None:
             async with MemoryConsumer(
                 cluster, "u", group_id=None, enable_incremental_fetch_sessions=False
             ) as consumer:
-                await consumer.getmany(timeout_ms=3_000)
+                await consumer.poll(timeout_ms=3_000)
             assert {(each.session_epoch, named(each)) for _, each in fetches(cluster)} == {(-1, 6)}
 
     run_virtual(main)
@@ -66,8 +66,8 @@ def test_partitions_with_nothing_new_are_well() -> None:
             async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
                 await values(consumer, 1)
                 with cluster.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1):
-                    await consumer.getmany(timeout_ms=5_000)
-                await consumer.getmany(timeout_ms=5_000)
+                    await consumer.poll(timeout_ms=5_000)
+                await consumer.poll(timeout_ms=5_000)
                 facts = consumer.explain().as_dict()["partitions"]
                 for name, end in (("t-0", 1), ("t-1", 0)):
                     assert facts[name]["last_error"] is None
@@ -83,7 +83,7 @@ def test_a_broker_that_comes_back_knows_no_session_and_is_told_everything() -> N
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
-                await consumer.getmany(timeout_ms=3_000)
+                await consumer.poll(timeout_ms=3_000)
                 since = len(fetches(cluster))
                 cluster.kill_broker(1)
                 cluster.start_broker(1)
@@ -99,11 +99,11 @@ def test_a_session_that_the_broker_dropped_costs_one_answer() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
-                await consumer.getmany(timeout_ms=3_000)
+                await consumer.poll(timeout_ms=3_000)
                 for code in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"):
                     since = len(fetches(cluster))
                     with cluster.fail("Fetch", ErrorCode[code], times=1) as fault:
-                        await consumer.getmany(timeout_ms=2_000)
+                        await consumer.poll(timeout_ms=2_000)
                         assert fault.hits == 1
                     epochs = [each.session_epoch for _, each in fetches(cluster, since)]
                     assert epochs.count(0) == 1
@@ -121,7 +121,7 @@ def test_closing_ends_the_sessions(group: str | None) -> None:
                     for partition in range(6):
                         cluster.produce("t", [b"%d" % round], partition=partition)
                     await values(consumer, 6)
-                    await consumer.getmany(timeout_ms=100)
+                    await consumer.poll(timeout_ms=100)
                 assert sessions(cluster) >= 3
             assert sessions(cluster) == 0
 

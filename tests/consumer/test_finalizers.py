@@ -45,7 +45,7 @@ class AsyncProgram(Program):
     make = AsyncKafkaConsumer
 
     def __del__(self) -> None:
-        stopping.append(asyncio.create_task(self.consumer.stop()))
+        stopping.append(asyncio.create_task(self.consumer.close()))
 
 
 stopping: list[asyncio.Task[None]] = []

@@ -79,7 +79,7 @@ async def _alife(servers: str, how: str) -> list[weakref.ref[Any]]:
     async with consumer:
         left = PARTITIONS // 8 * 2
         while left > 0:
-            left -= sum(map(len, (await consumer.getmany(timeout_ms=1000)).values()))
+            left -= sum(map(len, (await consumer.poll(timeout_ms=1000)).values()))
     return _parts(consumer)
 
 

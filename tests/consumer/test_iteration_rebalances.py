@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.conftest import MakeConsumer
@@ -16,8 +15,7 @@ STEPS = 30
 """Number of records with a pause after each. A rebalance takes a few heartbeats."""
 
 
-@pytest.mark.parametrize("way", ["iteration", "getone"])
-def test_a_rebalance_goes_on_between_two_records(anyio_backend: str, way: str) -> None:
+def test_a_rebalance_goes_on_between_two_records(anyio_backend: str) -> None:
     async def main() -> None:
         async with (
             MemoryCluster(topics={"t": 2}) as cluster,
@@ -29,8 +27,7 @@ def test_a_rebalance_goes_on_between_two_records(anyio_backend: str, way: str) -
             async def read() -> None:
                 async with MemoryConsumer(cluster, "t", seed=1) as consumer:
                     while True:
-                        take = anext if way == "iteration" else MemoryConsumer.getone
-                        record = await take(consumer)
+                        record = await anext(consumer)
                         seen.append(record.offset)
                         await anyio.sleep(1)
 

@@ -211,7 +211,7 @@ def test_the_asynchronous_face_sees_everything(cluster: Cluster, tp: TopicPartit
             consumer.seek(tp, 0)
             async for record in consumer:
                 if record.offset == QUICK:
-                    await consumer.stop()
+                    await consumer.close()
             assert record.offset == QUICK
 
     anyio.run(main)

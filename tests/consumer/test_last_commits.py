@@ -58,7 +58,7 @@ class Overtaken:
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-@pytest.mark.parametrize("how", ["stop", "unsubscribe"])
+@pytest.mark.parametrize("how", ["close", "unsubscribe"])
 def test_leaving_commits_again_after_the_join_round(how: str, leads: bool) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
@@ -85,14 +85,14 @@ def test_leaving_commits_again_after_the_join_round(how: str, leads: bool) -> No
                 (tp,) = leaver.assignment()
                 await poll_for(leaver, lambda: cluster.group("g").is_stable)
                 while await leaver.position(tp) < 1:
-                    await leaver.getmany(timeout_ms=100)
+                    await leaver.poll(timeout_ms=100)
                 overtaken = Overtaken(cluster, "m0" if leads else "m1")
                 tasks = await stack.enter_async_context(anyio.create_task_group())
                 tasks.start_soon(_join, third)
                 await poll_for(leaver, overtaken.asked.is_set)
                 begun = anyio.current_time()
-                if how == "stop":
-                    await leaver.stop()
+                if how == "close":
+                    await leaver.close()
                 else:
                     await leaver.unsubscribe()
                     await overtaken.taken.wait()

@@ -66,7 +66,7 @@ def test_leaders_that_move_every_second_cost_no_record(
 
                     async def read() -> None:
                         while moving or not count.done:
-                            polled = await consumer.getmany(timeout_ms=100, max_records=200)
+                            polled = await consumer.poll(timeout_ms=100, max_records=200)
                             for tp, records in polled.items():
                                 for record in records:
                                     count.take(tp, record.offset)

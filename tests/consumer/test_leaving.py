@@ -55,7 +55,7 @@ def test_who_stays_in_the_group_on_the_async_face(
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t", group_instance_id=instance) as consumer:
                 await poll_for(consumer, consumer.assignment)
-                await consumer.stop(leave_group=leave_group)
+                await consumer.close(leave_group=leave_group)
                 stays = instance is not None if leave_group is None else not leave_group
                 assert bool(cluster.group("g").members) == stays
             await anyio.sleep(46)
@@ -119,7 +119,7 @@ def test_stopping_takes_five_seconds_at_most(prepare: Prepare, polling: bool) ->
                         await poll_for(consumer, lambda: False)
                 begun = anyio.current_time()
                 try:
-                    await consumer.stop()
+                    await consumer.close()
                 except KafkaError as error:
                     raise AssertionError("stop() must not raise for a failed leave") from error
                 assert anyio.current_time() - begun <= 5
@@ -154,7 +154,7 @@ def test_a_stop_from_inside_a_listener_leaves_as_it_was_told() -> None:
             pass
 
         async def on_partitions_assigned(self, _: Any) -> None:
-            await made[0].stop(leave_group=False)
+            await made[0].close(leave_group=False)
 
     made: list[MemoryConsumer] = []
 

@@ -59,7 +59,7 @@ def test_whoever_polls_again_in_time_is_warned_anew_the_next_time(
         async with MemoryCluster(topics={"t": 2}) as cluster:
             async with MemoryConsumer(cluster, "t", max_poll_interval_ms=60_000) as consumer:
                 for _ in range(3):
-                    await consumer.getmany(timeout_ms=100)
+                    await consumer.poll(timeout_ms=100)
                     await anyio.sleep(55)
                     assert cluster.group("g").generation == 1
             assert len(_warnings(caplog)) == 3
@@ -71,7 +71,7 @@ def test_a_long_poll_is_no_absence(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             async with MemoryConsumer(cluster, "t", max_poll_interval_ms=60_000) as consumer:
-                await consumer.getmany(timeout_ms=300_000)
+                await consumer.poll(timeout_ms=300_000)
                 assert cluster.group("g").generation == 1
         assert _warnings(caplog) == []
 
@@ -169,16 +169,16 @@ def test_what_is_held_for_iteration_waits_for_the_session_to_be_sure() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             cluster.produce("t", ["a", "b", "c"])
             async with MemoryConsumer(cluster, "t") as consumer:
-                assert (await consumer.getone()).value == b"a"
+                assert (await anext(consumer)).value == b"a"
                 with cluster.hang("Heartbeat"):
                     await anyio.sleep(50)
                     assert not cluster.group("g").members, "others may have read the rest"
                     with anyio.move_on_after(1):
-                        assert not await consumer.getone()
-                    assert await consumer.getmany(timeout_ms=1000) == {}
+                        assert not await anext(consumer)
+                    assert await consumer.poll(timeout_ms=1000) == {}
                     (reason,) = consumer.explain().reasons
                     assert "no heartbeat was answered for as long as a session lasts" in reason
-                found = [(await consumer.getone()).value for _ in range(3)]
+                found = [(await anext(consumer)).value for _ in range(3)]
                 assert found == [b"a", b"b", b"c"], "as the commit of a was refused"
 
     run_virtual(main)

@@ -30,11 +30,11 @@ async def by_iteration(consumer: MemoryConsumer) -> list[int]:
 
 
 async def by_getone(consumer: MemoryConsumer) -> list[int]:
-    return [(await consumer.getone()).offset]
+    return [(await anext(consumer)).offset]
 
 
 async def by_getmany(consumer: MemoryConsumer) -> list[int]:
-    polled = await consumer.getmany(timeout_ms=1000, max_records=5)
+    polled = await consumer.poll(timeout_ms=1000, max_records=5)
     return [record.offset for part in polled.values() for record in part]
 
 

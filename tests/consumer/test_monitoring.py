@@ -76,7 +76,7 @@ def test_figures_over_time() -> None:
                 assert figures["consumer-fetch-manager-metrics"]["records-lag-max"] == 3
                 part = figures["consumer-fetch-manager-metrics.t-0"]
                 assert part == {"records-lag": 3, "records-lead": 2}
-                await consumer.getmany()
+                await consumer.poll()
                 group = consumer.metrics() or {}
                 assert group["consumer-metrics"]["time-between-poll-max"] == pytest.approx(7000)
                 assert group["consumer-coordinator-metrics"]["heartbeat-total"] >= 2
@@ -184,7 +184,7 @@ def test_before_the_start_and_after_the_end(topic: str, options: dict[str, Any])
 
     async def used() -> AsyncKafkaConsumer:
         async with AsyncKafkaConsumer(topic, **options) as consumer:
-            await consumer.getmany(timeout_ms=100)
+            await consumer.poll(timeout_ms=100)
         return consumer
 
     stopped = asyncio.run(used())
@@ -215,7 +215,7 @@ def test_why_nothing_comes() -> None:
                 await poll_for(consumer, lambda: "no such topic" in why())
                 await consumer.unsubscribe()
                 consumer.subscribe(pattern="nothing-.*")
-                await consumer.getmany(timeout_ms=2000)
+                await consumer.poll(timeout_ms=2000)
                 assert "no topic matches the pattern nothing-.*" in why()
                 await consumer.unsubscribe()
                 consumer.subscribe(["t"])
@@ -287,7 +287,7 @@ def test_a_record_that_cannot_be_read_stands_in_the_way_until_it_is_passed_over(
             cluster.corrupt(tp, 0)
             async with MemoryConsumer(cluster, "t") as consumer:
                 with pytest.raises(CorruptBatchError):
-                    await consumer.getmany(timeout_ms=5000)
+                    await consumer.poll(timeout_ms=5000)
                 (reason,) = consumer.explain().reasons
                 assert reason.startswith("t-0: CorruptBatchError: ")
                 consumer.seek(tp, 1)
@@ -312,7 +312,7 @@ def test_where_no_broker_answers_any_more_the_end_is_not_said_to_be_reached() ->
                     assert "broker 1 has not answered a fetch that was sent" in why()
                 await poll_for(consumer, lambda: "read to the end" in why())
                 cluster.kill_broker(1)
-                await consumer.getmany(timeout_ms=5000)
+                await consumer.poll(timeout_ms=5000)
                 assert "read to the end" not in why()
                 assert "t-0: KafkaConnectionError: " in why()
                 cluster.start_broker(1)

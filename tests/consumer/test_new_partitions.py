@@ -99,7 +99,7 @@ def test_start_returns_when_no_position_can_be_found() -> None:
         async with MemoryConsumer(cluster, "t", auto_offset_reset="none") as one:
             assert anyio.current_time() - began < 1
             with pytest.raises(NoOffsetForPartitionError):
-                await one.getmany(timeout_ms=100)
+                await one.poll(timeout_ms=100)
 
     on_cluster(script, t=1)
 
@@ -129,7 +129,7 @@ def test_topic_that_appears_later_is_read_from_its_beginning(
 async def poll_until_values(consumer: MemoryConsumer, found: list[bytes]) -> list[Any]:
     errors: list[Any] = []
     try:
-        for part in (await consumer.getmany(timeout_ms=1000)).values():
+        for part in (await consumer.poll(timeout_ms=1000)).values():
             found += [record.value or b"" for record in part]
     except Exception as error:
         errors.append(error)
@@ -229,7 +229,7 @@ def test_subscribing_again_begins_another_baseline() -> None:
             cluster.produce("t", NEW, partition=1)
             await anyio.sleep(2)
             one.subscribe(["u"])
-            await one.getmany(timeout_ms=3000)
+            await one.poll(timeout_ms=3000)
             one.subscribe(["t"])
             await poll_for(one, lambda: len(one.positions()) == 2)
             assert one.positions() == {T0: 0, T1: 2}

@@ -55,11 +55,11 @@ def test_unchanged_offsets_outlive_the_retention(polls: bool) -> None:
             one.assign(PLACES)
             await values(one, 3)
             one.pause(PLACES[2])
-            await one.getmany()
+            await one.poll()
             for _ in range(24):
                 await anyio.sleep(LONG / 24)
                 if polls:
-                    await one.getmany()
+                    await one.poll()
             expected = {PLACES[0]: 2, PLACES[1]: 0, PLACES[2]: 1}
             assert offsets(cluster) == expected
             made = commits(cluster)
@@ -107,7 +107,7 @@ def test_member_of_a_group_does_not_commit_again() -> None:
             await values(one, 1)
             for _ in range(24):
                 await anyio.sleep(LONG / 24)
-                await one.getmany()
+                await one.poll()
             assert offsets(cluster)[PLACES[0]] == 1
             assert len(commits(cluster)) <= 2
 
@@ -121,7 +121,7 @@ def test_a_commit_that_failed_is_made_at_the_next_interval() -> None:
         async with Patient(cluster, **options) as one:
             one.assign(PLACES[:1])
             await values(one, 1)
-            await one.getmany()
+            await one.poll()
             await anyio.sleep(590)
             hanging = cluster.hang("OffsetCommit")
             await anyio.sleep(30)

@@ -59,7 +59,7 @@ async def test_async_group_reads_large_fetches_over_tls(
             "t", group_id=anyio_backend_name, **options(cluster)
         ) as consumer:
             while len(seen) < COUNT:
-                seen += numbers(await consumer.getmany(timeout_ms=1000))
+                seen += numbers(await consumer.poll(timeout_ms=1000))
     assert sorted(seen) == list(range(COUNT))
 
 

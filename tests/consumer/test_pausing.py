@@ -18,12 +18,12 @@ def test_what_is_buffered_comes_to_a_task_that_waits_as_soon_as_it_is_resumed() 
             cluster.produce("t", ["a", "b"])
             tp = PARTITIONS[0]
             async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
-                await consumer.getmany(timeout_ms=10_000, max_records=1)
+                await consumer.poll(timeout_ms=10_000, max_records=1)
                 consumer.pause(tp)
 
                 async def wait() -> None:
                     began = anyio.current_time()
-                    polled = await consumer.getmany(timeout_ms=600_000)
+                    polled = await consumer.poll(timeout_ms=600_000)
                     assert [record.value for record in polled[tp]] == [b"b"]
                     assert anyio.current_time() - began < 10
 
@@ -45,7 +45,7 @@ def test_what_is_held_for_iteration_of_paused_partitions_is_given_whole_after_th
 
                 async def take(count: int) -> None:
                     for _ in range(count):
-                        record = await consumer.getone()
+                        record = await anext(consumer)
                         found[record.partition].append(record.offset)
 
                 await anyio.sleep(5)

@@ -134,7 +134,7 @@ def test_an_interrupt_ends_a_program_that_waits_for_records(
     [
         ("raise ZeroDivisionError", 1, "ZeroDivisionError"),
         ("sys.exit(3)", 3, ""),
-        ("await consumer.getone()", 1, "KeyboardInterrupt"),
+        ("await anext(consumer)", 1, "KeyboardInterrupt"),
     ],
 )
 def test_an_asynchronous_program_ends_and_leaves_its_group(

@@ -37,7 +37,7 @@ async def settle(cluster: MemoryCluster, consumer: MemoryConsumer) -> set[int]:
 async def _poll_for(consumer: MemoryConsumer, seconds: float) -> None:
     with anyio.move_on_after(seconds):
         while True:
-            await consumer.getmany(timeout_ms=100)
+            await consumer.poll(timeout_ms=100)
 
 
 def follower(cluster: MemoryCluster) -> tuple[int, str]:

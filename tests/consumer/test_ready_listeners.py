@@ -45,7 +45,7 @@ def test_what_was_lost_is_not_committed(
     assert cluster.committed(group) == {}
 
 
-@pytest.mark.parametrize("how", ["stop", "unsubscribe", "rebalance"])
+@pytest.mark.parametrize("how", ["close", "unsubscribe", "rebalance"])
 def test_positions_are_committed_on_the_async_face(how: str) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
@@ -54,13 +54,13 @@ def test_positions_are_committed_on_the_async_face(how: str) -> None:
             consumer.subscribe(["t"], listener=CommitOnRevoke(consumer))
             async with consumer:
                 await values(consumer, 2)
-                if how == "stop":
-                    await consumer.stop()
+                if how == "close":
+                    await consumer.close()
                 elif how == "unsubscribe":
                     await consumer.unsubscribe()
                 else:
                     consumer.enforce_rebalance()
-                    await consumer.getmany(timeout_ms=1000)
+                    await consumer.poll(timeout_ms=1000)
                 assert cluster.committed("g")[T0].offset == 2
 
     run_virtual(main)
@@ -167,7 +167,7 @@ def test_a_chain_awaits_what_has_to_be_awaited() -> None:
             async with consumer:
                 await poll_for(consumer, consumer.assignment)
                 with pytest.raises(RebalanceListenerError, match="from the listener"):
-                    await consumer.stop()
+                    await consumer.close()
         assert order == ["assigned", "plain", "revoked", "plain"]
 
     run_virtual(main)

@@ -169,11 +169,11 @@ def test_records_held_for_iteration_come_before_those_of_the_new_topic() -> None
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
         async with MemoryConsumer(cluster, "t") as one:
-            found = [(await one.getone()).value]
+            found = [(await anext(one)).value]
             recreate(cluster)
             await anyio.sleep(10)
             while len(found) < 300:
-                found.append((await one.getone()).value)
+                found.append((await anext(one)).value)
             assert found == OLD + NEW
 
     on_virtual_time(script)
@@ -210,7 +210,7 @@ async def poll_for_error(consumer: MemoryConsumer) -> list[Any]:
     while not errors:
         errors = await poll_for(consumer, lambda: True)
         try:
-            await consumer.getmany(timeout_ms=100)
+            await consumer.poll(timeout_ms=100)
         except TopicRecreatedError as error:
             errors.append(error)
     return errors
@@ -248,16 +248,16 @@ def test_automatic_commits_of_the_old_topic_are_dropped(
         async with MemoryConsumer(cluster, metadata_max_age_ms=1000) as one:
             way(one)
             assert await values(one, 100) == OLD
-            await one.getmany()
+            await one.poll()
             one.pause(T0)
             recreate(cluster, new=NEW[:100])
             for _ in range(60):
                 await anyio.sleep(0.5)
-                await one.getmany()  # lets automatic commits continue
+                await one.poll()  # lets automatic commits continue
             assert committed(cluster) is None
             one.resume(T0)
             assert await values(one, 100) == NEW[:100]
-            await one.getmany()
+            await one.poll()
             await anyio.sleep(10)
             assert committed(cluster) == 100  # the same number, but of another topic
 
@@ -295,7 +295,7 @@ def test_recreation_is_logged_once_when_a_rebalance_follows(
         consumer = MemoryConsumer(cluster, "t", partition_assignment_strategy=strategy)
         async with consumer:
             assert await values(consumer, 100) == OLD
-            await consumer.getmany()
+            await consumer.poll()
             recreate(cluster)
             await cluster.wait_until(lambda: warnings(caplog), 60)
             consumer.enforce_rebalance()

@@ -37,7 +37,7 @@ async def errors_while_refused(session_ms: int, **options: Any) -> list[KafkaErr
             refusal.stop()
             cluster.produce("t", [b"late"], partition=0)
             with anyio.fail_after(60):
-                while not await consumer.getmany(timeout_ms=1000):
+                while not await consumer.poll(timeout_ms=1000):
                     pass
             return errors
 

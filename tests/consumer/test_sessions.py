@@ -38,7 +38,7 @@ async def consume(consumer: MemoryConsumer, found: list[bytes], gaps: list[float
     """Poll forever. Note every record, and the time between two polls with records."""
     last = anyio.current_time()
     while True:
-        for records in (await consumer.getmany(timeout_ms=1000)).values():
+        for records in (await consumer.poll(timeout_ms=1000)).values():
             found += [record.value or b"" for record in records]
             gaps.append(anyio.current_time() - last)
             last = anyio.current_time()

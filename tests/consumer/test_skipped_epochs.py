@@ -33,7 +33,7 @@ def test_a_skipped_batch_is_no_truncation_when_leaders_move(spoilt: str) -> None
                     cluster.corrupt(T0, 1)
                 with anyio.fail_after(60):
                     while await consumer.position(T0) < 2:
-                        assert not await consumer.getmany(timeout_ms=100)
+                        assert not await consumer.poll(timeout_ms=100)
                 cluster.move_leader("t", 0, cluster.leader("t", 0) % 3 + 1)
                 cluster.produce("t", [b"last"])
                 assert await values(consumer, 1) == [b"last"]

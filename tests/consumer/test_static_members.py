@@ -113,7 +113,7 @@ def test_the_older_of_two_with_one_name_is_told_once_and_for_good() -> None:
                         assert await poll_for(older, lambda: False, 1000) == []
                     assert len(cluster.group("g").members) == 1
                     assert len(younger.assignment()) == 2
-                    await older.stop()
+                    await older.close()
                     assert len(cluster.group("g").members) == 1, "it leaves nobody's place"
 
     run_virtual(main)

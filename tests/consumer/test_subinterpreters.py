@@ -41,7 +41,7 @@ async def main():
     async with AsyncKafkaConsumer("t", **options) as consumer:
         found = []
         while len(found) < 2:
-            for records in (await consumer.getmany(timeout_ms=1000)).values():
+            for records in (await consumer.poll(timeout_ms=1000)).values():
                 found += [record.value for record in records]
     assert found == [b"plain", b"gzipped"], found
 

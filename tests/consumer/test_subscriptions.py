@@ -145,7 +145,7 @@ async def test_async_unsubscribe_commits_tells_the_listener_and_leaves(
     consumer = AsyncKafkaConsumer(group_id=group, **options)
     consumer.subscribe([topic], listener=listener)
     async with consumer:
-        await consumer.getone()
+        await anext(consumer)
         await consumer.unsubscribe()
         assert not cluster.group(group).members
         assert consumer.assignment() == set()
@@ -153,7 +153,7 @@ async def test_async_unsubscribe_commits_tells_the_listener_and_leaves(
         assert cluster.committed(group)[tp].offset == 1
         consumer.assign([tp])
         consumer.seek(tp, 0)
-        assert (await consumer.getone()).value == b"1"
+        assert (await anext(consumer)).value == b"1"
     if listener is not None:
         assert listener.names == ["assigned", "revoked"]
 
@@ -164,7 +164,7 @@ async def test_async_unsubscribe_then_stop_at_once_still_commits_and_leaves(
 ) -> None:
     cluster.produce(topic, [b"1"], partition=0)
     async with AsyncKafkaConsumer(topic, group_id=group, **options) as consumer:
-        await consumer.getone()
+        await anext(consumer)
         await consumer.unsubscribe()
     assert cluster.committed(group)[TopicPartition(topic, 0)].offset == 1
     assert not cluster.group(group).members
@@ -179,11 +179,11 @@ async def test_async_unsubscribe_then_assign_at_once(
     listener = AsyncRecorder()
     consumer = AsyncKafkaConsumer(topic, group_id=group, **options)
     async with consumer:
-        await consumer.getone()
+        await anext(consumer)
         await consumer.unsubscribe()
         consumer.assign([tp])
         consumer.seek(tp, 1)
-        assert (await consumer.getone()).value == b"2"
+        assert (await anext(consumer)).value == b"2"
         await cluster.wait_until_async(lambda: not cluster.group(group).members)
         assert consumer.assignment() == {tp}
         await consumer.unsubscribe()

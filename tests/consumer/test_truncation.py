@@ -111,7 +111,7 @@ def test_a_clean_election_asks_once_and_nothing_is_told() -> None:
                     assert await values(consumer, 1) == [b"%d" % moves]
                     assert asked(cluster) == moves
                     cluster.move_leader("t")
-                await consumer.getmany(timeout_ms=5_000)
+                await consumer.poll(timeout_ms=5_000)
                 assert asked(cluster) == 5
 
     run_virtual(main)
@@ -135,7 +135,7 @@ def test_a_position_that_was_just_looked_up_is_not_asked_about(position: str) ->
                 if position == "sought":
                     consumer.seek(T0, 1)
                 assert await consumer.position(T0) == (0 if position == "earliest" else 1)
-                await consumer.getmany(timeout_ms=1_000)
+                await consumer.poll(timeout_ms=1_000)
                 cluster.produce("t", ["b"])
                 assert (await values(consumer, 1))[-1] == b"b"
             assert asked(cluster) == 0
@@ -155,7 +155,7 @@ def test_a_check_that_fails_is_made_again_and_resets_nothing(code: str) -> None:
                 with cluster.fail("OffsetForLeaderEpoch", ErrorCode[code], times=6) as fault:
                     cluster.move_leader("t")
                     cluster.produce("t", ["c"])
-                    await consumer.getmany(timeout_ms=300)
+                    await consumer.poll(timeout_ms=300)
                     assert 1 <= fault.hits < 6
                     assert "t-0" in str(consumer.explain().reasons)
                     assert await values(consumer, 1) == [b"c"]

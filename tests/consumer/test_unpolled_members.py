@@ -183,7 +183,7 @@ def test_a_member_whose_last_poll_found_nothing_gives_way(strategy: str) -> None
         it.cluster.produce("t", ["a", "b"])
         first = await it.start(partition_assignment_strategy=strategy)
         assert sorted(await values(first, 2)) == [b"a", b"b"]
-        assert await first.getmany() == {}
+        assert await first.poll() == {}
         assert await it.second_starts(partition_assignment_strategy=strategy)
         await it.cluster.wait_until(lambda: len(first.assignment()) == 1, SOON)
         committed = await first.committed(BOTH)
@@ -193,7 +193,7 @@ def test_a_member_whose_last_poll_found_nothing_gives_way(strategy: str) -> None
 
 
 @pytest.mark.parametrize("mode", HELD)
-@pytest.mark.parametrize("way", ["getmany", "getone", "__anext__", "poll_batches"])
+@pytest.mark.parametrize("way", ["poll", "__anext__", "poll_batches"])
 def test_returned_records_hold_up_a_rebalance(way: str, mode: str) -> None:
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["a", "b", "c", "d"])
@@ -207,21 +207,21 @@ def test_returned_records_hold_up_a_rebalance(way: str, mode: str) -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("end", ["getmany", "error", "unsubscribe"])
+@pytest.mark.parametrize("end", ["poll", "error", "unsubscribe"])
 def test_the_next_call_ends_what_was_in_hand(end: str) -> None:
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["a"], partition=0)
         first = await it.start(Notes())
-        assert (await first.getone()).value == b"a"
-        if end == "getmany":
-            assert await first.getmany() == {}
+        assert (await anext(first)).value == b"a"
+        if end == "poll":
+            assert await first.poll() == {}
         elif end == "unsubscribe":
             await first.unsubscribe()
             first.subscribe(["t"])
         else:
             first.wakeup()
             with pytest.raises(Exception, match="wakeup"):
-                await first.getmany(timeout_ms=1000)
+                await first.poll(timeout_ms=1000)
         assert await it.second_starts()
 
     play(scene)
@@ -231,10 +231,10 @@ def test_a_seek_does_not_end_what_was_in_hand() -> None:
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["a", "b"], partition=0)
         first = await it.start()
-        assert (await first.getone()).value == b"a"
+        assert (await anext(first)).value == b"a"
         first.seek(TopicPartition("t", 0), 0)
         assert not await it.second_starts()
-        assert await first.getmany(TopicPartition("t", 1)) == {}
+        assert await first.poll(partitions=[TopicPartition("t", 1)]) == {}
         assert await it.second_starts()
 
     play(scene)
@@ -298,7 +298,7 @@ def test_subscribe_after_unsubscribe_may_change_its_kind(
         await anyio.sleep(pause)
         subscribe("new", to_pattern)
         assert await values(first, 1) == [b"new"]
-        assert await first.getmany(timeout_ms=1000) == {}
+        assert await first.poll(timeout_ms=1000) == {}
         assert first.assignment() == new
         assert first.subscription() == {"new"}
         assert listener.calls[-1] == ("assigned", new)
@@ -428,7 +428,7 @@ def test_callbacks_without_a_poll_may_use_the_consumer() -> None:
             seen.append(await first.position(tp))
             await first.commit({tp: 2})
             with pytest.raises(ReentrantCallError):
-                await first.getmany()
+                await first.poll()
 
         async def assigned(partitions: Partitions) -> None:
             seen.append(await first.position(tp))
@@ -436,12 +436,12 @@ def test_callbacks_without_a_poll_may_use_the_consumer() -> None:
 
         listener = Notes()
         first = await it.start(listener, enable_auto_commit=False)
-        assert await first.getmany(TopicPartition("t", 1)) == {}
+        assert await first.poll(partitions=[TopicPartition("t", 1)]) == {}
         listener.hooks = {"revoked": revoked, "assigned": assigned}
         first.enforce_rebalance()
         await it.cluster.wait_until(lambda: len(seen) == 2, SOON)
         assert seen == [0, 2]
-        assert (await first.getone()).value == b"b"
+        assert (await anext(first)).value == b"b"
 
     play(scene)
 
@@ -456,8 +456,8 @@ def test_a_listener_error_is_raised_by_the_next_poll() -> None:
         first.enforce_rebalance()
         await it.cluster.wait_until(lambda: len(listener.calls) == 3, SOON)
         with pytest.raises(RebalanceListenerError, match="on_partitions_revoked"):
-            await first.getmany(timeout_ms=1000)
-        assert await first.getmany() == {}
+            await first.poll(timeout_ms=1000)
+        assert await first.poll() == {}
         assert first.assignment() == BOTH
         listener.hooks = {}
 
@@ -522,7 +522,7 @@ def test_stop_waits_for_a_callback_in_the_consumers_task() -> None:
         first = await it.start(listener)
         first.enforce_rebalance()
         await it.cluster.wait_until(lambda: listener.running, SOON)
-        await first.stop()
+        await first.close()
         assert not listener.running
         assert listener.names == ["assigned", "revoked"]
         assert not it.cluster.group("g").members
@@ -547,7 +547,7 @@ def test_stop_cancels_a_callback_that_does_not_end() -> None:
         first.enforce_rebalance()
         await it.cluster.wait_until(lambda: listener.running, SOON)
         with anyio.fail_after(5.5):
-            await first.stop()
+            await first.close()
         assert cancelled
 
     play(scene)
@@ -570,7 +570,7 @@ def test_stop_cancels_a_callback_after_two_unsubscribes() -> None:
             tasks.start_soon(first.unsubscribe)
             tasks.start_soon(first.unsubscribe)
             await it.cluster.wait_until(lambda: listener.running, SOON)
-            await first.stop()
+            await first.close()
         assert ended
 
     play(scene)
@@ -579,7 +579,7 @@ def test_stop_cancels_a_callback_after_two_unsubscribes() -> None:
 def test_stop_in_a_callback_ends_the_consumer_without_a_poll() -> None:
     async def scene(it: Scene) -> None:
         async def stop(partitions: Partitions) -> None:
-            await first.stop()
+            await first.close()
 
         listener = Notes(revoked=stop)
         first = await it.start(listener)
@@ -594,7 +594,7 @@ def test_stop_in_a_callback_ends_the_consumer_without_a_poll() -> None:
 def test_stop_in_a_callback_is_done_when_it_is_cancelled() -> None:
     async def scene(it: Scene) -> None:
         async def stop(partitions: Partitions) -> None:
-            await first.stop()
+            await first.close()
             cancelled = asyncio.create_task(asyncio.sleep(60))
             cancelled.cancel()
             await cancelled

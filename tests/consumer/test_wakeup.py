@@ -127,17 +127,15 @@ def test_a_listener_is_not_disturbed(topic: str, group: str, make: MakeConsumer)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("how", ["getmany", "getone", "iteration"])
+@pytest.mark.parametrize("how", ["poll", "iteration"])
 async def test_another_thread_ends_what_waits_on_the_async_face(
     how: str, cluster: Cluster, topic: str, options: dict[str, Any]
 ) -> None:
     async with AsyncKafkaConsumer(topic, **options) as consumer:
         thread = once_waiting(consumer, consumer.wakeup)
         with anyio.fail_after(PATIENCE), pytest.raises(WakeupError):
-            if how == "getmany":
-                await consumer.getmany(timeout_ms=LONG_MS)
-            elif how == "getone":
-                await consumer.getone()
+            if how == "poll":
+                await consumer.poll(timeout_ms=LONG_MS)
             else:
                 async for _ in consumer:
                     pass
@@ -157,7 +155,7 @@ async def test_a_signal_handler_ends_what_waits_on_the_async_face(
         thread = once_waiting(consumer, lambda: signal.pthread_kill(main, signal.SIGUSR1))
         try:
             with anyio.fail_after(PATIENCE), pytest.raises(WakeupError):
-                await consumer.getmany(timeout_ms=LONG_MS)
+                await consumer.poll(timeout_ms=LONG_MS)
         finally:
             thread.join()
             signal.signal(signal.SIGUSR1, before)
@@ -176,7 +174,7 @@ async def test_iteration_of_what_is_there_ends_on_the_async_face(
                 if len(seen) == 2:
                     consumer.wakeup()
         assert seen == [b"a", b"b"]
-        assert (await consumer.getone()).value == b"c"
+        assert (await anext(consumer)).value == b"c"
 
 
 def test_it_may_be_called_before_anything(options: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ async def values(consumer: AsyncKafkaConsumer, count: int, timeout: float = 60.0
     found: list[bytes] = []
     with anyio.fail_after(timeout):
         while len(found) < count:
-            for part in (await consumer.getmany(timeout_ms=1000)).values():
+            for part in (await consumer.poll(timeout_ms=1000)).values():
                 found += [record.value or b"" for record in part]
     return found
 
@@ -47,7 +47,7 @@ async def poll_for(
     with anyio.fail_after(timeout):
         while not holds():
             try:
-                await consumer.getmany(timeout_ms=100)
+                await consumer.poll(timeout_ms=100)
             except KafkaError as error:
                 errors.append(error)
     return errors
@@ -62,7 +62,7 @@ async def polled(
     async def poll() -> None:
         while True:
             try:
-                await consumer.getmany(timeout_ms=100)
+                await consumer.poll(timeout_ms=100)
             except KafkaError as error:
                 if errors is None:
                     raise

@@ -113,6 +113,8 @@ class _OnALoop:
     ``open`` returns the context manager that starts and closes the consumer.
     """
 
+    POLL = "poll"
+
     def __init__(
         self,
         backend: str,
@@ -126,7 +128,8 @@ class _OnALoop:
             self._stack = stack.pop_all()
 
     def poll_once(self) -> list[Read]:
-        wait = partial(self.consumer.getmany, timeout_ms=POLL_MS, max_records=MAX_RECORDS)
+        poll = getattr(self.consumer, self.POLL)
+        wait = partial(poll, timeout_ms=POLL_MS, max_records=MAX_RECORDS)
         return _flat(self._portal.call(wait))
 
     def assignment(self) -> frozenset[int]:
@@ -150,6 +153,7 @@ class KohortAsync(_OnALoop):
 class AioKafka(_OnALoop):
     """Peer of aiokafka, which uses round-robin by default."""
 
+    POLL = "getmany"
     STRATEGIES = {"range": AioRange, "roundrobin": AioRoundRobin}
 
     def __init__(self, settings: Settings) -> None:

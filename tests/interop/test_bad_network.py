@@ -99,7 +99,7 @@ async def test_what_is_read_over_a_bad_network_is_all_there(
     async def read_all() -> None:
         with anyio.fail_after(DEADLINE_S):
             while len(places) < len(feed.written):
-                for records in (await consumer.getmany(timeout_ms=50)).values():
+                for records in (await consumer.poll(timeout_ms=50)).values():
                     places.extend((r.partition, r.offset) for r in records)
 
     async with consumer:

@@ -49,5 +49,5 @@ async def test_nothing_is_missed_after_start(broker: Broker, unique: Unique) -> 
         topic, bootstrap_servers=broker.bootstrap_servers, **options
     ) as one:
         broker.write(topic, b"after")
-        records = await one.getmany(timeout_ms=20_000)
+        records = await one.poll(timeout_ms=20_000)
         assert [r.value for r in records[TopicPartition(topic, 0)]] == [b"after"]

@@ -268,7 +268,7 @@ async def test_the_asynchronous_face_reads_seeks_and_commits(
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     ) as reader:
-        values = [(await reader.getone()).value for _ in range(4)]
+        values = [(await anext(reader)).value for _ in range(4)]
         assert values == [b"0", b"1", b"2", b"3"]
         await reader.commit()
         assert await reader.committed(ten) == 4
@@ -277,11 +277,11 @@ async def test_the_asynchronous_face_reads_seeks_and_commits(
                 break
         assert await reader.position(ten) == 8
         assert await reader.seek_to_committed() == {ten: 4}
-        assert (await reader.getone()).offset == 4
+        assert (await anext(reader)).offset == 4
         reader.seek_to_end(ten)
         assert await reader.position(ten) == 10
         reader.seek_to_beginning()
-        records = await reader.getmany(ten, timeout_ms=5000)
+        records = await reader.poll(5000, partitions=[ten])
         assert records[ten][0].offset == 0
         assert await reader.end_offsets([ten]) == {ten: 10}
         found = await reader.offsets_for_times({ten: FIRST_MS + 2000})

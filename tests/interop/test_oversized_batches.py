@@ -75,7 +75,7 @@ def run(api: str, broker: Broker, topic: str, script: Script, **options: Any) ->
             auto_offset_reset="earliest",
             **OPTIONS | options,
         ) as one:
-            await script(one, Reader(lambda: one.getmany(timeout_ms=POLL_MS)))
+            await script(one, Reader(lambda: one.poll(timeout_ms=POLL_MS)))
 
     anyio.run(main, backend=api)
 

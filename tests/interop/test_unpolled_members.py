@@ -51,7 +51,7 @@ async def test_members_started_in_a_row_share_without_polls(
             await all_share(members)
     finally:
         for member in members:
-            await member.stop()
+            await member.close()
 
 
 async def test_members_started_at_once_share_without_polls(
@@ -64,4 +64,4 @@ async def test_members_started_at_once_share_without_polls(
             await asyncio.gather(*(member.start() for member in members))
             await all_share(members)
     finally:
-        await asyncio.gather(*(member.stop() for member in members))
+        await asyncio.gather(*(member.close() for member in members))

@@ -56,7 +56,7 @@ JOIN_LIMIT = 12.0
 """Seconds from a start to the first assignment. A member does not poll for up to 18."""
 ERRORS = {
     "commit": {"CommitFailedError", "RebalanceInProgressError", "KafkaTimeoutError"},
-    "getmany": {"UnknownTopicOrPartitionError"},
+    "poll": {"UnknownTopicOrPartitionError"},
     "start": set[str](),
     "block": set[str](),
 }

@@ -259,7 +259,7 @@ class Member:
         if self.block_for:
             seconds, self.block_for = self.block_for, 0.0
             await anyio.sleep(seconds)
-        found = await self._guarded("getmany", self._poll)
+        found = await self._guarded("poll", self._poll)
         if not isinstance(found, dict):
             return
         for tp, records in found.items():
@@ -309,7 +309,7 @@ class Member:
 
     async def _poll(self) -> dict[TopicPartition, list[Any]]:
         with anyio.CancelScope() as self._polling:
-            return await self.consumer.getmany(timeout_ms=self.habits.wait_ms)
+            return await self.consumer.poll(timeout_ms=self.habits.wait_ms)
         return {}
 
     async def commit(self) -> None:

@@ -227,9 +227,9 @@ BAD: dict[str, tuple[Check, list[Event]]] = {
         [
             LoginsFail(slot="b", errors=frozenset({"SaslAuthenticationFailedError"}), until=9.0),
             LoginsFail(slot="", errors=frozenset({"SaslServerError"}), until=9.0),
-            Failed(who="a.1", call="getmany", error="SaslServerError", seconds=0.0),
+            Failed(who="a.1", call="poll", error="SaslServerError", seconds=0.0),
             Failed(who="b.1", call="start", error="SecurityError", seconds=0.0),
-            Failed(who="b.1", call="getmany", error="SaslAuthenticationFailedError", seconds=0.0),
+            Failed(who="b.1", call="poll", error="SaslAuthenticationFailedError", seconds=0.0),
             Failed(who="a.1", call="start", error="SaslAuthenticationFailedError", seconds=0.0),
         ],
     ),
@@ -237,7 +237,7 @@ BAD: dict[str, tuple[Check, list[Event]]] = {
         invariants.errors_are_the_ones_told_of,
         [
             LoginsFail(slot="", errors=frozenset({"SaslServerError"}), until=9.0),
-            Failed(who="a.1", call="getmany", error="SaslServerError", seconds=0.0, at=60.0),
+            Failed(who="a.1", call="poll", error="SaslServerError", seconds=0.0, at=60.0),
         ],
     ),
     "a connection fails": (

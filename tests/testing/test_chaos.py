@@ -88,7 +88,7 @@ async def life(seed: int) -> None:
             async with MemoryConsumer(cluster, "t", client_id=name, **options) as consumer:
                 with anyio.move_on_after(seconds):
                     while not over.is_set():
-                        for part in (await consumer.getmany(timeout_ms=500)).values():
+                        for part in (await consumer.poll(timeout_ms=500)).values():
                             read.update((record.partition, record.offset) for record in part)
 
         async def visitor() -> None:

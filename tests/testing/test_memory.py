@@ -83,7 +83,7 @@ async def test_a_memory_cluster_frees_its_logs_without_the_gc(buffers: Buffers) 
             connect=cluster.connect,
         ) as consumer:
             with anyio.fail_after(20):
-                while not await consumer.getmany(timeout_ms=100):
+                while not await consumer.poll(timeout_ms=100):
                     pass
         assert in_use(buffers) >= 3
     assert in_use(buffers) == 0

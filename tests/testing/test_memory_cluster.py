@@ -23,7 +23,7 @@ async def read(consumer: AsyncKafkaConsumer, count: int, timeout: float = 30.0) 
     values: list[bytes] = []
     with anyio.fail_after(timeout):
         while len(values) < count:
-            for part in (await consumer.getmany(timeout_ms=1000)).values():
+            for part in (await consumer.poll(timeout_ms=1000)).values():
                 values += [record.value or b"" for record in part]
     return values
 
@@ -176,7 +176,7 @@ def test_a_member_that_stops_polling_is_dropped_after_its_interval() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t", max_poll_interval_ms=300_000) as consumer:
-                await consumer.getmany(timeout_ms=1000)
+                await consumer.poll(timeout_ms=1000)
                 assert cluster.group("g").is_stable
                 await anyio.sleep(290)
                 assert cluster.group("g").is_stable
@@ -208,7 +208,7 @@ def test_nothing_is_delivered_while_the_session_may_be_over_and_all_of_it_afterw
                     assert await read(one, 1) == [b"b"], "the session cannot be over yet"
                     await anyio.sleep(10)
                     cluster.produce("t", ["c"])
-                    assert await one.getmany(timeout_ms=20_000) == {}
+                    assert await one.poll(timeout_ms=20_000) == {}
                     assert one.highwater(TopicPartition("t", 0)) == 3, "it has been fetched"
                 started = anyio.current_time()
                 assert await read(one, 1) == [b"c"]

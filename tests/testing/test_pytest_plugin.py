@@ -86,7 +86,7 @@ ASYNC_TESTS = """
         async with AsyncKafkaConsumer(
             "t", bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest"
         ) as consumer:
-            assert (await consumer.getone()).value == b"x"
+            assert (await anext(consumer)).value == b"x"
 
     async def test_an_async_view(kafka_cluster):
         assert kafka_cluster.records("t") == [], "it is a fresh one"

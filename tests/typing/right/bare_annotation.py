@@ -10,7 +10,7 @@ def drain(consumer: KafkaConsumer) -> int:
 
 
 async def adrain(consumer: AsyncKafkaConsumer) -> int:
-    return sum(len(records) for records in (await consumer.getmany()).values())
+    return sum(len(records) for records in (await consumer.poll()).values())
 
 
 drain(KafkaConsumer("orders", value_deserializer=int))

@@ -9,4 +9,4 @@ from kohort.testing import MemoryCluster
 async def main() -> None:
     async with MemoryCluster(topics={"orders": 1}) as cluster:
         async with AsyncKafkaConsumer("orders", connect=cluster.connect) as consumer:
-            await consumer.getone()
+            await anext(consumer)

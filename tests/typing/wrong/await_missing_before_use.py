@@ -7,4 +7,4 @@ from kohort import AsyncKafkaConsumer
 
 async def main(consumer: AsyncKafkaConsumer[bytes, bytes]) -> None:
     # expect: mypy attr-defined | pyright reportAttributeAccessIssue
-    print(consumer.getone().value)
+    print(consumer.poll().values())

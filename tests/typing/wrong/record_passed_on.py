@@ -10,4 +10,4 @@ def handle(record: ConsumerRecord[bytes, str]) -> None: ...
 
 async def main(consumer: AsyncKafkaConsumer[bytes, int]) -> None:
     # expect: mypy arg-type | pyright reportArgumentType
-    handle(await consumer.getone())
+    handle(await anext(consumer))
