@@ -116,7 +116,7 @@ class ConsumerConfig(ConsumerSection):
         if self.consumer_timeout_ms not in {math.inf, _AIOKAFKA_CONSUMER_TIMEOUT_MS}:
             raise UnsupportedOptionError(
                 "consumer_timeout_ms is not supported by AsyncKafkaConsumer: leave it out. To end "
-                "after a silence use getmany(timeout_ms=...) or your event loop's timeout"
+                "after a silence use poll(timeout_ms=...) or your event loop's timeout"
             )
 
     def check_sync(self) -> None:

@@ -261,39 +261,27 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
             raise
         return poll.table
 
-    async def getmany(
-        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
-    ) -> Records[K, V]:
-        """Return records as :meth:`poll` does."""
-        return await self.poll(timeout_ms, max_records, partitions=partitions or None)
-
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
-        """Wait for the next record without a timeout, and return it."""
-        return await self._next(frozenset(_arguments.topic_partitions(partitions)) or None)
-
-    async def _next(self, chosen: frozenset[TopicPartition] | None = None) -> ConsumerRecord[K, V]:
+    async def _next(self) -> ConsumerRecord[K, V]:
         """Wait for the next record. Raise ConsumerClosedError if the consumer is closed."""
         async with self._polling("iteration"):
             if self._clock() >= self._yield_at:
                 await self._yield_to_loop()
             while not self._pending_close:
-                record = await self._next_record(chosen)
+                record = await self._next_record()
                 if record is not None:
                     self._engine.callback_queue.has_returned_records = True
                     return record
         raise ConsumerClosedError("the consumer was closed")
 
-    async def _next_record(
-        self, chosen: frozenset[TopicPartition] | None
-    ) -> ConsumerRecord[K, V] | None:
+    async def _next_record(self) -> ConsumerRecord[K, V] | None:
         self._engine.callback_queue.raise_wakeup()
         # Rebalances run between two records, because the buffered ones may last for hours.
         waits = self._engine.callback_queue.pending or self._is_spawned
-        record = None if waits else self._iteration_buffer.next(chosen)
+        record = None if waits else self._iteration_buffer.next()
         if record is None:
-            records = await self._poll(1.0, self._drain_size.count, chosen, buffered=False)
+            records = await self._poll(1.0, self._drain_size.count, None, buffered=False)
             self._iteration_buffer.load(records)
-            record = self._iteration_buffer.next(chosen)
+            record = self._iteration_buffer.next()
         return record
 
     async def _poll(
@@ -334,7 +322,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
                 and (records := self._iteration_buffer.take(count, chosen))
             ):
                 return records
-            if not buffered and self._iteration_buffer.has_next(chosen):
+            if not buffered and self._iteration_buffer.has_next():
                 return {}
             began = self._clock()
             records = buffer.drain(count, chosen, repeat_errors=timed_out)

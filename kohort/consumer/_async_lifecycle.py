@@ -251,10 +251,6 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         assert timeout is not None
         await self._close(autocommit=autocommit, timeout=timeout, leave_group=leave_group)
 
-    async def stop(self, *, leave_group: bool | None = None) -> None:
-        """Do as :meth:`close` does."""
-        await self.close(leave_group=leave_group)
-
     async def _close(
         self,
         *,

@@ -108,7 +108,7 @@ class IterationBuffer:
                     )
                 state.position = buffered.records[buffered.index].offset
 
-    def next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
+    def next(self) -> Record | None:
         """Return the next record, or None if no buffered record may be returned."""
         if not self._partitions or not self._may_deliver():
             return None
@@ -119,7 +119,7 @@ class IterationBuffer:
                 state = self._current_state(buffered)
                 if state is None or buffered.is_exhausted:
                     self._partitions.popleft()
-                elif self._is_deliverable(buffered, state, partitions):
+                elif self._is_deliverable(buffered, state):
                     (record,) = buffered.take(state, 1)
                     self._latest = buffered, state
                     self.delivered_count += 1
@@ -128,7 +128,7 @@ class IterationBuffer:
                     self._partitions.rotate(-1)
         return None
 
-    def has_next(self, partitions: Collection[TopicPartition] | None = None) -> bool:
+    def has_next(self) -> bool:
         """Return True if :meth:`next` would return a record."""
         if not self._partitions or not self._may_deliver():
             return False
@@ -137,7 +137,7 @@ class IterationBuffer:
             return any(
                 state is not None
                 and not buffered.is_exhausted
-                and self._is_deliverable(buffered, state, partitions)
+                and self._is_deliverable(buffered, state)
                 for buffered in self._partitions
                 for state in [self._current_state(buffered)]
             )
@@ -249,7 +249,7 @@ class IterationBuffer:
         self,
         buffered: _BufferedPartition,
         state: PartitionState,
-        partitions: Collection[TopicPartition] | None,
+        partitions: Collection[TopicPartition] | None = None,
     ) -> bool:
         return (
             state.position is not None

@@ -75,7 +75,7 @@ OTHER_TYPES = {"listener": ("RebalanceListener | None", "AsyncRebalanceListener 
 
 def public_methods(cls: type[Any]) -> Iterator[tuple[str, Any]]:
     for name, member in inspect.getmembers(cls, callable):
-        if not name.startswith("_") and name not in {"getone", "getmany", "stop"}:
+        if not name.startswith("_"):
             yield name, member
 
 
