@@ -1,4 +1,7 @@
-"""The consumers have what kafka-python's and aiokafka's have, or docs/migration.md says why not."""
+"""The drop-ins have kafka-python's and aiokafka's methods.
+
+kohort's own consumers have them, too, or docs/migration.md says why not.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import kohort
+import kohort.compat.aiokafka
+import kohort.compat.kafka_python
 import kohort.errors
 from kohort.config import OPTIONS, UNSUPPORTED
 from kohort.errors import ConfigurationError
@@ -31,6 +36,7 @@ class Row(NamedTuple):
 class Client(NamedTuple):
     theirs: type[Any]
     ours: type[Any]
+    drop_in: type[Any]
     methods: int
     keywords: dict[str, Any]
 
@@ -52,11 +58,12 @@ def public_methods(cls: type[Any]) -> Iterator[tuple[str, Any]]:
 def shape(function: Any) -> str:
     """Return names, kinds and defaults of the parameters, without self and annotations.
 
-    The format is ``(a, *b, c=None)``.
+    The format is ``(a, *b, c=None)``, after ``await`` for a coroutine function.
     """
     parameters = list(inspect.signature(function).parameters.values())[1:]
     bare = [each.replace(annotation=inspect.Parameter.empty) for each in parameters]
-    return str(inspect.Signature(bare))
+    awaited = "await " if inspect.iscoroutinefunction(function) else ""
+    return f"{awaited}{inspect.Signature(bare)}"
 
 
 @pytest.fixture(scope="module", params=["kafka-python", "aiokafka"])
@@ -68,11 +75,13 @@ def name(request: pytest.FixtureRequest) -> str:
 def client(name: str) -> Client:
     if name == "kafka-python":
         theirs = pytest.importorskip("kafka").KafkaConsumer
-        return Client(theirs, kohort.KafkaConsumer, 27, dict(theirs.DEFAULT_CONFIG))
+        drop_in: type[Any] = kohort.compat.kafka_python.KafkaConsumer
+        return Client(theirs, kohort.KafkaConsumer, drop_in, 27, dict(theirs.DEFAULT_CONFIG))
     theirs = pytest.importorskip("aiokafka").AIOKafkaConsumer
     parameters = inspect.signature(theirs).parameters.values()
     keywords = {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
-    return Client(theirs, kohort.AsyncKafkaConsumer, 27, keywords)
+    drop_in = kohort.compat.aiokafka.AIOKafkaConsumer
+    return Client(theirs, kohort.AsyncKafkaConsumer, drop_in, 27, keywords)
 
 
 def test_the_peers_are_those_that_were_compared(client: Client) -> None:
@@ -85,8 +94,6 @@ def test_the_peers_are_those_that_were_compared(client: Client) -> None:
 
 def test_every_method_is_there_with_the_same_parameters(name: str, client: Client) -> None:
     listed = {row.name: row for row in rows("Methods that differ") if row.client == name}
-    if name == "aiokafka":
-        pytest.skip("the methods of AsyncKafkaConsumer are those of KafkaConsumer")
     for method, theirs in public_methods(client.theirs):
         ours = getattr(client.ours, method, None)
         here = NO_METHOD if ours is None else shape(ours)
@@ -98,19 +105,23 @@ def test_every_method_is_there_with_the_same_parameters(name: str, client: Clien
     assert not listed, "these do not differ (any more)"
 
 
-def test_a_method_is_a_coroutine_where_theirs_is(name: str, client: Client) -> None:
-    if name == "aiokafka":
-        pytest.skip("AsyncKafkaConsumer has coroutines where KafkaConsumer waits")
+def test_a_method_is_a_coroutine_where_theirs_is(client: Client) -> None:
     for method, theirs in public_methods(client.theirs):
-        ours = getattr(client.ours, method, None)
-        if ours is not None:
-            assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs), method
+        ours = getattr(client.drop_in, method)
+        assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs), method
+
+
+def test_drop_in_has_their_methods_and_no_others(client: Client) -> None:
+    theirs = {method: shape(function) for method, function in public_methods(client.theirs)}
+    ours = {method: shape(function) for method, function in public_methods(client.drop_in)}
+    assert ours == theirs
 
 
 def test_context_manager_and_iteration_are_there(client: Client) -> None:
     for method in vars(client.theirs):
         if re.fullmatch(r"__a?(enter|exit|iter|next)__", method):
             assert hasattr(client.ours, method), method
+            assert hasattr(client.drop_in, method), method
 
 
 def shown(value: Any) -> str:
