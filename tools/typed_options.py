@@ -21,7 +21,9 @@ COMMAND: Final = "python -m tools.typed_options"
 DESERIALIZERS: Final = ("key_deserializer", "value_deserializer")
 """Options that are parameters with a name, because the type of a consumer depends on them."""
 SYNC_ONLY: Final = ("consumer_timeout_ms",)
+"""Options that only KafkaConsumer has."""
 ASYNC_ONLY: Final = ("rebalance_without_poll",)
+"""Options that only AsyncKafkaConsumer has."""
 
 _WIDTH: Final = 100
 _HEAD: Final = f'''"""{{title}}, as typed dictionaries.
