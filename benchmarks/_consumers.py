@@ -6,7 +6,7 @@ imported where they are used, because a measured process has one of them only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 KOHORT, KOHORT_ASYNC = "kohort", "kohort async"
@@ -70,14 +70,15 @@ class _Confluent:
 class _Awaited:
     """Consumer of type ``kohort.AsyncKafkaConsumer`` or ``aiokafka.AIOKafkaConsumer``."""
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(self, consumer: Any, poll: Callable[..., Awaitable[Any]]) -> None:
         self._consumer = consumer
+        self._poll = poll
 
     async def start(self) -> None:
         await self._consumer.start()
 
     async def poll(self, timeout_ms: int) -> list[bytes]:
-        return _values(await self._consumer.getmany(timeout_ms=timeout_ms))
+        return _values(await self._poll(timeout_ms=timeout_ms))
 
 
 def _values(records: Any) -> list[bytes]:
@@ -113,13 +114,15 @@ def _confluent(ask: Ask) -> Consumer:
 def _kohort_async(ask: Ask) -> AsyncConsumer:
     from kohort import AsyncKafkaConsumer
 
-    return _Awaited(AsyncKafkaConsumer(ask.topic, **ask.keywords()))
+    consumer: Any = AsyncKafkaConsumer(ask.topic, **ask.keywords())
+    return _Awaited(consumer, consumer.poll)
 
 
 def _aiokafka(ask: Ask) -> AsyncConsumer:
     from aiokafka import AIOKafkaConsumer
 
-    return _Awaited(AIOKafkaConsumer(ask.topic, **ask.keywords()))
+    consumer: Any = AIOKafkaConsumer(ask.topic, **ask.keywords())
+    return _Awaited(consumer, consumer.getmany)
 
 
 SYNC: dict[str, Callable[[Ask], Consumer]] = {

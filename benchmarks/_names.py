@@ -9,7 +9,7 @@ BARE_RECORDS = "bare decoder (records)"
 
 RECORDS = "kohort records"
 ITERATION = "kohort iteration"
-GETMANY = "kohort getmany"
+ASYNC_POLL = "kohort async poll"
 ASYNC_FOR = "kohort async for"
 PURE = "kohort records (pure)"
 ARROW = "kohort Arrow"
@@ -23,10 +23,10 @@ FRANZ = "franz-go"
 
 ANCHORS = (LIMIT, LIMIT_DEFAULT, BARE_ARROW, BARE_RECORDS)
 """Programs without a group, for comparison: see ``_anchors``."""
-OURS = (ARROW, RECORDS, ITERATION, GETMANY, ASYNC_FOR, PURE)
+OURS = (ARROW, RECORDS, ITERATION, ASYNC_POLL, ASYNC_FOR, PURE)
 OTHERS = (TUNED, CONFLUENT, AIOKAFKA, AIOKAFKA_FOR, KAFKA_PYTHON, JAVA, FRANZ)
 EVERY = (*ANCHORS, *OURS, *OTHERS)
-SLOW = (ITERATION, GETMANY, ASYNC_FOR, PURE, CONFLUENT, AIOKAFKA_FOR, KAFKA_PYTHON)
+SLOW = (ITERATION, ASYNC_POLL, ASYNC_FOR, PURE, CONFLUENT, AIOKAFKA_FOR, KAFKA_PYTHON)
 """Clients that read the first topic only with ``--brief``."""
 TABLES = (BARE_ARROW, ARROW)
 """Clients that read columns; all others but the limits create an object for each record."""

@@ -99,9 +99,9 @@ def _poll(consumer: Any, meter: Meter) -> None:
             meter.take([record.value for record in batch])
 
 
-async def _get(consumer: Any, meter: Meter) -> None:
+async def _poll_async(poll: Callable[..., Awaitable[Any]], meter: Meter) -> None:
     while not meter.over:
-        for batch in (await consumer.getmany(timeout_ms=WAIT_MS)).values():
+        for batch in (await poll(timeout_ms=WAIT_MS)).values():
             meter.take([record.value for record in batch])
 
 
@@ -129,7 +129,7 @@ async def kohort_async(task: Task, meter: Meter) -> None:
     consumer: Any = kohort.AsyncKafkaConsumer(**task.keywords())
     await consumer.start()
     consumer.assign([kohort.TopicPartition(task.topic, n) for n in range(task.partitions)])
-    await _get(consumer, meter)
+    await _poll_async(consumer.poll, meter)
 
 
 async def aiokafka(task: Task, meter: Meter) -> None:
@@ -138,7 +138,7 @@ async def aiokafka(task: Task, meter: Meter) -> None:
     consumer: Any = AIOKafkaConsumer(**task.keywords())
     await consumer.start()
     consumer.assign([TopicPartition(task.topic, n) for n in range(task.partitions)])
-    await _get(consumer, meter)
+    await _poll_async(consumer.getmany, meter)
 
 
 def kafka_python(task: Task, meter: Meter) -> None:

@@ -37,10 +37,18 @@ def _polled(meter: Meter, consumer: Any, ask: Ask) -> Reading:
     return meter.reading(records, total)
 
 
+async def _polled_async(meter: Meter, consumer: Any, ask: Ask) -> Reading:
+    return await _counted(meter, consumer.poll, ask)
+
+
 async def _got(meter: Meter, consumer: Any, ask: Ask) -> Reading:
+    return await _counted(meter, consumer.getmany, ask)
+
+
+async def _counted(meter: Meter, poll: Callable[..., Awaitable[Any]], ask: Ask) -> Reading:
     records = total = 0
     while records < ask.records:
-        for batch in (await consumer.getmany(timeout_ms=WAIT_MS)).values():
+        for batch in (await poll(timeout_ms=WAIT_MS)).values():
             meter.came(len(batch))
             records += len(batch)
             total += touch(batch)
@@ -185,7 +193,7 @@ READERS: dict[str, Callable[[Ask], Reading]] = {
     names.BARE_RECORDS: anchors.bare_records,
     names.RECORDS: kohort_poll,
     names.ITERATION: kohort_iterated,
-    names.GETMANY: kohort_async(_got),
+    names.ASYNC_POLL: kohort_async(_polled_async),
     names.ASYNC_FOR: kohort_async(_iterated),
     names.PURE: kohort_poll,
     names.ARROW: kohort_arrow,

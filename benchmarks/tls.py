@@ -33,7 +33,7 @@ from benchmarks._topics import LARGE, PLAIN, SHAPES, Filled, fill
 from benchmarks.fetch import RESULTS, Progress
 from tests.support.jars import KAFKA_VERSION, missing_kafka
 
-CLIENTS = (names.LIMIT, names.RECORDS, names.ARROW, names.GETMANY, names.TUNED, names.AIOKAFKA)
+CLIENTS = (names.LIMIT, names.RECORDS, names.ARROW, names.ASYNC_POLL, names.TUNED, names.AIOKAFKA)
 TOPICS = (LARGE, PLAIN)
 VALUE_BYTES = {LARGE: 1024, PLAIN: 100}
 PACKAGES = ("anyio", "confluent-kafka", "aiokafka")
@@ -73,7 +73,7 @@ GOALS = (
     ),
     Goal(
         "async objects, 1 KB over TLS / aiokafka over TLS",
-        Way(names.GETMANY, LARGE, "SSL"),
+        Way(names.ASYNC_POLL, LARGE, "SSL"),
         Way(names.AIOKAFKA, LARGE, "SSL"),
         3,
         3,
