@@ -34,7 +34,8 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``"localhost:9092"``.
     """
     bootstrap_timeout_ms: int
-    """Time without a reachable bootstrap server after which NoBrokersAvailable is raised.
+    """Time without a reachable bootstrap server after which NoBrokersAvailable is raised. 0 raises
+    it when each server failed once.
 
     Default: ``30000`` ms.
     """

@@ -62,7 +62,8 @@ class ClientConfig(RequestOptions):
         default=30_000,
         metadata=option(
             Integer(0),
-            "Time without a reachable bootstrap server after which NoBrokersAvailable is raised.",
+            "Time without a reachable bootstrap server after which NoBrokersAvailable is raised. 0 "
+            "raises it when each server failed once.",
             unit="ms",
             properties=(),
         ),

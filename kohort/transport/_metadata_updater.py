@@ -315,11 +315,22 @@ class MetadataUpdater:
 
     async def watch_bootstrap(self) -> None:
         """Wake callers of wait_bootstrapped() at the end of each bootstrap_timeout_ms."""
-        window = max(self._config.bootstrap_timeout_ms / 1000, MIN_BOOTSTRAP_SECONDS)
+        seconds = self._config.bootstrap_timeout_ms / 1000
         while not self.bootstrapped:
-            await anyio.sleep(window)
+            if seconds:
+                await anyio.sleep(max(seconds, MIN_BOOTSTRAP_SECONDS))
+            else:
+                await self._wait_all_failed()
             self._unreachable += 1
             self._updated.set()
+
+    async def _wait_all_failed(self) -> None:
+        """Wait until each bootstrap server failed once, or had the time of a request for that."""
+        nodes = self._nodes.bootstrap.values()
+        before = {node: node.failures for node in nodes}
+        with anyio.move_on_after(len(before) * self._config.request_timeout_ms / 1000):
+            while any(node.failures == before[node] for node in nodes):
+                await self._updated.wait()
 
     def node_failed(self, node: Node, error: KafkaError, lost: bool) -> None:
         """Note a failed connection, and log the first failure of each series."""
@@ -335,11 +346,14 @@ class MetadataUpdater:
             logger.log(level, "broker %d: %s", node.broker.id, text)
             if lost:
                 self.request_refresh()
-        elif self._warned:
-            logger.debug("bootstrap server: %s", text)
         else:
-            self._warned = True
-            logger.warning("no bootstrap server of %s is reached yet: %s", self._addresses(), text)
+            if self._warned:
+                logger.debug("bootstrap server: %s", text)
+            else:
+                self._warned = True
+                servers = self._addresses()
+                logger.warning("no bootstrap server of %s is reached yet: %s", servers, text)
+            self._updated.set()
 
     def _addresses(self) -> str:
         return ", ".join(address(*server) for server in self._config.bootstrap_servers)

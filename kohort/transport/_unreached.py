@@ -21,19 +21,19 @@ def unreached(nodes: Nodes, config: ClientConfig) -> KafkaError:
     texts = [
         f"{peer}: no response" if error is None else reason(error) for peer, error in errors.items()
     ]
+    time = f" for {config.bootstrap_timeout_ms} ms" if config.bootstrap_timeout_ms else ""
     waits = [each for each in errors.values() if isinstance(each, CredentialsUnavailableError)]
     if waits and len(waits) == len(errors):
         causes = dict.fromkeys(
             _without_peer(peer, text) for peer, text in zip(errors, texts, strict=True)
         )
         found: KafkaError = _kind(waits)(
-            f"no login at {', '.join(errors)} for {config.bootstrap_timeout_ms} ms: "
-            f"{'; '.join(causes)}"
+            f"no login at {', '.join(errors)}{time}: {'; '.join(causes)}"
         )
     else:
         found = NoBrokersAvailable(
-            f"no bootstrap server could be reached for {config.bootstrap_timeout_ms} ms: "
-            f"{'; '.join(texts)}. Check bootstrap_servers and that the brokers are up"
+            f"no bootstrap server could be reached{time}: {'; '.join(texts)}. "
+            "Check bootstrap_servers and that the brokers are up"
         )
     found.__cause__ = waits[0] if waits else None
     return found

@@ -62,6 +62,38 @@ async def test_nobody_reachable_is_told_at_the_end_of_the_bootstrap_time(
     assert "Connection refused" in warnings[0]
 
 
+async def test_timeout_of_zero_ends_when_each_server_failed_once() -> None:
+    servers = (("down", 1), ("also-down", 2))
+    async with running(bootstrap=servers, bootstrap_timeout_ms=0) as (client, cluster):
+        with pytest.raises(NoBrokersAvailable) as caught, anyio.fail_after(1):
+            await client.wait_bootstrapped()
+        assert sorted(attempt[1:] for attempt in cluster.network.attempts) == sorted(servers)
+        text = str(caught.value)
+        assert text.count(": Connection refused") == 2 and " ms" not in text
+        with pytest.raises(NoBrokersAvailable), anyio.fail_after(1):
+            await client.wait_bootstrapped()
+
+
+async def test_timeout_of_zero_gives_each_server_its_time() -> None:
+    async def accept_only(peer: Peer) -> None:
+        await anyio.sleep_forever()
+
+    holes = (("hole", 1), ("another", 2))
+    async with running(bootstrap=holes, bootstrap_timeout_ms=0) as (client, cluster):
+        for hole in holes:
+            cluster.network.listen(*hole, accept_only)
+        start = anyio.current_time()
+        with pytest.raises(NoBrokersAvailable):
+            await client.wait_bootstrapped()
+        assert 20 <= anyio.current_time() - start < 25  # of twice the time of a connection
+    async with running(
+        bootstrap=(*holes, ("b1", 9092)), bootstrap_timeout_ms=0, request_timeout_ms=20_000
+    ) as (client, cluster):
+        for hole in holes:
+            cluster.network.listen(*hole, accept_only)
+        await client.wait_bootstrapped()
+
+
 async def test_a_bootstrap_server_that_comes_up_late_is_found() -> None:
     async with running() as (client, cluster):
         (broker,) = cluster.brokers
