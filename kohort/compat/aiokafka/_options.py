@@ -27,9 +27,6 @@ _PROTOCOLS = ("SSL", "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
 _ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 _RESETS = ("latest", "earliest", "none")
 
-BOOTSTRAP_TIMEOUT_MS = 5000
-"""Time that ``start()`` tries bootstrap servers. aiokafka tries each of them once."""
-
 
 def chosen_loop(loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
     """Return the event loop of a consumer, which is the running one by default."""
@@ -102,6 +99,6 @@ def native_options(given: Mapping[str, Any]) -> dict[str, Any]:
     timeout = given["rebalance_timeout_ms"]
     options["rebalance_timeout_ms"] = given["session_timeout_ms"] if timeout is None else timeout
     options["auto_offset_reset"] = reset
-    options["bootstrap_timeout_ms"] = BOOTSTRAP_TIMEOUT_MS
+    options["bootstrap_timeout_ms"] = 0  # each bootstrap server is tried once
     options["rebalance_without_poll"] = "always"
     return options
