@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
 
-import kohort.compat
 import kohort.compat.aiokafka as with_peer
+from tests.compat.kit import reading_options, without_peer
 from tests.interop.brokers import Broker
 
 MakeConsumer = Callable[..., Any]
@@ -25,23 +23,8 @@ def anyio_backend() -> str:
 @pytest.fixture
 def alone() -> Iterator[Any]:
     """Return the package, imported where aiokafka is not installed."""
-    package = "kohort.compat.aiokafka"
-    hidden = {
-        name: module
-        for name, module in sys.modules.items()
-        if name.startswith(("aiokafka.", package)) or name == "aiokafka"
-    }
-    for name in hidden:
-        del sys.modules[name]
-    sys.modules["aiokafka"] = None  # type: ignore[assignment]
-    try:
-        yield import_module(package)
-    finally:
-        for name in [each for each in sys.modules if each.startswith(package)]:
-            del sys.modules[name]
-        del sys.modules["aiokafka"]
-        sys.modules.update(hidden)
-        kohort.compat.aiokafka = with_peer
+    with without_peer("aiokafka", "kohort.compat.aiokafka") as package:
+        yield package
 
 
 @pytest.fixture(params=["with aiokafka", "alone"])
@@ -56,13 +39,7 @@ async def make(compat: Any, broker: Broker, anyio_backend: str) -> AsyncIterator
     made: list[Any] = []
 
     def make_consumer(*topics: str, **options: Any) -> Any:
-        defaults = {
-            "bootstrap_servers": broker.bootstrap_servers,
-            "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            "fetch_max_wait_ms": 100,
-        }
-        made.append(compat.AIOKafkaConsumer(*topics, **{**defaults, **options}))
+        made.append(compat.AIOKafkaConsumer(*topics, **reading_options(broker, **options)))
         return made[-1]
 
     yield make_consumer

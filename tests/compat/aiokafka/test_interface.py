@@ -14,6 +14,7 @@ import pytest
 
 import kohort.compat.aiokafka as package
 from tests.compat.aiokafka.conftest import MakeConsumer
+from tests.compat.kit import methods_of, parameters, public_names
 from tests.interop.brokers import Broker
 
 pytestmark = pytest.mark.anyio
@@ -21,26 +22,15 @@ pytestmark = pytest.mark.anyio
 PEER = aiokafka.consumer.consumer.AIOKafkaConsumer
 
 
-def parameters(function: Any) -> list[tuple[str, Any, Any]]:
-    """Return names, kinds and defaults, without a module that is a default."""
-    found = inspect.signature(function).parameters.values()
-    return [(each.name, each.kind, each.default) for each in found]
-
-
 def test_methods_have_the_parameters_of_aiokafka() -> None:
-    methods = [
-        name
-        for name, member in inspect.getmembers(PEER, inspect.isfunction)
-        if not name.startswith("_") or (name in vars(PEER) and name.endswith("__"))
-    ]
+    methods = methods_of(PEER)
     assert len(methods) > 30
     for name in methods:
         ours, theirs = getattr(package.AIOKafkaConsumer, name), getattr(PEER, name)
         assert inspect.isfunction(ours), name
         assert parameters(ours) == parameters(theirs), name
         assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs), name
-    public = {name for name in dir(package.AIOKafkaConsumer) if not name.startswith("_")}
-    assert public == {name for name in dir(PEER) if not name.startswith("_")}
+    assert public_names(package.AIOKafkaConsumer) == public_names(PEER)
 
 
 def test_install_replaces_the_class_until_uninstall() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
 
-import kohort.compat
 import kohort.compat.kafka_python as with_peer
+from tests.compat.kit import reading_options, without_peer
 from tests.interop.brokers import Broker
 
 MakeConsumer = Callable[..., Any]
@@ -19,22 +17,8 @@ MakeConsumer = Callable[..., Any]
 @pytest.fixture
 def alone() -> Iterator[Any]:
     """The package, imported where kafka-python is not installed."""
-    hidden = {
-        name: module
-        for name, module in sys.modules.items()
-        if name.startswith(("kafka.", "kohort.compat.kafka_python")) or name == "kafka"
-    }
-    for name in hidden:
-        del sys.modules[name]
-    sys.modules["kafka"] = None  # type: ignore[assignment]
-    try:
-        yield import_module("kohort.compat.kafka_python")
-    finally:
-        for name in [each for each in sys.modules if each.startswith("kohort.compat.kafka_python")]:
-            del sys.modules[name]
-        del sys.modules["kafka"]
-        sys.modules.update(hidden)
-        kohort.compat.kafka_python = with_peer
+    with without_peer("kafka", "kohort.compat.kafka_python") as package:
+        yield package
 
 
 @pytest.fixture(params=["with kafka-python", "alone"])
@@ -49,13 +33,7 @@ def make(compat: Any, broker: Broker) -> Iterator[MakeConsumer]:
     made: list[Any] = []
 
     def make_consumer(*topics: str, **options: Any) -> Any:
-        defaults = {
-            "bootstrap_servers": broker.bootstrap_servers,
-            "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            "fetch_max_wait_ms": 100,
-        }
-        made.append(compat.KafkaConsumer(*topics, **{**defaults, **options}))
+        made.append(compat.KafkaConsumer(*topics, **reading_options(broker, **options)))
         return made[-1]
 
     yield make_consumer

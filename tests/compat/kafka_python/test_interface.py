@@ -13,30 +13,20 @@ import kohort.compat.kafka_python as package
 from kohort.testing import Cluster
 from tests.compat.kafka_python.conftest import MakeConsumer
 from tests.compat.kafka_python.kit import poll_until
+from tests.compat.kit import methods_of, parameters, public_names
 from tests.interop.brokers import Broker
 
 PEER = kafka.consumer.group.KafkaConsumer
 
 
-def parameters(function: Any) -> list[tuple[str, Any, Any]]:
-    """Return names, kinds and defaults."""
-    found = inspect.signature(function).parameters.values()
-    return [(each.name, each.kind, each.default) for each in found]
-
-
 def test_methods_have_the_parameters_of_kafka_python() -> None:
-    methods = [
-        name
-        for name, member in inspect.getmembers(PEER, inspect.isfunction)
-        if not name.startswith("_") or (name in vars(PEER) and name.endswith("__"))
-    ]
+    methods = methods_of(PEER)
     assert len(methods) > 30
     for name in methods:
         ours = getattr(package.KafkaConsumer, name)
         assert inspect.isfunction(ours), name
         assert parameters(ours) == parameters(getattr(PEER, name)), name
-    public = {name for name in vars(package.KafkaConsumer) if not name.startswith("_")}
-    assert public == {name for name in dir(PEER) if not name.startswith("_")}
+    assert public_names(package.KafkaConsumer) == public_names(PEER)
 
 
 def test_install_replaces_the_class_until_uninstall() -> None:
