@@ -54,6 +54,7 @@ __all__ = [
     "RebalanceListenerError",
     "RecordColumns",
     "RecordDeserializationError",
+    "RecordTable",
     "Secret",
     "TopicPartition",
     "__version__",
@@ -63,7 +64,7 @@ __all__ = [
 if TYPE_CHECKING:
     from kohort._options import AsyncConsumerOptions, ConsumerOptions
     from kohort.consumer import AsyncKafkaConsumer, Explanation, KafkaConsumer
-    from kohort.records import RecordColumns
+    from kohort.records import RecordColumns, RecordTable
     from kohort.security import create_ssl_context
 else:
     # Imported on first use: a program needs only one API, and rarely columns.
@@ -76,6 +77,7 @@ else:
             "Explanation": "kohort.consumer",
             "KafkaConsumer": "kohort.consumer",
             "RecordColumns": "kohort.records",
+            "RecordTable": "kohort.records",
             "create_ssl_context": "kohort.security",
         }.get,
     )

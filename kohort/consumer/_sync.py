@@ -211,7 +211,8 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
 
         The columns are those of Spark's Kafka source: key, value, topic, partition, offset,
         timestamp, timestampType and headers. Timestamps are in ms and UTC, or null if unknown.
-        Rows of one partition are adjacent. Deserializers do not run.
+        Rows of one partition are adjacent. Deserializers do not run. The first call warns if one
+        is set.
 
         It waits up to ``timeout_ms`` milliseconds. It returns at most ``max_records`` rows, by
         default without a limit, and 4 MiB of keys, values and headers, or one larger batch. With
@@ -235,8 +236,8 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
     ) -> list[_records.RecordColumns]:
         """Return buffered records as columns, one object for each partition, without pyarrow.
 
-        Arguments, limits and errors are those of :meth:`poll_arrow`. The columns read keys, values
-        and headers in place, without copies.
+        Arguments, limits, errors and the warning are those of :meth:`poll_arrow`. The columns share
+        one piece of memory. :class:`~kohort.RecordTable` makes them one table.
         """
         from kohort.records import allocate_in_python, to_columns
 
@@ -253,11 +254,12 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         build: Callable[[TablePlan], T],
         allocate: Allocate,
     ) -> T | None:
-        from kohort.consumer._tables import TablePoll
+        from kohort.consumer._tables import TablePoll, warn_of_deserializers
         from kohort.records import MAX_ROWS
 
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
+        warn_of_deserializers(self._engine)
         poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
         try:
             self._run_as_owner("poll()", lambda: self._poll(timeout, 0, chosen, table=poll))

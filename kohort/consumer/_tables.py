@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -25,6 +26,26 @@ def require_pyarrow() -> None:
     if find_spec("pyarrow") is None:
         raise ImportError(
             "poll_arrow() needs pyarrow. Run pip install 'kohort[arrow]', or use poll_batches()"
+        )
+
+
+def warn_of_deserializers(engine: Engine) -> None:
+    """Warn at the first table of a consumer with deserializers, because they do not run."""
+    buffer, config = engine.fetcher.buffer, engine.config
+    if buffer.tables is not None:
+        return
+    buffer.tables = SizeHistory()
+    functions = (
+        ("key_deserializer", config.deserialize_key),
+        ("value_deserializer", config.deserialize_value),
+    )
+    names = " and ".join(name for name, function in functions if function is not None)
+    if names:
+        warnings.warn(
+            f"poll_arrow() and poll_batches() do not call the {names} of this consumer: columns "
+            "have the bytes of the records. Decode the columns, or use poll()",
+            UserWarning,
+            stacklevel=4,  # of the caller of poll_arrow() or poll_batches()
         )
 
 
@@ -55,8 +76,6 @@ class TablePoll(Generic[T]):
         if self._iteration_buffer and self._iteration_buffer.discard():
             self._engine.wake_fetcher()
         buffer = self._engine.fetcher.buffer
-        if buffer.tables is None:
-            buffer.tables = SizeHistory()
         plan = TablePlan(
             self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables
         )

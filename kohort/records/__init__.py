@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         TablePlan,
         allocate_in_python,
     )
-    from kohort.records._views import BytesColumn, RecordColumns, to_columns
+    from kohort.records._views import RecordColumns, RecordTable, to_columns
 
 __all__ = [
     "COMPILED",
@@ -63,7 +63,6 @@ __all__ = [
     "AsyncIteration",
     "BatchHeader",
     "BatchSplit",
-    "BytesColumn",
     "Compression",
     "ConsumerRecord",
     "ControlType",
@@ -74,6 +73,7 @@ __all__ = [
     "RecordColumns",
     "RecordRun",
     "RecordSet",
+    "RecordTable",
     "Scratch",
     "SizeHistory",
     "SyncIteration",
@@ -103,11 +103,11 @@ __all__ = [
 
 _LATER = {
     "Allocate": "kohort.records._table",
-    "BytesColumn": "kohort.records._views",
     "SizeHistory": "kohort.records._table",
     "MAX_ROWS": "kohort.records._table",
     "NewRecord": "kohort.records._encode",
     "RecordColumns": "kohort.records._views",
+    "RecordTable": "kohort.records._views",
     "Table": "kohort.records._table",
     "TablePlan": "kohort.records._table",
     "arrow_schema": "kohort.records._arrow",

@@ -138,9 +138,10 @@ static int kohort_fill_array(struct ArrowArray *out, int64_t n_children, PyObjec
     return 0;
 }
 
-/* A stream of one array. */
+/* A stream of arrays. An array that was taken, or is not filled yet, has no release. */
 typedef struct {
-    struct ArrowArray array; /* released, or moved, when it was given */
+    int64_t count, taken;
+    struct ArrowArray arrays[];
 } kohort_stream;
 
 static int kohort_get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {
@@ -149,8 +150,11 @@ static int kohort_get_schema(struct ArrowArrayStream *stream, struct ArrowSchema
 }
 static int kohort_get_next(struct ArrowArrayStream *stream, struct ArrowArray *out) {
     kohort_stream *own = stream->private_data;
-    *out = own->array;
-    own->array.release = NULL;
+    memset(out, 0, sizeof *out); /* the end of the stream is an array without release */
+    if (own->taken == own->count) return 0;
+    struct ArrowArray *next = &own->arrays[own->taken++];
+    *out = *next;
+    next->release = NULL;
     return 0;
 }
 static const char *kohort_last_error(struct ArrowArrayStream *stream) {
@@ -159,22 +163,26 @@ static const char *kohort_last_error(struct ArrowArrayStream *stream) {
 }
 static void kohort_release_stream(struct ArrowArrayStream *stream) {
     kohort_stream *own = stream->private_data;
-    if (own->array.release) own->array.release(&own->array);
+    for (int64_t i = 0; i < own->count; i++)
+        if (own->arrays[i].release) own->arrays[i].release(&own->arrays[i]);
     free(own);
     stream->release = NULL;
 }
-/* Moves the array into the stream; -1 without memory. */
-static int kohort_fill_stream(struct ArrowArrayStream *out, struct ArrowArray *array) {
-    kohort_stream *own = malloc(sizeof *own);
+/* A stream whose arrays are still to be filled; -1 without memory. */
+static int kohort_fill_stream(struct ArrowArrayStream *out, int64_t count) {
+    kohort_stream *own = calloc(1, sizeof *own + (size_t)count * sizeof(struct ArrowArray));
     if (own == NULL) return -1;
-    own->array = *array;
-    array->release = NULL;
+    own->count = count;
     out->get_schema = kohort_get_schema;
     out->get_next = kohort_get_next;
     out->get_last_error = kohort_last_error;
     out->release = kohort_release_stream;
     out->private_data = own;
     return 0;
+}
+static struct ArrowArray *kohort_stream_part(struct ArrowArrayStream *stream, int64_t index) {
+    kohort_stream *own = stream->private_data;
+    return &own->arrays[index];
 }
 
 /* Capsules own the structure, and what nobody has moved out of it. */

@@ -7,7 +7,7 @@ callback in Python would lose that exception.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
@@ -42,11 +42,16 @@ def array_capsules(table: Table, rows: range) -> tuple[object, object]:
     return both
 
 
-def stream_capsule(table: Table, rows: range) -> object:
-    """Return an ``arrow_array_stream`` of rows, which keeps the table alive."""
+def stream_capsule(parts: Sequence[tuple[Table, range]]) -> object:
+    """Return an ``arrow_array_stream`` of rows of tables, which keeps the tables alive."""
     if capsules is not None:
-        return capsules.stream_capsule(_nodes(table, rows), table.buffers)
-    return _by_pyarrow(table, rows).__arrow_c_stream__()
+        nodes = [(_nodes(table, rows), table.buffers) for table, rows in parts]
+        return capsules.stream_capsule(nodes)
+    _require_pyarrow()
+    import pyarrow as pa
+
+    batches = [_by_pyarrow(table, rows) for table, rows in parts]
+    return pa.RecordBatchReader.from_batches(arrow_schema(), batches).__arrow_c_stream__()
 
 
 def _by_pyarrow(table: Table, rows: range) -> pa.RecordBatch:

@@ -21,12 +21,13 @@ cdef extern from "_capsule.h":
         void (*release)(ArrowArray *) noexcept
 
     struct ArrowArrayStream:
-        pass
+        void (*release)(ArrowArrayStream *) noexcept
 
     const kohort_field kohort_rows
     int kohort_fill_schema(ArrowSchema *, const kohort_field *)
     int kohort_fill_array(ArrowArray *, int64_t, object)
-    int kohort_fill_stream(ArrowArrayStream *, ArrowArray *)
+    int kohort_fill_stream(ArrowArrayStream *, int64_t)
+    ArrowArray *kohort_stream_part(ArrowArrayStream *, int64_t)
     object kohort_schema_capsule(ArrowSchema *)
     object kohort_array_capsule(ArrowArray *)
     object kohort_stream_capsule(ArrowArrayStream *)
@@ -55,14 +56,18 @@ def array_capsule(nodes, owner):
     return kohort_array_capsule(&array)
 
 
-def stream_capsule(nodes, owner):
-    """The same as an ``arrow_array_stream`` of this one array."""
-    cdef ArrowArray array
+def stream_capsule(parts):
+    """An ``arrow_array_stream`` of these arrays, each of which is (nodes, owner) as above."""
     cdef ArrowArrayStream stream
-    _fill(&array, &kohort_rows, iter(nodes), owner)
-    if kohort_fill_stream(&stream, &array):
-        array.release(&array)
+    cdef int64_t index
+    if kohort_fill_stream(&stream, len(parts)):
         raise MemoryError
+    try:
+        for index, (nodes, owner) in enumerate(parts):
+            _fill(kohort_stream_part(&stream, index), &kohort_rows, iter(nodes), owner)
+    except BaseException:
+        stream.release(&stream)
+        raise
     return kohort_stream_capsule(&stream)
 
 
