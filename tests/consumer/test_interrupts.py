@@ -172,7 +172,7 @@ def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
             if way == "poll_arrow":
                 offsets += table.column("offset").to_pylist()
             else:
-                offsets += [offset for columns in table for offset in columns.offsets]
+                offsets += [offset for columns in table for offset in columns.offset]
             in_a_row += 1
         except KeyboardInterrupt:
             interrupts, in_a_row = interrupts + 1, 0

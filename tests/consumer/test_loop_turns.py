@@ -40,7 +40,7 @@ async def by_getmany(consumer: MemoryConsumer) -> list[int]:
 
 async def by_batches(consumer: MemoryConsumer) -> list[int]:
     batches = await consumer.poll_batches(timeout_ms=1000, max_records=5)
-    return [offset for batch in batches for offset in batch.offsets]
+    return [offset for batch in batches for offset in batch.offset]
 
 
 WAYS = [by_iteration, by_getone, by_getmany, by_batches]

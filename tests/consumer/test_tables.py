@@ -51,7 +51,7 @@ def rows_of(table: Any) -> list[Row]:
             record.headers,
         )
         for columns in table
-        for record in columns.records()
+        for record in columns
     ]
 
 
@@ -147,7 +147,7 @@ def test_rows_of_many_partitions_come_at_once(cluster: Cluster, make: MakeConsum
         assert time.monotonic() < deadline
         found += consumer.poll_batches(200)
     assert sorted(each.partition for each in found) == list(range(50))
-    assert all(list(each.offsets) == [0, 1, 2] for each in found)
+    assert all(list(each.offset) == [0, 1, 2] for each in found)
 
 
 @WAYS

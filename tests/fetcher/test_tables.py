@@ -32,7 +32,7 @@ def drain(
     how = TableTarget(TablePlan(max_rows, max_bytes), build)
     bench.buffer.drain_table(how)
     tables: list[RecordColumns] = how.table or []
-    return [(TopicPartition(each.topic, each.partition), list(each.offsets)) for each in tables]
+    return [(TopicPartition(each.topic, each.partition), list(each.offset)) for each in tables]
 
 
 def test_rows_of_all_partitions_come_at_once_and_move_the_positions() -> None:

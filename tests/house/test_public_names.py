@@ -52,6 +52,7 @@ PROMISED = {
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "RecordColumns",
+    "RecordTable",
     "Secret",
     "TopicPartition",
 }

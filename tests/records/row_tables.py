@@ -23,5 +23,5 @@ def table_of(data: bytes, *, check_crcs: bool = True) -> list[Any]:
     return [
         (record.offset, record.timestamp, record.key, record.value)
         for columns in to_columns(plan)
-        for record in columns.records()
+        for record in columns
     ]

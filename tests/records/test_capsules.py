@@ -17,6 +17,7 @@ from kohort.records import (
     NewRecord,
     RecordColumns,
     RecordSet,
+    RecordTable,
     TablePlan,
     _capsule,
     arrow_schema,
@@ -94,9 +95,9 @@ def test_pyarrow_takes_what_poll_arrow_gives(name: str) -> None:
 def test_polars_takes_them_as_they_are() -> None:
     one = columns()
     frame = pl.DataFrame(one)
-    assert frame["offset"].to_list() == list(one.offsets)
-    assert frame["value"].to_list() == [None if v is None else bytes(v) for v in one.values]
-    assert frame["timestamp"].null_count() == list(one.timestamps).count(-1)
+    assert frame["offset"].to_list() == list(one.offset)
+    assert frame["value"].to_list() == list(one.value)
+    assert frame["timestamp"].null_count() == list(one.timestamp).count(-1)
     both = pl.concat(map(pl.DataFrame, to_columns(plan())))
     assert both["partition"].to_list() == to_arrow(plan()).column("partition").to_pylist()
 
@@ -105,20 +106,60 @@ def test_duckdb_takes_them_as_they_are() -> None:
     one = columns()
     relation = duckdb.from_arrow(one)
     found = relation.aggregate('count(*), max("offset"), count(key)').fetchall()
-    assert found == [(len(one), one.offsets[-1], sum(key is not None for key in one.keys))]
+    assert found == [(len(one), one.offset[-1], sum(key is not None for key in one.key))]
 
 
 def test_pandas_takes_them_as_they_are() -> None:
     one = columns()
     take = getattr(pd.DataFrame, "from_arrow", None) or (lambda each: pa.table(each).to_pandas())
     frame = take(one)
-    assert list(frame["offset"]) == list(one.offsets)
-    assert frame["key"].isna().sum() == sum(key is None for key in one.keys)
+    assert list(frame["offset"]) == list(one.offset)
+    assert frame["key"].isna().sum() == sum(key is None for key in one.key)
+
+
+def test_a_table_is_one_pyarrow_table_without_a_copy() -> None:
+    polls = [to_columns(plan()), to_columns(plan(size=20))]
+    table = pa.table(RecordTable([*polls[0], *polls[1]]))
+    table.validate(full=True)
+    assert table == pa.Table.from_batches([to_arrow(plan()), to_arrow(plan(size=20))])
+    assert table.column("value").num_chunks == 2  # one for each poll
+    addresses = {chunk.buffers()[2].address for chunk in table.column("value").chunks}
+    both = [pa.record_batch(poll[0]).column("value").buffers()[2].address for poll in polls]
+    assert addresses == set(both)
+
+
+def test_a_table_takes_columns_in_any_order() -> None:
+    first, second, third = to_columns(plan())
+    table = pa.table(RecordTable([third, first, second, second]))
+    table.validate(full=True)
+    order = third, first, second, second
+    assert table.to_pylist() == [row for each in order for row in pa.record_batch(each).to_pylist()]
+
+
+def test_a_table_without_columns_has_the_schema() -> None:
+    empty = pa.table(RecordTable([]))
+    assert (empty.num_rows, empty.schema) == (0, arrow_schema())
+    assert pa.schema(RecordTable([])) == arrow_schema()
+    assert pl.DataFrame(RecordTable([])).columns == arrow_schema().names
+    assert duckdb.from_arrow(RecordTable([])).columns == arrow_schema().names
+
+
+def test_polars_duckdb_and_pandas_take_a_table() -> None:
+    parts = [*to_columns(plan()), *to_columns(plan())]
+    rows = RecordTable(parts)
+    offsets = [offset for each in parts for offset in each.offset]
+    assert pl.DataFrame(rows)["offset"].to_list() == offsets
+    for _ in "ab":  # each use begins with the first batch
+        found = duckdb.from_arrow(rows).aggregate('count(*), sum("offset")').fetchall()
+        assert found == [(len(offsets), sum(offsets))]
+    assert duckdb.sql('select max("offset") from rows').fetchall() == [(max(offsets),)]
+    take = getattr(pd.DataFrame, "from_arrow", None) or (lambda each: pa.table(each).to_pandas())
+    assert list(take(rows)["offset"]) == offsets
 
 
 def test_what_was_taken_outlives_the_columns() -> None:
     one = columns()
-    expected = [None if value is None else bytes(value) for value in one.values]
+    expected = list(one.value)
     column = pa.record_batch(one).column("value")
     stream = one.__arrow_c_stream__()
     del one
@@ -174,6 +215,9 @@ def test_all_that_is_given_back_is_let_go_of(way: str) -> None:
         pa.table,
         pl.DataFrame,
         lambda taken: pa.RecordBatchReader.from_stream(taken),
+        lambda taken: RecordTable([taken, taken]).__arrow_c_stream__(),
+        lambda taken: pa.table(RecordTable([taken, taken])),
+        lambda taken: next(pa.RecordBatchReader.from_stream(RecordTable([taken, taken]))),
     ]
     tracemalloc.start()
     try:
@@ -199,6 +243,13 @@ def test_without_either_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, way:
         assert one.__arrow_c_array__()
         return
     monkeypatch.setattr(_capsule, "find_spec", lambda name: None)
-    for method in (one.__arrow_c_schema__, one.__arrow_c_array__, one.__arrow_c_stream__):
+    table = RecordTable([one])
+    for method in (
+        one.__arrow_c_schema__,
+        one.__arrow_c_array__,
+        one.__arrow_c_stream__,
+        table.__arrow_c_schema__,
+        table.__arrow_c_stream__,
+    ):
         with pytest.raises(ImportError, match=r"kohort\[arrow\]"):
             method()

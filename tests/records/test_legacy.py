@@ -263,9 +263,9 @@ def test_every_output_says_that_format_0_has_no_timestamps() -> None:
     assert RecordSet(message(0, b"a", magic=0), topic="t", partition=3).add_rows_to(plan) == 1
     [row] = to_arrow(plan).to_pylist()
     [columns] = to_columns(plan)
-    [record] = columns.records()
+    [record] = columns
     assert (row["timestampType"], row["timestamp"]) == (-1, None)
-    assert ([*columns.timestamp_types], [*columns.timestamps]) == ([-1], [-1])
+    assert ([*columns.timestampType], [*columns.timestamp]) == ([-1], [-1])
     assert (record.timestamp_type, record.timestamp) == (-1, -1)
 
 
@@ -292,7 +292,7 @@ def test_what_comes_twice_is_read_once() -> None:
             while not found.done:
                 found.add_rows_to(plan := TablePlan(enough))
                 for columns in to_columns(plan):
-                    rows += [(record.offset, record.value) for record in columns.records()]
+                    rows += [(record.offset, record.value) for record in columns]
             assert rows == expected[start:]
 
 

@@ -73,7 +73,7 @@ def _rows(
             assert rows == plan.rows <= max_rows
             assert rows or found.done or found.passed > before, "an endless loop"
             for columns in to_columns(plan):
-                out += map(_record, columns.records())
+                out += map(_record, columns)
             if rows:
                 assert out[-1][2] < found.passed
     except CorruptBatchError as error:
@@ -222,9 +222,9 @@ def test_room_for_a_table_grows_with_what_comes_and_nothing_in_it_changes() -> N
         plan.expect(len(data))
         RecordSet(data, 0, topic="t", partition=0).add_rows_to(plan)
         [columns] = to_columns(plan)
-        assert [len(value or b"") for value in columns.values] == sizes
-        assert list(columns.timestamps) == list(range(len(sizes)))
-        assert [columns.headers(n) for n in range(len(sizes))] == [
+        assert [len(value or b"") for value in columns.value] == sizes
+        assert list(columns.timestamp) == list(range(len(sizes)))
+        assert [columns.headers[n] for n in range(len(sizes))] == [
             tuple(headers[: n % 3]) for n in range(len(sizes))
         ]
 
@@ -235,15 +235,15 @@ def test_columns_are_sequences_of_read_only_views() -> None:
     plan = TablePlan()
     RecordSet(data, 2, topic="t", partition=0).add_rows_to(plan)
     [columns] = to_columns(plan)
-    assert list(columns.values) == values[2:]
-    assert [columns.values[n] for n in (0, -1)] == [values[2], values[9]]
-    assert list(columns.values[1:-1]) == values[3:-1]
-    assert list(columns.values[::-2]) == values[:1:-2]
-    assert len(columns.values[6:]) == 2
+    assert list(columns.value) == values[2:]
+    assert [columns.value[n] for n in (0, -1)] == [values[2], values[9]]
+    assert list(columns.value[1:-1]) == values[3:-1]
+    assert list(columns.value[::-2]) == values[:1:-2]
+    assert len(columns.value[6:]) == 2
     with pytest.raises(IndexError):
-        columns.values[8]
-    assert columns.headers(0) == ()
-    assert list(columns.timestamps) == list(columns.offsets) == list(range(2, 10))
-    every = columns.offsets, columns.timestamps, columns.timestamp_types, columns.values[0]
+        columns.value[8]
+    assert columns.headers[0] == ()
+    assert list(columns.timestamp) == list(columns.offset) == list(range(2, 10))
+    every = columns.offset, columns.timestamp, columns.timestampType, columns.value.view(0)
     assert all(view is not None and view.readonly for view in every)
     assert repr(columns) == "<RecordColumns of t-0: 8 records, offsets 2 to 9>"

@@ -144,7 +144,7 @@ def _rows(fetch: CompletedFetch, *, arrow: bool) -> list[Any]:
             out += map(_arrow_row, zip(*columns, strict=True))
         elif plan.rows:
             for part in to_columns(plan):
-                out += map(_row, part.records())
+                out += map(_row, part)
         if fetch.error is not None:
             return [*out, _described(fetch.error)]
     return out
