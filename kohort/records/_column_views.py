@@ -59,9 +59,14 @@ class BytesColumn(Sequence["bytes | None"]):
                 continue
             # A slice of bytes takes half the time of a slice of a view and its copy.
             data = self._data[start:stop].tobytes()
-            for row, (begin, end) in zip(some, pairwise(ends), strict=True):
-                is_valid = valid[row >> 3] >> (row & 7) & 1
-                yield data[begin - start : end - start] if is_valid else None
+            entries = [data[begin - start : end - start] for begin, end in pairwise(ends)]
+            bits = int.from_bytes(valid[some.start >> 3 : (some.stop + 7) >> 3], "little")
+            no_nulls = (1 << len(some)) - 1
+            if bits >> (some.start & 7) & no_nulls == no_nulls:
+                yield from entries
+                continue
+            for row, entry in zip(some, entries, strict=True):
+                yield entry if valid[row >> 3] >> (row & 7) & 1 else None
 
     def __repr__(self) -> str:
         return f"<BytesColumn of {len(self)}>"
