@@ -24,7 +24,7 @@ def test_completion_lists_every_option(name: str) -> None:
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_completion_lists_every_option_of_a_cluster(name: str) -> None:
     options = CLUSTERS[name].__annotations__.keys()
-    assert completed("kohort.testing", f"{name}(1, {{}}, )") == options
+    assert completed("kohort.testing", f"{name}()") == {"brokers", "topics", *options}
 
 
 def completed(module: str, call: str) -> set[str]:
