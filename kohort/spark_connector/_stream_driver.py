@@ -27,6 +27,60 @@ LOOK_UP_MS = 5_000
 """Time limit of a lookup. Without it a missing leader delays ``default.api.timeout.ms``."""
 
 
+class TrackedPartitions:
+    """Partitions of the topics with their ends and topic ids, as last looked up."""
+
+    def __init__(
+        self, planner: OffsetPlanner, clock: Callable[[], float], *, fail_on_data_loss: bool
+    ) -> None:
+        self.partitions: set[TopicPartition] = set()
+        self.ends: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, str] = {}
+        self.refreshed_at = float("-inf")
+        self.ends_due = float("-inf")
+        """Time at which the next refresh looks up the ends."""
+        self._partitions_due = float("-inf")
+        self._planner = planner
+        self._lookup = EndLookup(planner, LOOK_UP_MS, clock, self.note_timeout)
+        self._clock = clock
+        self._fail_on_data_loss = fail_on_data_loss
+
+    def refresh(self, *, is_first: bool, force: bool = False) -> None:
+        """Refresh what is due. An outage keeps the known values, except for the first time."""
+        now = self._clock()
+        if now < self.ends_due and not force:
+            return
+        try:
+            self._look_up(now, is_first=is_first, force=force)
+        except KafkaError as error:
+            if not error.retriable or is_first:
+                raise
+            logger.warning("the ends of the partitions could not be looked up: %s", str(error))
+        self.ends_due = self._clock() + ENDS_REFRESH_S
+
+    def _look_up(self, now: float, *, is_first: bool, force: bool) -> None:
+        partitions_due = force or now >= self._partitions_due
+        if partitions_due:
+            # With failOnDataLoss=false a query continues after the deletion of a topic.
+            must_exist = is_first and self._fail_on_data_loss
+            self.partitions = self._planner.partitions(must_exist=must_exist)
+            self._partitions_due = now + PARTITIONS_REFRESH_S
+        if force or is_first:
+            ends = self._planner.latest(self.partitions)
+        else:
+            ends = self.ends | self._lookup.look_up(self.partitions)
+        if partitions_due or ends != self.ends:
+            # Look the ids up after the ends. If they are unchanged, the ends belong to them.
+            self.topic_ids = self._planner.ids(self.partitions)
+        self.ends = ends
+        self.refreshed_at = now
+
+    def note_timeout(self, error: KafkaError) -> None:
+        """Log a timeout. The next refresh looks up the partitions, as a topic may be deleted."""
+        logger.warning("%s", str(error))
+        self._partitions_due = self._clock()
+
+
 class StreamDriver:
     """Planner of micro-batches from all partitions. It lives as long as the query runs."""
 
@@ -40,16 +94,14 @@ class StreamDriver:
         self._consumer = consumer
         self._options = options
         self._planner = OffsetPlanner(consumer, options)
-        self._lookup = EndLookup(self._planner, LOOK_UP_MS, clock, self._note_timeout)
+        self._tracked = TrackedPartitions(
+            self._planner, clock, fail_on_data_loss=options.fail_on_data_loss
+        )
         self._clock = clock
         self._sleep = sleep
         self._delay = BatchDelay(options, clock)
         self._loss = LossCheck(options)
         self._session = SparkFolders(clock)
-        self._partitions: set[TopicPartition] = set()
-        self._partitions_due = self._ends_due = self._refreshed_at = float("-inf")
-        self._ends: dict[TopicPartition, int] = {}
-        self._ids: dict[str, str] = {}
         self._target: dict[TopicPartition, int] | None = None
         self._has_planned = False
         self._query_id = new_query_id()
@@ -57,8 +109,8 @@ class StreamDriver:
 
     def prepare_available_now(self) -> None:
         """Set the current ends of the partitions as the end of the stream."""
-        self._refresh(force=True)
-        self._target = dict(self._ends)
+        self._tracked.refresh(is_first=not self._has_planned, force=True)
+        self._target = dict(self._tracked.ends)
 
     def next_offset(
         self, start: StreamOffset, max_rows: int | None, *, ignore_minimum: bool = False
@@ -71,10 +123,10 @@ class StreamDriver:
         asked_at = self._clock()
         self._refresh()
         found = self._plan(start, max_rows, ignore_minimum)
-        if found is start and self._target is None and self._refreshed_at < asked_at:
+        if found is start and self._target is None and self._tracked.refreshed_at < asked_at:
             # The result includes records written before the call, because processAllAvailable()
             # waits until the query reports no new records.
-            self._sleep(max(0.0, self._ends_due - asked_at))
+            self._sleep(max(0.0, self._tracked.ends_due - asked_at))
             self._refresh()
             found = self._plan(start, max_rows, ignore_minimum)
         return found
@@ -97,7 +149,7 @@ class StreamDriver:
         if ends == positions and not first:
             return start
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
-        ids = next_ids(start, self._ids, {**ends, **kept})
+        ids = next_ids(start, self._tracked.topic_ids, {**ends, **kept})
         return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query_id)
 
     def commit_up_to(self, start: StreamOffset) -> bool:
@@ -106,7 +158,7 @@ class StreamDriver:
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the ends of the partitions, as last looked up."""
-        return dict(self._ends)
+        return dict(self._tracked.ends)
 
     def close(self) -> None:
         """Close the consumer."""
@@ -118,58 +170,32 @@ class StreamDriver:
         self, start: StreamOffset, first: bool
     ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
         """Return the next offsets to read, and the partitions that restart because of a loss."""
-        new = self._partitions - start.end.keys() - self._starts.keys()
+        tracked = self._tracked
+        new = tracked.partitions - start.end.keys() - self._starts.keys()
         if new and not (first or self._target is None):
             # Partitions created after the target was set are not part of this run.
             new &= self._target.keys()
         if new:
             # Partitions created later are read from their beginning, wherever the stream started.
             self._starts |= self._planner.starts(new) if first else self._earliest(new)
-        positions = {tp: start.end.get(tp, self._starts.get(tp)) for tp in self._partitions}
+        positions = {tp: start.end.get(tp, self._starts.get(tp)) for tp in tracked.partitions}
         found = {tp: at for tp, at in positions.items() if at is not None}
-        void = self._loss.check(start, found, self._ends, self._partitions, self._ids)
+        void = self._loss.check(start, found, tracked.ends, tracked.partitions, tracked.topic_ids)
         return found, void
 
     def _earliest(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
         try:
             return self._planner.earliest(partitions, LOOK_UP_MS)
         except OffsetsTimeoutError as error:  # the next call looks the others up
-            self._note_timeout(error)
+            self._tracked.note_timeout(error)
             return offsets_found(error)
 
     def _end(self, tp: TopicPartition, position: int) -> int:
-        end = self._ends.get(tp, position)
+        end = self._tracked.ends.get(tp, position)
         if self._target is not None:
             end = min(end, self._target.get(tp, position))
         return max(end, position)
 
-    def _refresh(self, force: bool = False) -> None:
-        """Refresh partitions, ends and ids when they are due. An outage keeps the known ones."""
-        now = self._clock()
-        if self._target is not None or (now < self._ends_due and not force):
-            return
-        try:
-            partitions_due = force or now >= self._partitions_due
-            if partitions_due:
-                # With failOnDataLoss=false a query continues after the deletion of a topic.
-                must_exist = not self._has_planned and self._options.fail_on_data_loss
-                self._partitions = self._planner.partitions(must_exist=must_exist)
-                self._partitions_due = now + PARTITIONS_REFRESH_S
-            if force or not self._has_planned:
-                ends = self._planner.latest(self._partitions)
-            else:
-                ends = self._ends | self._lookup.look_up(self._partitions)
-            if partitions_due or ends != self._ends:
-                # Look the ids up after the ends. If they are unchanged, the ends belong to them.
-                self._ids = self._planner.ids(self._partitions)
-            self._ends = ends
-            self._refreshed_at = now
-        except KafkaError as error:
-            if not error.retriable or not self._has_planned:
-                raise
-            logger.warning("the ends of the partitions could not be looked up: %s", str(error))
-        self._ends_due = self._clock() + ENDS_REFRESH_S
-
-    def _note_timeout(self, error: KafkaError) -> None:
-        logger.warning("%s", str(error))
-        self._partitions_due = self._clock()  # a topic may be deleted
+    def _refresh(self) -> None:
+        if self._target is None:
+            self._tracked.refresh(is_first=not self._has_planned)

@@ -44,7 +44,6 @@ KNOWN_ATTRIBUTES: Known = {
     "Nodes": (16, "transport: connections and their limits are one object"),
     "PartitionState": (22, "subscription: a hot object, in which each level costs time"),
     "RecordSet": (22, "records: a hot object, in which each level costs time"),
-    "StreamDriver": (19, "Spark: the plan of a batch is not an object yet"),
     "SyncLifecycle": (17, "consumer: one object inherited over several files"),
     "SyncRequests": (17, "consumer: one object inherited over several files"),
     "Syncing": (41, "membership: one object inherited over several files"),
