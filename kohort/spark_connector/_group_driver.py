@@ -15,7 +15,12 @@ from kohort import KafkaTimeoutError, TopicPartition
 from kohort.spark_connector._batch_limits import BatchDelay, limited_ends
 from kohort.spark_connector._loss import LossCheck, next_ids, was_recreated
 from kohort.spark_connector._member import LEAVE_GROUP_S, GroupMember
-from kohort.spark_connector._member_partitions import ReadablePartition
+from kohort.spark_connector._member_partitions import (
+    BatchPlan,
+    BatchView,
+    Checkpoint,
+    ReadablePartition,
+)
 from kohort.spark_connector._offsets import StreamOffset, new_query_id
 from kohort.spark_connector._options import MAX_POLL_INTERVAL_MS, SourceOptions
 from kohort.spark_connector._shutdown import leave_on_sigterm
@@ -53,35 +58,27 @@ class GroupDriver:
         self._target: Offsets | None = None
         self._has_waited = False
         self._query_id = new_query_id()
-        self._planned: StreamOffset | None = None
-        self._planned_partitions: set[TopicPartition] = set()
-        """Partitions that the planned batch may read."""
+        self._planned: BatchPlan | None = None
         self._read_partitions: set[TopicPartition] = set()
         """Partitions that this run has read. For them a reset of the group's offset is old."""
 
     def prepare_available_now(self) -> None:
         """Set the current ends of the partitions as the end of the stream."""
         partitions = self._partitions
-        if not partitions.wait(lambda: partitions.is_stable, self._join_timeout_s):
+        if not partitions.wait_until_stable(self._join_timeout_s):
             partitions.check()
             raise KafkaTimeoutError(
                 f"group {self._options.group_id} was not joined within {self._join_timeout_s:g} s: "
                 "the group did not complete a rebalance. Check that all its members keep polling"
             )
-        if not partitions.wait(
-            lambda: partitions.is_stable and partitions.has_partitions, self._rebalance_timeout_s
-        ):
+        if not partitions.wait_until_assigned(self._rebalance_timeout_s):
             partitions.check()
             group = self._options.group_id
             logger.warning("[%s] the group assigns this query no partitions", group)
         request = partitions.request_ends(urgent=True)
-        if not partitions.wait(
-            lambda: partitions.ends_received >= request or not partitions.existing,
-            self._rebalance_timeout_s,
-        ):
+        if not partitions.wait_for_ends(request, self._rebalance_timeout_s):
             self._raise_timeout("the ends of its partitions were not found")
-        with partitions.changed:
-            self._target = dict(partitions.ends)
+        self._target = partitions.ends()
 
     def next_offset(
         self, start: StreamOffset, max_rows: int | None, *, ignore_minimum: bool = False
@@ -96,25 +93,20 @@ class GroupDriver:
         partitions.check()
         self._finish_up_to(start)  # a waiting revocation continues
         if self._target is not None:
-            if not partitions.wait(lambda: partitions.has_all_starts, self._join_timeout_s):
+            if not partitions.wait_for_starts(self._join_timeout_s):
                 self._raise_timeout("its partitions were not assigned, or their starts not found")
         elif not self._has_waited:
             self._has_waited = True
-            partitions.wait(
-                lambda: partitions.has_all_starts and partitions.has_partitions, FIRST_ASSIGNMENT_S
-            )
+            partitions.wait_for_first_starts(FIRST_ASSIGNMENT_S)
         found = self._next(start, max_rows, ignore_minimum)
         if found is not start or partitions.is_ending:
             return found
         if self._target is not None:
-            partitions.wait(lambda: not partitions.to_commit, FINAL_COMMIT_S)
+            partitions.wait_for_commits(FINAL_COMMIT_S)
             return start
         # The result includes records written before the call, because processAllAvailable() waits
         # until the query reports no new records.
-        version = partitions.version
-        partitions.wait(
-            lambda: partitions.ends_received >= request or partitions.version > version, NEW_ENDS_S
-        )
+        partitions.wait_for_change(request, NEW_ENDS_S)
         return self._next(start, max_rows, ignore_minimum)
 
     def _next(
@@ -122,13 +114,16 @@ class GroupDriver:
     ) -> StreamOffset:
         partitions = self._partitions
         partitions.check()
-        with partitions.changed:
-            self._finish_up_to(start)  # new starts may add offsets to commit
-            found = self._plan(start, max_rows, ignore_minimum or self._target is not None)
-            if found is not start:
-                partitions.in_flight = {tp for tp, at in found.start.items() if found.end[tp] > at}
-                self._planned = found
-            return found
+        ignore_minimum = ignore_minimum or self._target is not None
+        self._note_finished(start)
+        found = partitions.begin_batch(
+            lambda view: self._reached(view, start),  # new starts may add offsets to commit
+            lambda view: self._plan(view, start, max_rows, ignore_minimum),
+        )
+        if found.offset is None:
+            return start
+        self._planned = found
+        return found.offset
 
     def _raise_timeout(self, what: str) -> None:
         """Raise KafkaTimeoutError unless the query ends, so that no run ends incomplete."""
@@ -145,14 +140,11 @@ class GroupDriver:
         """
         self._partitions.check()
         self._finish_up_to(start)
-        return self._partitions.wait(lambda: not self._partitions.to_commit, FINAL_COMMIT_S)
+        return self._partitions.wait_for_commits(FINAL_COMMIT_S)
 
     def latest_offsets(self) -> Offsets:
         """Return the ends of this member's partitions, as last looked up."""
-        with self._partitions.changed:
-            return {
-                tp: at for tp, at in self._partitions.ends.items() if tp in self._partitions.ready
-            }
+        return self._partitions.ready_ends()
 
     def close(self) -> None:
         """Commit finished micro-batches and leave the group."""
@@ -163,26 +155,26 @@ class GroupDriver:
 
     def _finish_up_to(self, start: StreamOffset) -> None:
         """Mark the batch up to ``start`` as finished. Spark has written it into its commit log."""
-        partitions = self._partitions
-        with partitions.changed:
-            if partitions.has_no_checkpoint is None:
-                partitions.query_id = start.query or self._query_id
-                partitions.has_no_checkpoint = start.is_first
-                partitions.changed.notify_all()
-            if self._planned is not None and self._planned.end == start.end:
-                self._read_partitions |= self._planned_partitions
-            void = was_recreated(start, partitions.topic_ids)
-            partitions.finish_batch(
-                {
-                    tp: start.end[tp]
-                    for tp, ready in partitions.ready.items()
-                    if tp in start.end
-                    and tp.topic not in void
-                    and self._position(tp, ready, start)
-                    == start.end[tp]
-                    <= partitions.ends.get(tp, 0)
-                }
-            )
+        self._note_finished(start)
+        self._partitions.finish_batch(lambda view: self._reached(view, start))
+
+    def _note_finished(self, start: StreamOffset) -> None:
+        checkpoint = Checkpoint(start.query or self._query_id, is_missing=start.is_first)
+        self._partitions.set_checkpoint(checkpoint)
+        planned = self._planned
+        if planned is not None and planned.offset is not None and planned.offset.end == start.end:
+            self._read_partitions.update(planned.partitions)
+
+    def _reached(self, view: BatchView, start: StreamOffset) -> Offsets:
+        """Return the offsets up to ``start`` that the group may commit."""
+        void = was_recreated(start, view.topic_ids)
+        return {
+            tp: start.end[tp]
+            for tp, ready in view.ready.items()
+            if tp in start.end
+            and tp.topic not in void
+            and self._position(tp, ready, start) == start.end[tp] <= view.ends.get(tp, 0)
+        }
 
     def _position(self, tp: TopicPartition, ready: ReadablePartition, start: StreamOffset) -> int:
         """Return the next offset to read, from the checkpoint or the group.
@@ -199,36 +191,30 @@ class GroupDriver:
         return max(done, ready.start)
 
     def _plan(
-        self, start: StreamOffset, max_rows: int | None, ignore_minimum: bool
-    ) -> StreamOffset:
-        partitions = self._partitions
-        positions = {tp: self._position(tp, h, start) for tp, h in partitions.readable().items()}
-        void = self._loss.check(
-            start, positions, partitions.ends, partitions.all_partitions, partitions.topic_ids
-        )
-        for tp in void & partitions.ready.keys():
-            # The group's offset is void too.
-            partitions.ready[tp] = partitions.ready[tp]._replace(start=0, may_be_reset=False)
-        ends = {tp: self._end(tp, at) for tp, at in positions.items()}
-        if partitions.is_ending:
-            return start
+        self, view: BatchView, start: StreamOffset, max_rows: int | None, ignore_minimum: bool
+    ) -> BatchPlan:
+        positions = {tp: self._position(tp, at, start) for tp, at in view.readable.items()}
+        void = self._loss.check(start, positions, view.ends, view.all_partitions, view.topic_ids)
+        ends = {tp: self._end(view.ends.get(tp, at), tp, at) for tp, at in positions.items()}
+        if view.is_ending:
+            return BatchPlan(None, void=void)
         if not ignore_minimum and self._delay.should_wait(positions, ends):
             ends = positions
         elif max_rows is not None:
             ends = limited_ends(positions, ends, max_rows)
         # A batch without partitions starts the query only if the topics have none. Otherwise
         # startingOffsets would not apply to the partitions of a later assignment.
-        begins = start.is_first and (bool(ends) or partitions.has_no_partitions)
-        if ends == positions and not begins:
-            return start
-        self._planned_partitions = set(positions)
+        has_no_partitions = view.all_partitions is not None and not view.all_partitions
+        if ends == positions and not (start.is_first and (ends or has_no_partitions)):
+            return BatchPlan(None, void=void)
         # Other members' partitions stay as empty ranges. This member may get them back.
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
-        ids = next_ids(start, partitions.topic_ids, {**ends, **kept})
-        return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query_id)
+        ids = next_ids(start, view.topic_ids, {**ends, **kept})
+        query = start.query or self._query_id
+        offset = StreamOffset(positions | kept, ends | kept, ids, query)
+        return BatchPlan(offset, positions.keys(), void)
 
-    def _end(self, tp: TopicPartition, position: int) -> int:
-        end = self._partitions.ends.get(tp, position)
+    def _end(self, end: int, tp: TopicPartition, position: int) -> int:
         if self._target is not None:
             end = min(end, self._target.get(tp, position))
         return max(end, position)

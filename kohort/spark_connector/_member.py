@@ -6,6 +6,7 @@ a revocation waits for Spark's next call, and that call would wait for the clien
 
 from __future__ import annotations
 
+import enum
 import logging
 import threading
 import time
@@ -39,6 +40,7 @@ from kohort.spark_connector._member_partitions import MemberPartitions, Readable
 from kohort.spark_connector._offsets import Offsets
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import OffsetPlanner
+from kohort.spark_connector._schedule import Schedule
 from kohort.spark_connector._session import SparkFolders
 
 logger = logging.getLogger("kohort.spark_connector")
@@ -64,6 +66,16 @@ _REJOINS = (CommitFailedError, RebalanceInProgressError)
 """Errors after which the consumer rejoins or has rejoined."""
 
 
+class Task(enum.Enum):
+    """Work of the member's thread that is repeated after a time."""
+
+    COMMIT = enum.auto()
+    ENDS = enum.auto()
+    PARTITIONS = enum.auto()
+    STARTS = enum.auto()
+    TOPIC_IDS = enum.auto()
+
+
 class GroupMember:
     """Consumer in a group with a thread that polls it until :meth:`request_end`."""
 
@@ -76,12 +88,10 @@ class GroupMember:
         self._planner = OffsetPlanner(self._consumer, options, self._pause, LOOK_UP_MS)
         self._lookup = EndLookup(self._planner, LOOK_UP_MS, clock, self._note_timeout)
         self._session = SparkFolders(clock)
+        self._schedule = Schedule(clock)
         self._first_partitions: frozenset[TopicPartition] = frozenset()
-        self._ends_due = self._partitions_due = self._retry_due = float("-inf")
-        self._ids_due = self._resolve_due = float("-inf")
         self._unresolved: Mapping[TopicPartition, int] = {}
         self._names_checked = options.fail_on_data_loss  # partitions() then checks them
-        self._warned: dict[str, float] = {}
         self._ids: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="kohort-spark-member", daemon=True)
         try:
@@ -111,24 +121,22 @@ class GroupMember:
         partitions = self.partitions
         try:
             self._subscribe()
-            while not partitions.is_ending and partitions.error is None:
+            while partitions.is_running:
                 self._step()
         except WakeupError:
             pass  # request_end() was called
         except BaseException as error:
             partitions.fail(error)
         finally:
+            partitions.end()
             try:
-                partitions.end()
                 self._consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
             except KafkaError as error:
                 logger.warning("%s the member did not leave cleanly: %s", self._group, str(error))
-            finally:
-                partitions.end(has_left=True)
 
     def _subscribe(self) -> None:
         self._refresh_partitions(must_exist=self._options.fail_on_data_loss)
-        self._first_partitions = self.partitions.all_partitions or frozenset()
+        self._first_partitions = self.partitions.all_partitions
         listener = MemberListener(self, self.partitions.fail, self._listener)
         if self._options.pattern is not None:
             pattern = _option_values.anchored(self._options.pattern)
@@ -165,7 +173,7 @@ class GroupMember:
         if isinstance(error, _REJOINS):
             return True
         if isinstance(error, (TransportError, KafkaTimeoutError)):
-            return self.partitions.epoch > 0 or error.retriable
+            return self.partitions.was_assigned or error.retriable
         return error.retriable
 
     def _poll(self) -> None:
@@ -178,21 +186,19 @@ class GroupMember:
         batch then starts there too.
         """
         partitions = self.partitions
-        with partitions.changed:
-            new = {tp: at for tp, at in partitions.existing.items() if tp not in partitions.ready}
-            has_no_checkpoint = partitions.has_no_checkpoint
-        if has_no_checkpoint and not self._names_checked:
-            self._check_names()
-        if not new or has_no_checkpoint is None:
+        new = partitions.without_start()
+        if (checkpoint := partitions.checkpoint) is None:
             return
-        if new == self._unresolved and self._clock() < self._resolve_due:
+        if checkpoint.is_missing and not self._names_checked:
+            self._check_names()
+        if not new or (new == self._unresolved and not self._schedule.is_due(Task.STARTS)):
             return
         found = self._consumer.committed(sorted(new), metadata=True, timeout_ms=LOOK_UP_MS)
         committed = {tp: at for tp, at in found.items() if isinstance(at, OffsetAndMetadata)}
         offsets = {tp: at.offset for tp, at in committed.items()}
         missing = new.keys() - committed.keys()
         if missing:
-            starts = self._resolve_starts(missing, has_no_checkpoint)
+            starts = self._resolve_starts(missing, is_new=checkpoint.is_missing)
             self._commit(starts, COMMIT_MS)
             offsets |= starts
         known = {tp: epoch for tp, epoch in new.items() if tp in offsets}
@@ -208,11 +214,11 @@ class GroupMember:
             offsets,
         )
         self._unresolved = {tp: epoch for tp, epoch in new.items() if tp not in known}
-        self._resolve_due = self._clock() + RETRY_TIMED_OUT_S
+        self._schedule.postpone(Task.STARTS, RETRY_TIMED_OUT_S)
 
-    def _resolve_starts(self, missing: set[TopicPartition], has_no_checkpoint: bool) -> Offsets:
+    def _resolve_starts(self, missing: set[TopicPartition], *, is_new: bool) -> Offsets:
         """Return the starts of partitions without a committed offset, as far as they are found."""
-        by_options = missing & self._first_partitions if has_no_checkpoint else set()
+        by_options = missing & self._first_partitions if is_new else set()
         found: dict[TopicPartition, int] = {}
         try:
             if by_options:
@@ -232,9 +238,8 @@ class GroupMember:
         self._names_checked = True
 
     def _commit_finished(self) -> None:
-        with self.partitions.changed:
-            done = dict(self.partitions.to_commit)
-        if not done or self._clock() < self._retry_due:
+        done = self.partitions.offsets_to_commit()
+        if not done or not self._schedule.is_due(Task.COMMIT):
             return
         try:
             self._commit(done, COMMIT_MS)
@@ -242,45 +247,38 @@ class GroupMember:
             raise
         except KafkaError as error:
             # The query goes on: it reads by Spark's checkpoint and not by the group's offsets.
-            self._retry_due = self._clock() + RETRY_S
+            self._schedule.postpone(Task.COMMIT, RETRY_S)
             if isinstance(error, CommitFailedError):
-                self._ids_due = self._ends_due = float("-inf")  # the topic may be recreated
+                self._schedule.make_due(Task.TOPIC_IDS, Task.ENDS)  # the topic may be recreated
             self._warn("a commit", error)
 
     def _commit(self, offsets: Offsets, timeout_ms: float) -> None:
         if offsets:
-            metadata = f"{METADATA}{self.partitions.query_id}"
+            checkpoint = self.partitions.checkpoint
+            metadata = METADATA if checkpoint is None else f"{METADATA}{checkpoint.query_id}"
             entries = {tp: OffsetAndMetadata(at, metadata) for tp, at in offsets.items()}
             self._consumer.commit(entries, timeout_ms=timeout_ms)
             self.partitions.mark_committed(offsets)
 
     def _refresh_ends(self) -> None:
-        with self.partitions.changed:
-            owned = self.partitions.existing
-            urgent = self.partitions.ends_urgent
-        if self._clock() < self._ends_due and not urgent:
+        if not (self._schedule.is_due(Task.ENDS) or self.partitions.are_ends_urgent):
             return
         try:
-            if owned:
+            if owned := self.partitions.existing():
                 self._look_up_ends(owned)
         finally:
-            self._ends_due = self._clock() + ENDS_REFRESH_S
+            self._schedule.postpone(Task.ENDS, ENDS_REFRESH_S)
 
     def _look_up_ends(self, partitions: Mapping[TopicPartition, object]) -> None:
-        with self.partitions.changed:
-            request = self.partitions.ends_requested
+        request = self.partitions.ends_requested
         ends = self._lookup.look_up(partitions)
-        with self.partitions.changed:
-            moved = not ends.items() <= self.partitions.ends.items()
         ids: dict[str, str] = {}
-        if moved or self._clock() >= self._ids_due:
+        if self.partitions.has_other_ends(ends) or self._schedule.is_due(Task.TOPIC_IDS):
             # Look the ids up after the ends. If they are unchanged, the ends belong to them.
             ids = self._planner.ids(ends, LOOK_UP_MS)
-            self._ids_due = self._clock() + PARTITIONS_REFRESH_S
+            self._schedule.postpone(Task.TOPIC_IDS, PARTITIONS_REFRESH_S)
             self._move_to_topic_ids(ids)
-        with self.partitions.changed:
-            of_all = self.partitions.existing.keys() <= ends.keys()
-            self.partitions.set_ends(ends, ids, request if of_all else None)
+        self.partitions.set_ends(ends, ids, request)
 
     def _move_to_topic_ids(self, ids: Mapping[str, str]) -> None:
         """Commit offsets of recreated topics from now on, and none of the old topics.
@@ -295,12 +293,12 @@ class GroupMember:
         self._ids |= ids
 
     def _refresh_partitions(self, must_exist: bool = False) -> None:
-        if self._clock() < self._partitions_due:
+        if not self._schedule.is_due(Task.PARTITIONS):
             return
         try:
             self.partitions.set_all_partitions(self._planner.partitions(must_exist=must_exist))
         finally:
-            self._partitions_due = self._clock() + PARTITIONS_REFRESH_S
+            self._schedule.postpone(Task.PARTITIONS, PARTITIONS_REFRESH_S)
 
     # -- the listener -------------------------------------------------------------------------
 
@@ -311,8 +309,8 @@ class GroupMember:
             self._consumer.seek(tp, 0)
         logger.info("%s assigned %s", self._group, partitions_text(partitions))
         self.partitions.add_assigned(partitions)
-        if not partitions <= (self.partitions.all_partitions or frozenset()):
-            self._partitions_due = float("-inf")  # the group's leader knows newer ones
+        if not partitions <= self.partitions.all_partitions:
+            self._schedule.make_due(Task.PARTITIONS)  # the group's leader knows newer ones
 
     def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Wait for the micro-batch in flight, commit, and release the partitions."""
@@ -366,16 +364,16 @@ class GroupMember:
         self._warn("a lookup of offsets", error)
 
     def _note_error(self, error: KafkaError) -> None:
-        self._partitions_due = float("-inf")  # a topic may be deleted
-        self.partitions.last_error = error
+        self._schedule.make_due(Task.PARTITIONS)  # a topic may be deleted
+        self.partitions.note_error(error)
 
     def _pause(self, seconds: float) -> None:
-        self.partitions.wait(lambda: False, seconds)
+        self.partitions.pause(seconds)
 
     def _warn(self, what: str, error: KafkaError) -> None:
-        now = self._clock()
-        if now >= self._warned.get(what, float("-inf")):
-            self._warned[what] = now + WARN_S
+        task = f"warning about {what}"
+        if self._schedule.is_due(task):
+            self._schedule.postpone(task, WARN_S)
             logger.warning("%s %s failed and will be retried: %s", self._group, what, str(error))
 
 

@@ -1,6 +1,7 @@
 """Partitions of a group member, shared by Spark's thread and the member's thread.
 
-The module does no I/O. Every field is read and written under :attr:`MemberPartitions.changed`.
+The module does no I/O. Each method is atomic: it holds the lock from its first read to its last
+change.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from kohort import KafkaError, TopicPartition
-from kohort.spark_connector._offsets import Offsets
+from kohort.spark_connector._offset_commits import OffsetCommits
+from kohort.spark_connector._offsets import Offsets, StreamOffset
+from kohort.spark_connector._partition_ends import PartitionEnds
 
 Partitions = Iterable[TopicPartition]
 
@@ -26,220 +29,43 @@ class ReadablePartition(NamedTuple):
     """True if no query committed the offset, so that it may be a reset by a user."""
 
 
-class MemberPartitions:
-    """Assigned partitions, their offsets, and the offsets to commit."""
+class Checkpoint(NamedTuple):
+    """State of the query's checkpoint at Spark's first call."""
 
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.all_partitions: frozenset[TopicPartition] | None = None
-        """Existing partitions of the topics with any owner. None before the first lookup."""
-        self.ends: dict[TopicPartition, int] = {}
-        self.topic_ids: dict[str, str] = {}
-        """Topic ids, looked up after the ends."""
-        self.ends_requested = self.ends_received = 0
-        """Number of requests for the ends of all owned partitions, and the last one answered."""
-        self.ends_urgent = False
-        self.is_stable = False
-        """False before the first assignment, and between a revocation and the next assignment."""
-        self.epoch = 0
-        self.owned: dict[TopicPartition, int] = {}
-        """Assigned partitions with their epochs."""
-        self.ready: dict[TopicPartition, ReadablePartition] = {}
-        """Owned partitions with a known start."""
-        self.revoking: set[TopicPartition] = set()
-        """Owned partitions that no new micro-batch may read."""
-        self.in_flight: set[TopicPartition] = set()
-        """Partitions of the running micro-batch, owned or not."""
-        self.to_commit: dict[TopicPartition, int] = {}
-        """Offsets of finished micro-batches that are not committed yet."""
-        self.committed: dict[TopicPartition, int] = {}
-        self.query_id = ""
-        """Id of the checkpoint."""
-        self.has_no_checkpoint: bool | None = None
-        """True if the query starts without a checkpoint. None before Spark's first call."""
-        self.version = 0
-        """Counter of changes after which the same start may give another micro-batch."""
-        self.error: BaseException | None = None
-        self.last_error: KafkaError | None = None
-        """Last transient error."""
-        self.is_ending = self.has_ended = False
+    query_id: str
+    is_missing: bool
+    """True if the query starts without a checkpoint."""
 
-    # -- Spark's thread -----------------------------------------------------------------------
 
-    def wait(self, until: Callable[[], bool], seconds: float) -> bool:
-        """Wait until a condition holds, or the member fails or ends. Return True if it holds."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.is_ending or self.has_ended or until(), seconds)
-            return until()
+class BatchView(NamedTuple):
+    """Partitions for a function that plans, which no other thread changes while it runs."""
 
-    def request_ends(self, *, urgent: bool = False) -> int:
-        """Request the ends of all owned partitions.
+    ready: Mapping[TopicPartition, ReadablePartition]
+    """Owned partitions with a known start."""
+    readable: Mapping[TopicPartition, ReadablePartition]
+    """Those of ``ready`` that a new micro-batch may read."""
+    ends: Offsets
+    topic_ids: Mapping[str, str]
+    all_partitions: frozenset[TopicPartition] | None
+    """Existing partitions of the topics with any owner. None before the first lookup."""
+    is_ending: bool
 
-        Return the number that ``ends_received`` reaches when the ends have arrived.
-        """
-        with self.changed:
-            self.ends_urgent = self.ends_urgent or urgent
-            self.ends_requested += 1
-            return self.ends_requested
 
-    def check(self) -> None:
-        """Raise the error of the member's thread, if there is one."""
-        with self.changed:
-            if self.error is not None:
-                raise self.error
+class BatchPlan(NamedTuple):
+    """Result of planning."""
 
-    def readable(self) -> dict[TopicPartition, ReadablePartition]:
-        """Return the partitions that a new micro-batch may read."""
-        return {tp: ready for tp, ready in self.ready.items() if tp not in self.revoking}
+    offset: StreamOffset | None
+    """The micro-batch, None if there is nothing new to read."""
+    partitions: Collection[TopicPartition] = ()
+    """Partitions that the micro-batch may read."""
+    void: Collection[TopicPartition] = ()
+    """Partitions whose offsets no longer apply. They are read from the beginning."""
 
-    @property
-    def existing(self) -> dict[TopicPartition, int]:
-        """Owned partitions that exist.
-
-        For a while the group also assigns partitions of deleted topics.
-        """
-        known = self.all_partitions
-        return {tp: at for tp, at in self.owned.items() if known is None or tp in known}
-
-    @property
-    def has_no_partitions(self) -> bool:
-        """True if the topics have no partitions."""
-        return self.all_partitions is not None and not self.all_partitions
-
-    @property
-    def has_partitions(self) -> bool:
-        """True if the member owns partitions, or if the topics have none."""
-        return bool(self.owned) or self.has_no_partitions
-
-    @property
-    def has_all_starts(self) -> bool:
-        """True if no rebalance is running and the start of every partition is known."""
-        return self.is_stable and self.existing.keys() <= self.ready.keys()
-
-    def finish_batch(self, done: Offsets) -> None:
-        """End the micro-batch in flight and add its offsets to ``to_commit``.
-
-        A revocation that waits for the micro-batch continues.
-        """
-        with self.changed:
-            existing = self.existing
-            for tp, offset in done.items():
-                if tp in self.ready and tp in existing and self.committed.get(tp) != offset:
-                    self.to_commit[tp] = offset
-            if self.in_flight:
-                self.in_flight = set()
-                self.changed.notify_all()
-
-    # -- the member's thread ------------------------------------------------------------------
-
-    def add_assigned(self, partitions: Partitions) -> None:
-        """Add the partitions that an assignment adds."""
-        with self.changed:
-            self.epoch += 1
-            for tp in partitions:
-                self._forget(tp)
-                self.owned[tp] = self.epoch
-            self.is_stable = True
-            self._notify()
-
-    def set_starts(
-        self, found: Mapping[TopicPartition, ReadablePartition], committed: Offsets
-    ) -> None:
-        """Set the starts of partitions. Partitions revoked in the meantime are left out."""
-        with self.changed:
-            for tp, ready in found.items():
-                if self.owned.get(tp) == ready.epoch:
-                    self.ready[tp] = ready
-                    if tp in committed:
-                        self.committed[tp] = committed[tp]
-            self._notify()
-
-    def release(self, partitions: frozenset[TopicPartition], seconds: float) -> ReleasedPartitions:
-        """Wait up to ``seconds`` for the micro-batch in flight, then remove the partitions."""
-        with self.changed:
-            self.is_stable = False
-            self.revoking |= partitions
-            self.changed.wait_for(
-                lambda: self.is_ending or not partitions & self.in_flight, seconds
-            )
-            unfinished = partitions & self.in_flight
-            done = {tp: self.to_commit[tp] for tp in partitions if tp in self.to_commit}
-            self.remove(partitions)
-            return ReleasedPartitions(done, frozenset(unfinished), self.is_ending)
-
-    def remove(self, partitions: Partitions) -> None:
-        """Remove partitions that this member no longer owns."""
-        with self.changed:
-            self.is_stable = False
-            for tp in partitions:
-                self._forget(tp)
-            self._notify()
-
-    def _notify(self) -> None:
-        self.version += 1
-        self.changed.notify_all()
-
-    def _forget(self, tp: TopicPartition) -> None:
-        for table in (self.owned, self.ready, self.to_commit, self.committed, self.ends):
-            table.pop(tp, None)
-        self.revoking.discard(tp)
-
-    def set_ends(self, ends: Offsets, ids: Mapping[str, str], request: int | None) -> None:
-        """Set the ends of partitions, and the topic ids that were looked up after them.
-
-        ``request`` is the value of ``ends_requested`` before the lookup, if the lookup returned the
-        ends of all owned partitions.
-        """
-        with self.changed:
-            if not (ids.items() <= self.topic_ids.items() and ends.items() <= self.ends.items()):
-                self.version += 1
-            self.topic_ids |= ids
-            self.ends |= {tp: end for tp, end in ends.items() if tp in self.owned}
-            if request is not None:
-                self.ends_received, self.ends_urgent = request, False
-                self.last_error = None
-            self.changed.notify_all()
-
-    def set_all_partitions(self, partitions: Partitions) -> None:
-        """Set all existing partitions of the topics."""
-        with self.changed:
-            known = frozenset(partitions)
-            if known != self.all_partitions:
-                self.all_partitions = known
-                # A commit with a deleted partition fails and would be retried forever.
-                self.to_commit = {tp: at for tp, at in self.to_commit.items() if tp in known}
-                self._notify()
-
-    def mark_committed(self, offsets: Offsets) -> None:
-        """Record a successful commit."""
-        with self.changed:
-            for tp, offset in offsets.items():
-                if tp in self.owned:
-                    self.committed[tp] = offset
-                if self.to_commit.get(tp) == offset:
-                    del self.to_commit[tp]
-            self.changed.notify_all()
-
-    def forget_commits(self, topics: Collection[str]) -> None:
-        """Forget the offsets of recreated topics, because they belong to the old topics."""
-        with self.changed:
-            for table in (self.to_commit, self.committed):
-                for tp in [tp for tp in table if tp.topic in topics]:
-                    del table[tp]
-            self.changed.notify_all()
-
-    def fail(self, error: BaseException) -> None:
-        """Keep the first error. Spark's next call raises it."""
-        with self.changed:
-            self.error = self.error or error
-            self._notify()
-
-    def end(self, *, has_left: bool = False) -> None:
-        """End the query. ``has_left`` says that the member has left its group."""
-        with self.changed:
-            self.is_ending = True
-            self.has_ended = self.has_ended or has_left
-            self._notify()
+    def in_flight(self) -> set[TopicPartition]:
+        """Return the partitions of which the micro-batch reads records."""
+        if self.offset is None:
+            return set()
+        return {tp for tp, at in self.offset.start.items() if self.offset.end[tp] > at}
 
 
 class ReleasedPartitions(NamedTuple):
@@ -251,3 +77,347 @@ class ReleasedPartitions(NamedTuple):
     """Partitions whose micro-batch was not finished in time."""
     is_ending: bool
     """True if the query ends."""
+
+
+Finish = Callable[[BatchView], Offsets]
+"""Function that returns the offsets that the finished micro-batches have reached."""
+Plan = Callable[[BatchView], BatchPlan]
+
+
+class MemberPartitions:
+    """Assigned partitions, their offsets, and the offsets to commit."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._all: frozenset[TopicPartition] | None = None
+        self._is_stable = False
+        """False before the first assignment, and between a revocation and the next assignment."""
+        self._epoch = 0
+        self._owned: dict[TopicPartition, int] = {}
+        """Assigned partitions with their epochs."""
+        self._ready: dict[TopicPartition, ReadablePartition] = {}
+        self._revoking: set[TopicPartition] = set()
+        """Owned partitions that no new micro-batch may read."""
+        self._in_flight: set[TopicPartition] = set()
+        """Partitions of the running micro-batch, owned or not."""
+        self._ends = PartitionEnds()
+        self._commits = OffsetCommits()
+        self._checkpoint: Checkpoint | None = None
+        self._version = 0
+        """Counter of changes after which the same start may give another micro-batch."""
+        self._error: BaseException | None = None
+        self._last_error: KafkaError | None = None
+        self._is_ending = False
+
+    # -- both threads -------------------------------------------------------------------------
+
+    @property
+    def is_ending(self) -> bool:
+        return self._is_ending
+
+    @property
+    def has_partitions(self) -> bool:
+        """True if the member owns partitions, or if the topics have none."""
+        return bool(self._owned) or (self._all is not None and not self._all)
+
+    @property
+    def has_all_starts(self) -> bool:
+        """True if no rebalance is running and the start of every partition is known."""
+        with self._changed:
+            return self._is_stable and self.existing().keys() <= self._ready.keys()
+
+    def owned(self) -> dict[TopicPartition, int]:
+        """Return the assigned partitions with their epochs, also those that do not exist."""
+        with self._changed:
+            return dict(self._owned)
+
+    def readable(self) -> dict[TopicPartition, ReadablePartition]:
+        """Return the partitions that a new micro-batch may read."""
+        with self._changed:
+            return {tp: ready for tp, ready in self._ready.items() if tp not in self._revoking}
+
+    def revoking(self) -> frozenset[TopicPartition]:
+        """Return the partitions of a revocation that waits for the micro-batch in flight."""
+        with self._changed:
+            return frozenset(self._revoking)
+
+    def existing(self) -> dict[TopicPartition, int]:
+        """Return the owned partitions that exist.
+
+        For a while the group also assigns partitions of deleted topics.
+        """
+        with self._changed:
+            known = self._all
+            return {tp: at for tp, at in self._owned.items() if known is None or tp in known}
+
+    def _notify(self) -> None:
+        self._version += 1
+        self._changed.notify_all()
+
+    # -- Spark's thread -----------------------------------------------------------------------
+
+    def wait_until_stable(self, seconds: float) -> bool:
+        """Wait until no rebalance is running. Return False if the time is over first."""
+        return self._wait(lambda: self._is_stable, seconds)
+
+    def wait_until_assigned(self, seconds: float) -> bool:
+        """Wait until no rebalance is running and the member has partitions."""
+        return self._wait(lambda: self._is_stable and self.has_partitions, seconds)
+
+    def wait_for_starts(self, seconds: float) -> bool:
+        """Wait until the starts of all owned partitions are known, if there are any."""
+        return self._wait(lambda: self.has_all_starts, seconds)
+
+    def wait_for_first_starts(self, seconds: float) -> bool:
+        """Wait until the member has partitions and their starts are known."""
+        return self._wait(lambda: self.has_all_starts and self.has_partitions, seconds)
+
+    def wait_for_ends(self, request: int, seconds: float) -> bool:
+        """Wait until the requested ends have arrived, or there are no partitions."""
+        return self._wait(lambda: self._ends.has_answered(request) or not self.existing(), seconds)
+
+    def wait_for_change(self, request: int, seconds: float) -> bool:
+        """Wait until the requested ends have arrived, or the same start may give another batch."""
+        with self._changed:
+            version = self._version
+            return self._wait(
+                lambda: self._ends.has_answered(request) or self._version > version, seconds
+            )
+
+    def wait_for_commits(self, seconds: float) -> bool:
+        """Wait until no offset is left to commit."""
+        return self._wait(lambda: not self._commits.pending, seconds)
+
+    def _wait(self, until: Callable[[], bool], seconds: float) -> bool:
+        """Wait until a condition holds, or the member fails or ends. Return True if it holds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_ending or until(), seconds)
+            return until()
+
+    def request_ends(self, *, urgent: bool = False) -> int:
+        """Request the ends of all owned partitions. Return the number of the request."""
+        with self._changed:
+            return self._ends.request(urgent=urgent)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return the ends of the owned partitions, as last looked up."""
+        with self._changed:
+            return dict(self._ends.offsets)
+
+    def ready_ends(self) -> dict[TopicPartition, int]:
+        """Return the ends of the partitions with a known start."""
+        with self._changed:
+            return {tp: at for tp, at in self._ends.offsets.items() if tp in self._ready}
+
+    def check(self) -> None:
+        """Raise the error of the member's thread, if there is one."""
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """Last transient error."""
+        return self._last_error
+
+    def set_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Set the checkpoint that the query starts from. Later calls change nothing."""
+        with self._changed:
+            if self._checkpoint is None:
+                self._checkpoint = checkpoint
+                self._changed.notify_all()
+
+    def finish_batch(self, finish: Finish) -> None:
+        """End the micro-batch in flight, and add the offsets that it has reached to the commits.
+
+        A revocation that waits for the micro-batch continues.
+        """
+        with self._changed:
+            done = finish(self._view())
+            existing = self.existing()
+            self._commits.add(
+                {tp: at for tp, at in done.items() if tp in self._ready and tp in existing}
+            )
+            if self._in_flight:
+                self._in_flight = set()
+                self._changed.notify_all()
+
+    def begin_batch(self, finish: Finish, plan: Plan) -> BatchPlan:
+        """Finish the micro-batch in flight, plan the next one and mark it as in flight.
+
+        No partition is revoked between these steps.
+        """
+        with self._changed:
+            self.finish_batch(finish)
+            planned = plan(self._view())
+            for tp in self._ready.keys() & planned.void:
+                # The group's offset is void too.
+                self._ready[tp] = self._ready[tp]._replace(start=0, may_be_reset=False)
+            self._in_flight = planned.in_flight()
+            return planned
+
+    def _view(self) -> BatchView:
+        return BatchView(
+            self._ready,
+            self.readable(),
+            self._ends.offsets,
+            self._ends.topic_ids,
+            self._all,
+            self._is_ending,
+        )
+
+    # -- the member's thread ------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """True if the query neither ends nor has failed."""
+        return not self._is_ending and self._error is None
+
+    @property
+    def was_assigned(self) -> bool:
+        """True after the first assignment."""
+        return self._epoch > 0
+
+    @property
+    def all_partitions(self) -> frozenset[TopicPartition]:
+        """Existing partitions of the topics with any owner, as last looked up."""
+        return self._all or frozenset()
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """Checkpoint that the query starts from. None before Spark's first call."""
+        return self._checkpoint
+
+    def pause(self, seconds: float) -> None:
+        """Wait for this time, or until the query ends."""
+        self._wait(lambda: False, seconds)
+
+    def add_assigned(self, partitions: Partitions) -> None:
+        """Add the partitions that an assignment adds."""
+        with self._changed:
+            self._epoch += 1
+            for tp in partitions:
+                self._forget(tp)
+                self._owned[tp] = self._epoch
+            self._is_stable = True
+            self._notify()
+
+    def without_start(self) -> dict[TopicPartition, int]:
+        """Return the existing partitions without a known start, with their epochs."""
+        with self._changed:
+            return {tp: at for tp, at in self.existing().items() if tp not in self._ready}
+
+    def set_starts(
+        self, found: Mapping[TopicPartition, ReadablePartition], committed: Offsets
+    ) -> None:
+        """Set the starts of partitions. Partitions revoked in the meantime are left out."""
+        with self._changed:
+            for tp, ready in found.items():
+                if self._owned.get(tp) == ready.epoch:
+                    self._ready[tp] = ready
+                    if tp in committed:
+                        self._commits.committed[tp] = committed[tp]
+            self._notify()
+
+    def release(self, partitions: frozenset[TopicPartition], seconds: float) -> ReleasedPartitions:
+        """Wait up to ``seconds`` for the micro-batch in flight, then remove the partitions."""
+        with self._changed:
+            self._is_stable = False
+            self._revoking |= partitions
+            self._changed.wait_for(
+                lambda: self._is_ending or not partitions & self._in_flight, seconds
+            )
+            unfinished = partitions & self._in_flight
+            pending = self._commits.pending
+            done = {tp: pending[tp] for tp in partitions if tp in pending}
+            self.remove(partitions)
+            return ReleasedPartitions(done, frozenset(unfinished), self._is_ending)
+
+    def remove(self, partitions: Partitions) -> None:
+        """Remove partitions that this member no longer owns."""
+        with self._changed:
+            self._is_stable = False
+            for tp in partitions:
+                self._forget(tp)
+            self._notify()
+
+    def _forget(self, tp: TopicPartition) -> None:
+        self._owned.pop(tp, None)
+        self._ready.pop(tp, None)
+        self._commits.forget(tp)
+        self._ends.offsets.pop(tp, None)
+        self._revoking.discard(tp)
+
+    @property
+    def are_ends_urgent(self) -> bool:
+        """True if Spark's thread waits for the ends of all owned partitions."""
+        return self._ends.is_urgent
+
+    @property
+    def ends_requested(self) -> int:
+        """Number of the last request for the ends of all owned partitions."""
+        return self._ends.requested
+
+    def has_other_ends(self, ends: Offsets) -> bool:
+        """True if an end differs from the known one."""
+        with self._changed:
+            return not ends.items() <= self._ends.offsets.items()
+
+    def set_ends(self, ends: Offsets, ids: Mapping[str, str], request: int) -> None:
+        """Set the ends of partitions, and the topic ids that were looked up after them.
+
+        ``request`` is the value of ``ends_requested`` before the lookup. The request is answered if
+        the lookup returned the ends of all owned partitions.
+        """
+        with self._changed:
+            if not (ids.items() <= self._ends.topic_ids.items()) or self.has_other_ends(ends):
+                self._version += 1
+            self._ends.topic_ids |= ids
+            self._ends.offsets |= {tp: end for tp, end in ends.items() if tp in self._owned}
+            if self.existing().keys() <= ends.keys():
+                self._ends.answer(request)
+                self._last_error = None
+            self._changed.notify_all()
+
+    def set_all_partitions(self, partitions: Partitions) -> None:
+        """Set all existing partitions of the topics."""
+        with self._changed:
+            known = frozenset(partitions)
+            if known != self._all:
+                self._all = known
+                # A commit with a deleted partition fails and would be retried forever.
+                self._commits.keep(known)
+                self._notify()
+
+    def offsets_to_commit(self) -> dict[TopicPartition, int]:
+        """Return the offsets of finished micro-batches that are not committed yet."""
+        with self._changed:
+            return dict(self._commits.pending)
+
+    def mark_committed(self, offsets: Offsets) -> None:
+        """Record a successful commit."""
+        with self._changed:
+            self._commits.mark_committed(offsets, self._owned)
+            self._changed.notify_all()
+
+    def forget_commits(self, topics: Collection[str]) -> None:
+        """Forget the offsets of recreated topics, because they belong to the old topics."""
+        with self._changed:
+            self._commits.forget_topics(topics)
+            self._changed.notify_all()
+
+    def note_error(self, error: KafkaError) -> None:
+        """Keep a transient error, as the cause of a later timeout."""
+        self._last_error = error
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the first error. Spark's next call raises it."""
+        with self._changed:
+            self._error = self._error or error
+            self._notify()
+
+    def end(self) -> None:
+        """End the query."""
+        with self._changed:
+            self._is_ending = True
+            self._notify()
