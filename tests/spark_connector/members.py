@@ -46,16 +46,12 @@ def committed(cluster: Cluster, group: str = GROUP) -> dict[int, int]:
 
 def owned(query: Query) -> set[int]:
     """Return the partitions that the query may read now."""
-    partitions = query.reader._driver._partitions
-    with partitions.changed:
-        return {tp.partition for tp in partitions.readable()}
+    return {tp.partition for tp in query.reader._driver._partitions.readable()}
 
 
 def held_back(query: Query) -> set[int]:
     """Return the partitions of a revocation that waits for the end of a micro-batch."""
-    partitions = query.reader._driver._partitions
-    with partitions.changed:
-        return {tp.partition for tp in partitions.revoking}
+    return {tp.partition for tp in query.reader._driver._partitions.revoking()}
 
 
 class Polling:

@@ -148,7 +148,7 @@ def test_what_is_lost_is_given_up_at_once(caplog: pytest.LogCaptureFixture) -> N
             with cluster.fail("Heartbeat", ErrorCode.UNKNOWN_MEMBER_ID):
                 cluster.wait_until(lambda: "lost orders-0" in caplog.text, DEADLINE)
             run = query.reader._driver._partitions
-            cluster.wait_until(lambda: run.has_all_starts and len(run.ready) == 3, DEADLINE)
+            cluster.wait_until(lambda: run.has_all_starts and len(run.readable()) == 3, DEADLINE)
         assert committed(cluster) == {0: 0, 1: 0, 2: 0}
         query.finish()
         expected += produce_all(cluster, 1)
@@ -216,9 +216,7 @@ def test_available_now_leaves_to_later_runs_what_it_gains_on_the_way(cluster: Cl
 
 def owned_by_group(query: Query) -> set[int]:
     """Return the partitions that the group has assigned to the query, known to it or not."""
-    partitions = query.reader._driver._partitions
-    with partitions.changed:
-        return {tp.partition for tp in partitions.owned}
+    return {tp.partition for tp in query.reader._driver._partitions.owned()}
 
 
 def test_a_member_without_partitions_waits_once_and_then_runs_empty(

@@ -158,10 +158,10 @@ def test_a_query_leaves_while_a_revocation_cannot_commit(
     query.trigger()
     partitions = query.reader._driver._partitions
     with plain(cluster) as other:
-        cluster.wait_until(lambda: other.poll(50) or partitions.revoking)
+        cluster.wait_until(lambda: other.poll(50) or partitions.revoking())
         with cluster.fail("OffsetCommit", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None):
             query.trigger()  # ends the batch that the revocation waits for
-            cluster.wait_until(lambda: len(partitions.owned) < 3)
+            cluster.wait_until(lambda: len(partitions.owned()) < 3)
             query.stop()
         assert len(cluster.group(GROUP).members) == 1
 
