@@ -16,7 +16,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import anyio
 
@@ -66,6 +66,14 @@ class TlsServer(Protocol):
         ...
 
 
+class UnfinishedWrite(NamedTuple):
+    """Write that must be repeated unchanged, as OpenSSL could not complete it."""
+
+    chunk: Buffer
+    needs_read: bool
+    """True if it waits until the socket is readable."""
+
+
 class TlsConnection:
     """A :class:`~kohort.transport.ByteConnection` that owns a connected, non-blocking socket.
 
@@ -87,12 +95,9 @@ class TlsConnection:
         """Number of bytes received since the last wait."""
         self._answered = False
         """True after the first data. The broker then accepted the client certificate."""
-        self._ended = False
-        self._failure: Exception | None = None
-        self._chunk: Buffer | None = None
-        """Bytes of a write that must be repeated unchanged."""
-        self._write_reads = False
-        """True if the write waits until the socket is readable."""
+        self._read_end: Exception | None = None
+        """Reason why no more can be read, EOFError() if the broker ended the connection."""
+        self._unfinished: UnfinishedWrite | None = None
         self._records: Any = None
         """Reader and writer in C, or None where that is not possible."""
         self._frames: FrameReceiver | None = None
@@ -230,7 +235,7 @@ class TlsConnection:
                     break
                 if count < RECORD:
                     if not count:
-                        self._ended = True
+                        self._read_end = self._read_end or EOFError()
                         break
                     if self._expected <= filled and not self._pending():
                         self._dry = True
@@ -248,7 +253,7 @@ class TlsConnection:
         return filled
 
     async def _wait_readable(self) -> None:
-        if self._ended or self._failure is not None:
+        if self._read_end is not None:
             self._dry = False
             return
         await self._waits.reader_until_readable()
@@ -258,17 +263,21 @@ class TlsConnection:
     def _stop(self, error: OSError) -> None:
         """Store the end of reading, so that the next calls end in the same way."""
         if isinstance(error, ssl.SSLZeroReturnError):
-            self._ended = True
+            self._read_end = self._read_end or EOFError()
         elif isinstance(error, ssl.SSLEOFError):
             logger.debug("%s ended the connection without a TLS close_notify", self._server.peer)
-            self._ended = True
+            self._read_end = self._read_end or EOFError()
         else:
-            self._failure = self._server.explain_later(error, in_handshake=not self._answered)
+            self._read_end = self._server.explain_later(error, in_handshake=not self._answered)
 
     def _end(self) -> int:
-        if self._failure is not None:
-            raise self._failure
+        if self._has_failed():
+            assert self._read_end is not None
+            raise self._read_end
         return 0
+
+    def _has_failed(self) -> bool:
+        return self._read_end is not None and not isinstance(self._read_end, EOFError)
 
     # -- sending ------------------------------------------------------------------------------
 
@@ -277,7 +286,7 @@ class TlsConnection:
         while left:
             if sent := self.send_now(left):
                 left = unsent_after(left, sent)
-            elif self._write_reads:
+            elif self._unfinished is not None and self._unfinished.needs_read:
                 await self._waits.until_readable()
             else:
                 await self._waits.until_writable()
@@ -285,25 +294,25 @@ class TlsConnection:
     def send_now(self, buffers: Sequence[Buffer], /) -> int:
         """Send without waiting and return the number of bytes. Raises OSError."""
         self._check_open()
-        chunk = joined(buffers) if self._chunk is None else self._chunk
+        chunk = joined(buffers) if self._unfinished is None else self._unfinished.chunk
         try:
             records = self._records
             # The SSLSocket raises the reason why nothing was sent.
             sent = (records and records.write(chunk)) or self._socket.send(chunk)
         except ssl.SSLWantReadError:
-            self._chunk, self._write_reads = chunk, True
+            self._unfinished = UnfinishedWrite(chunk, needs_read=True)
             return 0
         except ssl.SSLWantWriteError:
-            self._chunk, self._write_reads = chunk, False
+            self._unfinished = UnfinishedWrite(chunk, needs_read=False)
             return 0
         except OSError as error:
             raise self._why_unsent(error) from error
-        self._chunk = None
+        self._unfinished = None
         return sent
 
     def _why_unsent(self, error: OSError) -> Exception:
         """Return the alert that the broker sent before it closed, or the error of the write."""
-        if not self._answered and self._failure is None:
+        if not self._answered and not self._has_failed():
             try:
                 self._read(1, memoryview(bytearray(1)))
             except _NO_ALERT:

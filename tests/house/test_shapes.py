@@ -45,7 +45,6 @@ KNOWN_ATTRIBUTES: Known = {
     "SyncLifecycle": (17, "consumer: one object inherited over several files"),
     "SyncRequests": (17, "consumer: one object inherited over several files"),
     "Syncing": (41, "membership: one object inherited over several files"),
-    "TlsConnection": (17, "transport: handshake, reading and writing are one object"),
 }
 
 VALUE_BASES = {
