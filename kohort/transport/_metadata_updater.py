@@ -23,6 +23,7 @@ from kohort.transport._backoff import Backoff
 from kohort.transport._metadata import BrokerAddress, ClusterMetadata, Leader
 from kohort.transport._nodes import Node, Nodes
 from kohort.transport._printable import address, reason
+from kohort.transport._refresh_schedule import RefreshSchedule
 from kohort.transport._refusals import copy_of, is_refusal
 from kohort.transport._repeatable_event import RepeatableEvent
 from kohort.types import TopicPartition, escaped
@@ -32,9 +33,6 @@ logger = logging.getLogger("kohort.transport")
 MetadataCallback: TypeAlias = Callable[[ClusterMetadata, ClusterMetadata], None]
 MIN_BOOTSTRAP_SECONDS = 0.1
 """Shortest bootstrap timeout, since a broker needs some time to respond."""
-
-REFUSED_SECONDS = 1.0
-"""Pause before the first refresh after a topic was refused. Later pauses are longer."""
 
 RequestMetadata: TypeAlias = (
     "Callable[[messages.MetadataRequest], Awaitable[messages.MetadataResponse]]"
@@ -55,21 +53,12 @@ class MetadataUpdater:
         self.bootstrapped = False
         self._config = config
         self._nodes = nodes
-        self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._request_metadata = request_metadata
         self._rng = rng
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._callbacks: list[MetadataCallback] = []
         self._wanted: frozenset[str] | None = frozenset()
-        self._requested_number = 1  # number of the requested refresh
-        self._started_number = 0  # number of the latest refresh sent
-        self._completed_number = 0  # number of the latest response
-        self._not_before = 0.0  # earliest refresh of a stale snapshot
-        self._due = 0.0
-        self._incomplete = 0  # incomplete responses in a row
-        self._refused_topics: frozenset[str] = frozenset()
-        self._refused_responses = 0  # responses in a row with these
-        self._due_changed = RepeatableEvent()  # for run()
+        self._schedule = RefreshSchedule(config, self._backoff, rng)
         self._updated = RepeatableEvent()  # for callers that wait
         self._unreachable = 0  # bootstrap timeouts without contact
         self._warned = False
@@ -85,20 +74,17 @@ class MetadataUpdater:
         known = wanted is not None and wanted <= self.snapshot.topics.keys()
         self._wanted = wanted
         if not known:
-            self._not_before = 0.0
-            self.request_refresh()
+            self._schedule.request_now()
 
     def request_refresh(self) -> int:
         """Request a refresh of the stale snapshot, and return the number of that refresh."""
-        self._requested_number = max(self._requested_number, self._started_number + 1)
-        self._due_changed.set()
-        return self._requested_number
+        return self._schedule.request()
 
     async def wait_refreshed(self) -> None:
         """Wait for a refresh that begins after the call. Raises as wait_bootstrapped() does."""
         number = self.request_refresh()
         await self.wait_bootstrapped()
-        while self._completed_number < number:
+        while not self._schedule.has_completed(number):
             await self._wait_updated()
 
     async def wait_bootstrapped(self, known: KafkaError | None = None) -> None:
@@ -149,8 +135,9 @@ class MetadataUpdater:
         failures = 0
         in_vain_since: float | None = None
         while True:
-            await self._wait_due()
-            self._started_number, wanted = self._requested_number, self._wanted
+            await self._schedule.wait_due()
+            self._schedule.begin()
+            wanted = self._wanted
             if in_vain_since is None:
                 in_vain_since = anyio.current_time()
             response: messages.MetadataResponse | None = None
@@ -173,13 +160,17 @@ class MetadataUpdater:
                 )
                 continue
             failures = 0
-            self._completed_number = self._started_number
+            self._schedule.complete()
             self._apply(self.snapshot.merged(response))
-            self._schedule_next()
+            self._schedule.set_next(self.snapshot, self._wanted)
+
+    @property
+    def _may_rebootstrap(self) -> bool:
+        return self._config.metadata_recovery_strategy == "rebootstrap"
 
     def _give_up_at(self, in_vain_since: float) -> float:
         """Return the time at which the client rebootstraps (KIP-1102)."""
-        if not self._rebootstraps or not self.snapshot.brokers:
+        if not self._may_rebootstrap or not self.snapshot.brokers:
             return math.inf
         trigger = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
         return in_vain_since + max(trigger, self._backoff.initial)
@@ -189,42 +180,6 @@ class MetadataUpdater:
         logger.warning("starting again from the bootstrap servers %s: %s", self._addresses(), why)
         self.snapshot = self.snapshot.without_brokers()
         self._nodes.forget_brokers()
-
-    async def _wait_due(self) -> None:
-        while True:
-            at = self._due
-            if self._completed_number < self._requested_number:
-                at = min(at, self._not_before)
-            if anyio.current_time() >= at:
-                self._requested_number = max(self._requested_number, self._completed_number + 1)
-                return
-            with anyio.CancelScope(deadline=at):
-                await self._due_changed.wait()
-
-    def _schedule_next(self) -> None:
-        """Set the time of the next refresh, which is soon if the response was incomplete."""
-        now = anyio.current_time()
-        max_age = max(self._config.metadata_max_age_ms / 1000, self._backoff.initial)
-        if all(topic.is_complete for topic in self.snapshot.topics.values()):
-            self._incomplete = 0
-            self._due = now + self._refresh_interval(max_age)
-        else:
-            self._incomplete += 1
-            self._due = now + self._backoff.delay(self._incomplete, self._rng)
-        self._not_before = now + self._backoff.delay(1, self._rng)
-        if self._wanted is not None and not self._wanted <= self.snapshot.topics.keys():
-            self._not_before = 0.0  # more topics were requested during this refresh
-
-    def _refresh_interval(self, max_age: float) -> float:
-        """Return the seconds to the next refresh, fewer after a refusal, as rights may be added."""
-        refused = self.snapshot.refused(self._wanted or ())
-        if refused != self._refused_topics:
-            self._refused_topics, self._refused_responses = refused, 0
-        if not refused:
-            return max_age
-        self._refused_responses += 1
-        backoff = Backoff(min(REFUSED_SECONDS, max_age), max_age)
-        return backoff.delay(self._refused_responses, self._rng)
 
     async def fetch_topics(
         self, names: Collection[str] | None, *, may_create: bool = True
@@ -280,7 +235,7 @@ class MetadataUpdater:
         response = await self._request_metadata(
             messages.MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         )
-        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._rebootstraps:
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._may_rebootstrap:
             self._rebootstrap("a broker requested it")
         if response.error_code:
             raise broker_error(response.error_code)

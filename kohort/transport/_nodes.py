@@ -25,13 +25,12 @@ from kohort.protocol import VersionRange
 from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
-from kohort.transport._deferred import Deferred
 from kohort.transport._metadata import BrokerAddress
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address, reason
 from kohort.transport._refusals import BrokerRefusals, copy_of, is_refusal
 from kohort.transport._repeatable_event import RepeatableEvent
-from kohort.transport._tasks import run_child
+from kohort.transport._tasks import Deferred, run_child
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -146,7 +145,6 @@ class Nodes:
         )
         self._pool = BufferPool()
         self._tasks: TaskGroup | None = None
-        self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._changed = RepeatableEvent()
         self.bootstrap = {
             -index: Node(BrokerAddress(-index, host, port))
@@ -239,12 +237,13 @@ class Nodes:
         is returned only if no broker is left (KIP-899). If the recovery strategy is none, it is
         returned only if no broker is known.
         """
+        may_rebootstrap = self._config.metadata_recovery_strategy == "rebootstrap"
         taken = {(node.broker.host, node.broker.port) for node in self.brokers.values()}
         spare = [
             node
             for node in self.bootstrap.values()
             if (node.broker.host, node.broker.port) not in taken
-            and (self._rebootstraps or not self.brokers)
+            and (may_rebootstrap or not self.brokers)
         ]
         now = anyio.current_time()
         for nodes in (list(self.brokers.values()), spare):

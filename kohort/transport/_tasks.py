@@ -1,9 +1,9 @@
-"""Tasks that free their objects at their end, without the garbage collector."""
+"""Tasks that free their objects at their end, and coroutines that begin with their task."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -50,3 +50,37 @@ class Started:
     async def wait(self) -> None:
         """Wait for the task to call started()."""
         await self._event.wait()
+
+
+class Deferred(Coroutine[Any, Any, None]):
+    """A coroutine that is created when its task begins.
+
+    ``asyncio.run()`` cancels all tasks at its end, including those that have not begun. In such a
+    task anyio never awaits the coroutine, and Python warns of it. A program that forgets to close
+    a consumer would get that warning besides the one that names the consumer.
+    """
+
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._function = function
+        self._coroutine: Coroutine[Any, Any, None] | None = None
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._made().__await__()
+
+    def _made(self) -> Coroutine[Any, Any, None]:
+        if self._coroutine is None:
+            self._coroutine = self._function()
+        return self._coroutine
+
+    def send(self, value: Any) -> Any:
+        """Resume the coroutine."""
+        return self._made().send(value)
+
+    def throw(self, *raised: Any) -> Any:
+        """Raise an exception inside the coroutine."""
+        return self._made().throw(*raised)
+
+    def close(self) -> None:
+        """End the coroutine, if it has begun."""
+        if self._coroutine is not None:
+            self._coroutine.close()

@@ -38,8 +38,6 @@ KNOWN_ATTRIBUTES: Known = {
     "KafkaConsumer": (17, "consumer: one object inherited over several files"),
     "Leaving": (47, "membership: one object inherited over several files"),
     "MemberData": (16, "membership: one object inherited over several files"),
-    "MetadataUpdater": (23, "transport: wanted topics and rebootstrap are not objects yet"),
-    "Nodes": (16, "transport: connections and their limits are one object"),
     "PartitionState": (22, "subscription: a hot object, in which each level costs time"),
     "RecordSet": (22, "records: a hot object, in which each level costs time"),
     "SyncLifecycle": (17, "consumer: one object inherited over several files"),
