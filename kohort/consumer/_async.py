@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 from kohort.config import ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
@@ -12,6 +12,7 @@ from kohort.consumer._base import K, V
 from kohort.errors import (
     ConsumerClosedError,
 )
+from kohort.fetcher import Records
 from kohort.listeners import AsyncRebalanceListener
 from kohort.records import AsyncIteration, ConsumerRecord
 from kohort.subscription import NO_GROUP
@@ -31,7 +32,6 @@ else:
 
 T = TypeVar("T")
 U = TypeVar("U")
-Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[K, V]]]
 
 
 class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):

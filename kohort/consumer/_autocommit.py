@@ -21,8 +21,6 @@ logger = logging.getLogger("kohort.consumer")
 
 T = TypeVar("T")
 
-Offsets = dict[TopicPartition, OffsetAndMetadata]
-
 SHORTEST = 0.01
 """Minimum seconds between two commits, also if an option asks for less."""
 COMMIT_SHARE = 0.7
@@ -76,7 +74,7 @@ class AutoCommit:
         if group.offsets_recommit_interval_ms:
             self._again_after = max(group.offsets_recommit_interval_ms / 1000, SHORTEST)
         self._committed: dict[TopicPartition, tuple[OffsetAndMetadata, bytes]] = {}
-        self._replaced: Offsets = {}
+        self._replaced: dict[TopicPartition, OffsetAndMetadata] = {}
         """Offsets to commit for partitions replaced by a later assign()."""
         self._deadline: float | None = None
         self._is_suspended = False
@@ -88,7 +86,7 @@ class AutoCommit:
         if self.is_enabled:
             self._subscription.note_consumed(partitions)
 
-    def _consumed_offsets(self) -> Offsets:
+    def _consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit, without those of deleted topics.
 
         The coordinator rejects those, and retries would delay the rebalance that revokes them.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kohort.consumer._explanation import Facts
 from kohort.consumer._metrics import end_offset, lags, seconds_since
 from kohort.errors import KafkaError, TopicAuthorizationFailedError
 from kohort.subscription import PartitionState
@@ -13,8 +14,6 @@ from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._parts import ConsumerParts
-
-Facts = dict[str, Any]
 
 
 def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> Facts:

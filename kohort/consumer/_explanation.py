@@ -8,6 +8,7 @@ from typing import Any
 from kohort.transport import escaped
 
 Facts = dict[str, Any]
+"""State of a consumer or of a part of it, as plain values."""
 
 MAX_REBALANCES = 5
 """Maximum number of rebalances in the text. The dict has all that the client keeps."""

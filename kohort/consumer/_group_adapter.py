@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Partitions = frozenset[TopicPartition]
-
 
 class GroupAdapter:
     """The group's callbacks, which change the subscription and run code on the caller's side.
@@ -49,25 +47,27 @@ class GroupAdapter:
         self.is_assigning = False
         """True until on_partitions_assigned() has returned. Positions are not looked up before."""
 
-    async def on_revoked(self, partitions: Partitions) -> None:
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Commit, call the listener and revoke the partitions when the caller polls next."""
         callback = ListenerCallback(
             self._callback_queue.engine_loop, "on_partitions_revoked", partitions
         )
         await self._callback_queue.call(callback)
 
-    def stop_delivery(self, partitions: Partitions) -> None:
+    def stop_delivery(self, partitions: frozenset[TopicPartition]) -> None:
         """Return no more records of partitions, because another member may own them."""
         self._subscription.mark_pending_revocation(partitions)
 
-    async def on_lost(self, partitions: Partitions) -> None:
+    async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Call the listener for lost partitions, which other members own, and remove them."""
         callback = ListenerCallback(
             self._callback_queue.engine_loop, "on_partitions_lost", partitions
         )
         await self._callback_queue.call(callback)
 
-    async def on_assigned(self, added: Partitions, assignment: Partitions) -> None:
+    async def on_assigned(
+        self, added: frozenset[TopicPartition], assignment: frozenset[TopicPartition]
+    ) -> None:
         """Apply the assignment, call the listener, and only then look up positions."""
         self.is_assigning = True
         try:

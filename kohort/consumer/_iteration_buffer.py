@@ -11,13 +11,10 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
+from kohort.fetcher import Records
 from kohort.records import ConsumerRecord, RecordRun
 from kohort.subscription import PartitionRun, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
-
-Record = ConsumerRecord[Any, Any]
-Records = dict[TopicPartition, list[Record]]
-
 
 RUN_SECONDS = 0.01
 """Seconds for which iteration returns records without a check of the group's session."""
@@ -31,7 +28,9 @@ class _BufferedPartition:
 
     __slots__ = ("end", "epoch", "index", "records", "topic_partition")
 
-    def __init__(self, tp: TopicPartition, epoch: int, records: list[Record], end: int) -> None:
+    def __init__(
+        self, tp: TopicPartition, epoch: int, records: list[ConsumerRecord[Any, Any]], end: int
+    ) -> None:
         self.topic_partition = tp
         self.epoch = epoch
         self.records = records
@@ -43,7 +42,7 @@ class _BufferedPartition:
         """True if all records were returned."""
         return self.index == len(self.records)
 
-    def take(self, state: PartitionState, count: int) -> list[Record]:
+    def take(self, state: PartitionState, count: int) -> list[ConsumerRecord[Any, Any]]:
         """Return the next records and move the position after them."""
         records = self.records
         index = min(self.index + count, len(records))
@@ -83,7 +82,7 @@ class IterationBuffer:
     def __bool__(self) -> bool:
         return bool(self._partitions)
 
-    def load(self, drained: Records, *, undelivered: bool = False) -> None:
+    def load(self, drained: Records[Any, Any], *, undelivered: bool = False) -> None:
         """Buffer drained records, except for partitions that are buffered already.
 
         With ``undelivered``, the records were returned but did not reach the caller. They are put
@@ -108,7 +107,7 @@ class IterationBuffer:
                     )
                 state.position = buffered.records[buffered.index].offset
 
-    def next(self) -> Record | None:
+    def next(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record, or None if no buffered record may be returned."""
         if not self._partitions or not self._may_deliver():
             return None
@@ -142,7 +141,7 @@ class IterationBuffer:
                 for state in [self._current_state(buffered)]
             )
 
-    def next_after_consumed(self) -> Record | None:
+    def next_after_consumed(self) -> ConsumerRecord[Any, Any] | None:
         """Mark the previous record as processed, then return the next one as next() does."""
         if self._latest is not None:
             with self._subscription.lock:
@@ -212,9 +211,9 @@ class IterationBuffer:
 
     def take(
         self, max_records: int, partitions: Collection[TopicPartition] | None = None
-    ) -> Records:
+    ) -> Records[Any, Any]:
         """Return up to ``max_records`` records, for a poll() between two steps of iteration."""
-        taken: Records = {}
+        taken: Records[Any, Any] = {}
         if not self._may_deliver():
             return taken
         try:

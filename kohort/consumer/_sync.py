@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
@@ -15,6 +15,7 @@ from kohort.consumer._sync_requests import SyncRequests
 from kohort.errors import (
     KafkaError,
 )
+from kohort.fetcher import Records
 from kohort.listeners import RebalanceListener
 from kohort.records import ConsumerRecord, SyncIteration
 from kohort.subscription import NO_GROUP
@@ -34,7 +35,6 @@ else:
 
 T = TypeVar("T")
 U = TypeVar("U")
-Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[K, V]]]
 
 
 class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):

@@ -39,7 +39,7 @@ from kohort.protocol import ApiKey
 from kohort.transport import Backoff, in_seconds, with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
 
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+OffsetsByPartition = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class OffsetManager:
@@ -79,7 +79,7 @@ class OffsetManager:
 
     async def commit(
         self,
-        offsets: Offsets,
+        offsets: OffsetsByPartition,
         timeout: float | None,
         *,
         ids: Mapping[TopicPartition, bytes] | None = None,
@@ -201,7 +201,7 @@ class OffsetManager:
                     self._check_rejection(code, generation, member_id, affected)
         return retry_reason
 
-    def _commit_identity(self, offsets: Offsets) -> tuple[int, str]:
+    def _commit_identity(self, offsets: OffsetsByPartition) -> tuple[int, str]:
         """Return (generation, member id) for a commit. Raise if it would certainly fail."""
         member = self._membership
         if member.state is MemberState.UNSUBSCRIBED:
@@ -233,7 +233,7 @@ class OffsetManager:
         )
 
     def _check_rejection(
-        self, code: int, generation: int, member_id: str, rejected: Offsets
+        self, code: int, generation: int, member_id: str, rejected: OffsetsByPartition
     ) -> None:
         """Raise the error for a commit that the coordinator rejected; return to retry it.
 
@@ -398,7 +398,9 @@ def names_of(topics: Iterable[str]) -> str:
     return ", ".join(repr(topic) for topic in sorted(topics))
 
 
-def _denied_commit_error(denied: Offsets, done: Offsets) -> TopicAuthorizationFailedError:
+def _denied_commit_error(
+    denied: OffsetsByPartition, done: OffsetsByPartition
+) -> TopicAuthorizationFailedError:
     topics = {tp.topic for tp in denied}
     rest = f"The offsets of {describe(done)} are committed" if done else "Nothing is committed"
     return TopicAuthorizationFailedError(

@@ -89,7 +89,7 @@ class FetchBuffer(PartitionQueues):
         partitions: Collection[TopicPartition] | None = None,
         *,
         repeat_errors: bool = True,
-    ) -> Records:
+    ) -> Records[Any, Any]:
         """Return up to ``max_records`` buffered records, or none, and move the positions.
 
         An error of a partition is raised after all records before it were delivered. It is never

@@ -13,8 +13,11 @@ from kohort.types import TopicPartition
 if TYPE_CHECKING:
     from kohort.records import TablePlan
 
-Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[K, V]]]
+"""Records of each partition, in order."""
 
 
 class DrainTarget(Protocol):
@@ -59,7 +62,7 @@ class RecordTarget:
     """The target for record objects."""
 
     def __init__(self) -> None:
-        self.records: Records = {}
+        self.records: Records[Any, Any] = {}
 
     def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
         pass

@@ -11,7 +11,6 @@ from kohort.listeners._dispatch import CallbackName, check_listener, is_awaited,
 from kohort.types import TopicPartition
 
 Partitions = frozenset[TopicPartition]
-Offsets = Mapping[TopicPartition, int]
 Load = Callable[[Partitions], Any]
 Save = Callable[[dict[TopicPartition, int]], Any]
 
@@ -81,12 +80,12 @@ class ExternalOffsets(ConsumerRebalanceListener):
     def on_partitions_lost(self, lost: Partitions) -> None:
         pass
 
-    def _seek(self, offsets: Offsets) -> None:
+    def _seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         for tp, offset in offsets.items():
             if offset is not None:
                 self._consumer.seek(tp, offset)
 
-    async def _seek_later(self, offsets: Awaitable[Offsets]) -> None:
+    async def _seek_later(self, offsets: Awaitable[Mapping[TopicPartition, int]]) -> None:
         self._seek(await offsets)
 
 
@@ -137,5 +136,7 @@ class ListenerChain(ConsumerRebalanceListener):
             raise first
 
 
-def _of(positions: Offsets, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def _of(
+    positions: Mapping[TopicPartition, int], partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
     return {tp: positions[tp] for tp in sorted(partitions) if tp in positions}

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from kohort.records._compression import Bytes
 from kohort.records._crc import crc32c
 from kohort.records._record import ConsumerRecord, Headers, Origin, Record, RecordDraft
 
@@ -47,7 +48,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-Bytes: TypeAlias = bytes | bytearray | memoryview
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")

@@ -35,8 +35,6 @@ FINAL_COMMIT_S = 5.0
 NEW_ENDS_S = 1.0
 """Time to wait for new ends before the driver reports no new records."""
 
-Offsets = dict[TopicPartition, int]
-
 
 class GroupDriver:
     """Planner of micro-batches from the partitions of a group member.
@@ -55,7 +53,7 @@ class GroupDriver:
         self._join_timeout_s = int(limit_ms) / 1000 + REBALANCE_MARGIN_S
         self._delay = BatchDelay(options, clock)
         self._loss = LossCheck(options)
-        self._target: Offsets | None = None
+        self._target: dict[TopicPartition, int] | None = None
         self._has_waited = False
         self._query_id = new_query_id()
         self._planned: BatchPlan | None = None
@@ -142,7 +140,7 @@ class GroupDriver:
         self._finish_up_to(start)
         return self._partitions.wait_for_commits(FINAL_COMMIT_S)
 
-    def latest_offsets(self) -> Offsets:
+    def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the ends of this member's partitions, as last looked up."""
         return self._partitions.ready_ends()
 
@@ -165,7 +163,7 @@ class GroupDriver:
         if planned is not None and planned.offset is not None and planned.offset.end == start.end:
             self._read_partitions.update(planned.partitions)
 
-    def _reached(self, view: BatchView, start: StreamOffset) -> Offsets:
+    def _reached(self, view: BatchView, start: StreamOffset) -> dict[TopicPartition, int]:
         """Return the offsets up to ``start`` that the group may commit."""
         void = was_recreated(start, view.topic_ids)
         return {

@@ -15,8 +15,6 @@ from kohort.spark_connector._offset_commits import OffsetCommits
 from kohort.spark_connector._offsets import Offsets, StreamOffset
 from kohort.spark_connector._partition_ends import PartitionEnds
 
-Partitions = Iterable[TopicPartition]
-
 
 class ReadablePartition(NamedTuple):
     """Partition that a micro-batch may read."""
@@ -292,7 +290,7 @@ class MemberPartitions:
         """Wait for this time, or until the query ends."""
         self._wait(lambda: False, seconds)
 
-    def add_assigned(self, partitions: Partitions) -> None:
+    def add_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Add the partitions that an assignment adds."""
         with self._changed:
             self._epoch += 1
@@ -333,7 +331,7 @@ class MemberPartitions:
             self.remove(partitions)
             return ReleasedPartitions(done, frozenset(unfinished), self._is_ending)
 
-    def remove(self, partitions: Partitions) -> None:
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions that this member no longer owns."""
         with self._changed:
             self._is_stable = False
@@ -379,7 +377,7 @@ class MemberPartitions:
                 self._last_error = None
             self._changed.notify_all()
 
-    def set_all_partitions(self, partitions: Partitions) -> None:
+    def set_all_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Set all existing partitions of the topics."""
         with self._changed:
             known = frozenset(partitions)

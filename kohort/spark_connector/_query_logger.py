@@ -18,8 +18,6 @@ from kohort.spark_connector._errors import OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset, flat
 from kohort.spark_connector._stop_requests import as_dict
 
-Partitions = frozenset[TopicPartition]
-
 
 def lag(progress: Any) -> dict[TopicPartition, int]:
     """Return the number of offsets left to read for each partition of the query.
@@ -54,7 +52,7 @@ class RebalanceLogger(StreamingQueryListener):
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
         self._logger = logger or logging.getLogger("kohort.spark_connector.rebalance")
         self._level = level
-        self._partitions_by_run: dict[str, Partitions] = {}
+        self._partitions_by_run: dict[str, frozenset[TopicPartition]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing, because a new query has no partitions."""

@@ -10,7 +10,6 @@ from kohort.broker._hashes import key_partition
 from kohort.records import Compression, ConsumerRecord, NewRecord, encode_batch
 
 Text: TypeAlias = bytes | str | None
-Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 _BATCH_BYTES = 256 * 1024
 """Bytes after which a batch ends, far below the limit of a topic."""
@@ -25,7 +24,7 @@ class ProducerRecord:
 
     value: Text
     key: Text = None
-    headers: Headers = ()
+    headers: Sequence[tuple[str, bytes | None]] = ()
     timestamp: int | None = None
     partition: int | None = None
 

@@ -1,8 +1,9 @@
-"""Modules are small and finished, and the project names no machine and no registry."""
+"""Modules are small and finished, aliases have one home, and no machine or registry is named."""
 
 from __future__ import annotations
 
 import ast
+import collections
 import re
 import statistics
 from collections.abc import Callable, Iterator
@@ -29,6 +30,10 @@ PLACES = (
 SUFFIXES = {".py", ".md", ".toml", ".txt", ".json", ".pxd", ".h", ".typed"}
 
 
+PRIMITIVES = "kohort.protocol._types"
+"""Module with Kafka's names of primitive types. Messages have fields of these types."""
+
+
 def project_files() -> Iterator[Path]:
     """Yield every text file of the project."""
     yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")
@@ -49,6 +54,30 @@ def test_modules_are_small(record_property: Callable[[str, object], None]) -> No
 
 def test_every_module_says_what_it_is() -> None:
     assert [m.name for m in modules() if m.lines and ast.get_docstring(m.tree) is None] == []
+
+
+def type_aliases(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of a module's type aliases."""
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign):
+            if ast.unparse(node.annotation) == "TypeAlias":
+                yield ast.unparse(node.target)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):
+            name = ast.unparse(node.targets[0])
+            if name[0].isupper() and not name.isupper():
+                yield name
+
+
+def test_type_aliases_have_one_home() -> None:
+    homes = collections.defaultdict(list)
+    for module in modules():
+        if module.name != PRIMITIVES:
+            for name in type_aliases(module.tree):
+                homes[name].append(module.name)
+    # Iteration returns records of any types, and batches have records of bytes.
+    homes["Record"].remove("kohort.records._iteration")
+    assert len(homes) > 30
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
 def test_nothing_is_left_to_do() -> None:

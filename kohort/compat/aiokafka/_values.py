@@ -9,13 +9,13 @@ from kohort import ConsumerRecord as NativeRecord
 from kohort import TopicPartition as NativePartition
 from kohort.compat.aiokafka.structs import ConsumerRecord, TopicPartition
 
-Deserialize = Callable[[bytes | None], Any]
+AioDeserializer = Callable[[bytes | None], Any]
 
 
 class AioRecordConverter:
     """Conversion of kohort's records for one consumer."""
 
-    def __init__(self, key: Deserialize | None, value: Deserialize | None) -> None:
+    def __init__(self, key: AioDeserializer | None, value: AioDeserializer | None) -> None:
         self._key = key
         self._value = value
 

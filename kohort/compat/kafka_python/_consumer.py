@@ -54,8 +54,6 @@ from kohort.errors import (
 
 logger = logging.getLogger("kohort.compat")
 
-Records = dict[TopicPartition, list[ConsumerRecord]]
-
 _STATES = {
     "<unjoined>": MemberState.UNJOINED,
     "<rebalancing>": MemberState.REBALANCING,
@@ -135,7 +133,7 @@ class KafkaConsumer:
     @translating
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
-    ) -> Records:
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return records that are buffered, or wait for some up to ``timeout_ms``.
 
         With ``update_offsets=False`` the positions stay, and the next poll returns the same
@@ -149,7 +147,7 @@ class KafkaConsumer:
             raise ValueError("max_records must be positive")
         self._heartbeat.last_poll = time.monotonic()
         found = self._native.poll(timeout_ms, max_records)
-        records: Records = {}
+        records: dict[TopicPartition, list[ConsumerRecord]] = {}
         try:
             to_record = self._records.to_record
             for tp, batch in found.items():
