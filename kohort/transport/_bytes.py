@@ -54,3 +54,8 @@ NETWORK_ERRORS = (
     anyio.ClosedResourceError,
     anyio.EndOfStream,
 )
+
+
+def works_in_callbacks(link: ByteConnection) -> bool:
+    """True if it is a TcpConnection or TlsConnection, and not of a class derived from them."""
+    return "reads_in_callbacks" in type(link).__dict__

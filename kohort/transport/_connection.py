@@ -8,11 +8,10 @@ caller leaves the connection open. The response is dropped when it comes.
 from __future__ import annotations
 
 import logging
-import math
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import anyio
 
@@ -26,7 +25,7 @@ from kohort.errors import (
     ProtocolError,
     SaslAuthenticationFailedError,
 )
-from kohort.protocol import Buffer, Message, Request, Response, encode_request
+from kohort.protocol import Message, Request, Response, encode_request
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._decoding import decoded, respond
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
@@ -40,14 +39,18 @@ from kohort.transport._handshake import (
 )
 from kohort.transport._leased import Leased
 from kohort.transport._loop import OneShot, callback_loop, clock_of
-from kohort.transport._pending import Pending, Pipeline
+from kohort.transport._pipeline import (
+    ConnectionEnd,
+    DeadlineTimer,
+    Pending,
+    Pipeline,
+    RequestSender,
+    ResponseReader,
+)
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
-from kohort.transport._repeatable_event import RepeatableEvent
 from kohort.transport._tasks import start_soon
-from kohort.transport._tcp import TcpConnection, unsent_after
 from kohort.transport._versions import BrokerVersions
-from kohort.transport._weak import weak_callback
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
@@ -61,17 +64,6 @@ logger = logging.getLogger("kohort.transport")
 R = TypeVar("R", bound=Response)
 
 CLOSE_SECONDS = 1.0
-HEAD_SECONDS = 1.0
-"""Longest time for the first bytes of a response over the size limit, in seconds."""
-
-
-def _nothing() -> None:
-    pass
-
-
-def _in_callbacks(link: ByteConnection) -> bool:
-    """Return True for TcpConnection and TlsConnection, but not for classes derived from them."""
-    return "reads_in_callbacks" in type(link).__dict__
 
 
 class BrokerConnection:
@@ -91,42 +83,20 @@ class BrokerConnection:
         self.peer = peer
         """``host:port``, escaped."""
         self.versions: BrokerVersions = BrokerVersions(peer, ())
-        self._loop = callback_loop()
-        self._clock = clock_of(self._loop)
-        self.last_used: float = self._clock()
-        """Time of the latest request or response."""
-        self.response_count: int = 0
-        """Number of responses since the handshake."""
-        self.failure: KafkaError | None = None
-        """Reason why it is closed, or None while it is open."""
-        self.closed_by_us: bool = False
-        self.lost_requests: int = 0
-        """Number of requests that failed because it closed."""
         self.logins: Logins | None = None
         """Logins that renew the SASL session, or None without SASL."""
-        self.close_reason: KafkaError | None = None
-        """Reason why the broker is about to close it, if that is known."""
-        self.on_close: Callable[[], None] = _nothing
-        """Callback at the close, before any waiting caller continues."""
+        self._loop = callback_loop()
+        self._clock = clock_of(self._loop)
         self._link = link
         self._client_id = client_id
-        self._source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES)
-        self._pipeline = Pipeline(max_in_flight)
         self._next_id = 0
-        self._sendable = RepeatableEvent()
-        self._send_now = getattr(link, "send_now", None) if _in_callbacks(link) else None
-        self._unsent: list[Buffer] = []
-        """Bytes that begin_sending() could not send, which _send() sends first."""
-        self._sending = False
-        self._send_error: Exception | None = None
-        self._tasks: anyio.CancelScope | None = None
-        self._timer = anyio.CancelScope()
-        self._next_check = math.inf
-        """Time of the next check of deadlines in _watch()."""
-        self._read_error: tuple[Exception, Pending | None] | None = None
-        """Error that ended reading and the request that awaited a response, for _watch()."""
-        self._wake_up = RepeatableEvent()  # for _watch()
-        self._head_until = math.inf
+        self._last_request: float = self._clock()
+        self._pipeline = Pipeline(max_in_flight)
+        self._end = ConnectionEnd()
+        self._timer = DeadlineTimer()  # for _watch()
+        self._sender = RequestSender(link, self._pipeline)
+        source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES)
+        self._reader = ResponseReader(source, self._sender, self._end, self._timer, self._clock)
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -166,7 +136,7 @@ class BrokerConnection:
 
     async def _prepare(self, logins: Logins | None, timeout: float, max_frame: int) -> None:
         """Do all steps before the first request. Close the connection if one fails."""
-        source = self._source
+        source = self._reader.source
         is_ready = False
         try:
             await secure(self._link, timeout)
@@ -180,6 +150,7 @@ class BrokerConnection:
             if logins is not None:
                 sender = logins.direct(self._link, source, self._client_id, self._take_id)
                 self._pipeline = await logins.log_in(sender, self.versions, self._pipeline)
+                self._sender.pipeline = self._pipeline
                 self.logins, is_ready = logins, True
         except Exception as error:
             explained = explained_error(self.peer, error)
@@ -189,11 +160,34 @@ class BrokerConnection:
         finally:
             if not is_ready:
                 await self._close_link()
-        source.max_size = max_frame
-        source.wants_head_of = weak_callback(self._large_answer)
-        source.awaited_id = self._pipeline.awaited_id
+        self._reader.begin(max_frame)
 
     # -- requests -----------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Reason why it is closed, or None while it is open."""
+        return self._end.failure
+
+    @property
+    def closed_by_us(self) -> bool:
+        """True if this client closed it, or caused the close."""
+        return self._end.is_by_client
+
+    @property
+    def lost_requests(self) -> int:
+        """Number of requests that failed because it closed."""
+        return self._end.lost_requests
+
+    @property
+    def response_count(self) -> int:
+        """Number of responses since the handshake."""
+        return self._reader.response_count
+
+    @property
+    def last_used(self) -> float:
+        """Time of the latest request or response."""
+        return max(self._last_request, self._reader.last_response)
 
     @property
     def in_flight(self) -> int:
@@ -257,10 +251,10 @@ class BrokerConnection:
         large: bool = False,
         on_response: Callable[[Leased[R]], None] | None = None,
     ) -> tuple[R, Frame]:
-        if self.failure is not None:
+        if (failure := self._end.failure) is not None:
             raise KafkaConnectionError(
-                f"the connection to {self.peer} is closed: {self.failure}"
-            ) from self.failure
+                f"the connection to {self.peer} is closed: {failure}"
+            ) from failure
         chosen = self.version_for(type(message), min_version, max_version)
         kind = cast(type[R], type(message).response)
         pending = self.post(message, chosen, timeout, large=large)
@@ -283,28 +277,20 @@ class BrokerConnection:
         except MessageDecodeError as error:
             raise self._fail(error) from error
 
-    def _large_answer(self) -> int | None:
-        """Return the correlation id of the next response if it is for request_leased(), or None."""
-        if (pending := self._pipeline.awaited) is None or not pending.large:
-            return None
-        self._head_until = self._clock() + HEAD_SECONDS
-        self._wake_up.set()
-        return pending.correlation_id
-
     def post(
         self, message: Request[R], version: int, timeout: float, *, large: bool = False
     ) -> Pending:
         """Send or queue a request. Its timeout begins now."""
         correlation_id = self._take_id()
         buffers = encode_request(message, version, correlation_id, self._client_id)
-        now = self.last_used = self._clock()
+        now = self._last_request = self._clock()
         name = type(message).__name__
         pending = Pending(name, correlation_id, buffers, timeout, now, OneShot(self._loop))
         pending.large = large
         self._pipeline.waiting.append(pending)
-        self.begin_sending()
-        if pending.deadline < self._next_check:
-            self._next_check = self._timer.deadline = pending.deadline
+        self._sender.begin()
+        if pending.deadline < self._timer.end:
+            self._timer.move_to(pending.deadline)
         return pending
 
     def _take_id(self) -> int:
@@ -333,19 +319,19 @@ class BrokerConnection:
 
     async def run(self) -> None:
         """Send and receive until a failure, a close or cancellation, then close. Never raises."""
-        reader = self._receive()
+        running = self._reader.run()
         try:
             async with anyio.create_task_group() as tasks:
-                self._tasks = tasks.cancel_scope
-                if self.failure is None:
-                    start_soon(tasks, self._run_task, self._send)
+                self._end.tasks = tasks.cancel_scope
+                if self._end.failure is None:
+                    start_soon(tasks, self._run_task, self._sender.run)
                     if self.logins is not None:
                         start_soon(tasks, self._run_task, partial(self.logins.run, self))
-                    if not self._read_in_callbacks(reader):
-                        start_soon(tasks, self._run_task, lambda: reader)
+                    if not self._reader.run_in_callbacks(self._link, self._loop, running):
+                        start_soon(tasks, self._run_task, lambda: running)
                     await self._watch()
         finally:
-            reader.close()
+            running.close()
             self.abort()
             await self._close_link()
 
@@ -368,120 +354,49 @@ class BrokerConnection:
 
     async def _watch(self) -> None:
         """Fail the requests whose deadline has passed, with one timer for all of them."""
-        while self.failure is None:
-            if self._read_error is not None:
-                return self._fail_reading(*self._read_error)
-            if self._clock() >= self._head_until and (error := self._source.too_large) is not None:
-                return self._fail_reading(error, self._pipeline.awaited)
+        while self._end.failure is None:
+            if (failure := self._reader.failure()) is not None:
+                return self._fail_reading(*failure)
             for pending in self._pipeline.overdue(self._clock()):
                 if not pending.done.is_set:  # it failed with the one before it
                     self._expire(pending)
             # Deadlines of requests of one kind only grow, so the timer is seldom moved.
-            self._next_check = min(self._pipeline.next_deadline, self._head_until)
-            with anyio.CancelScope(deadline=self._next_check) as self._timer:
-                await self._wake_up.wait()
-
-    def _read_in_callbacks(self, reader: Coroutine[Any, Any, None]) -> bool:
-        """Run the reader whenever the event loop finds the socket readable, without a task.
-
-        The reader must not use anyio, which finds no event loop in a callback. Its error is left
-        for _watch().
-        """
-        link, loop = self._link, self._loop
-        if loop is None or not _in_callbacks(link):
-            return False
-
-        def on_readable() -> None:
-            try:
-                reader.send(None)
-            except Exception as error:
-                cast(TcpConnection, link).stop_reading()
-                # A request that is sent before _watch() runs is not the cause.
-                self._read_error = error, self._pipeline.awaited
-                self._wake_up.set()
-
-        return cast(TcpConnection, link).read_with(loop, on_readable)
-
-    async def _receive(self) -> None:
-        while self.failure is None:
-            frame = await self._source.read()
-            if frame is None:
-                raise self.close_reason or KafkaConnectionError("closed by the broker")
-            self._deliver(frame)
-
-    def _deliver(self, frame: Frame) -> None:
-        pending = self._pipeline.match_response(frame.data)
-        self.response_count += 1
-        self.last_used = self._clock()
-        self._source.pool.trim(self.last_used)
-        pending.complete(frame)
-        if self._pipeline.waiting:
-            self._sendable.set()
+            await self._timer.wait(min(self._pipeline.next_deadline, self._reader.head_until))
 
     def begin_sending(self) -> None:
-        """Send without waiting, nearly always all. The task of _send() sends the rest."""
-        if self._send_now is not None and not self._sending and not self._unsent:
-            buffers = self._pipeline.take_sendable()
-            try:
-                sent = self._send_now(buffers) if buffers else 0
-            except NETWORK_ERRORS as error:
-                sent, self._send_error = 0, error
-            self._unsent = unsent_after(buffers, sent)
-        if self._unsent or self._pipeline.waiting:
-            self._sendable.set()
-
-    async def _send(self) -> None:
-        while True:
-            buffers, self._unsent = self._unsent or self._pipeline.take_sendable(), []
-            if self._send_error is not None:
-                raise self._send_error
-            if buffers:
-                self._sending = True
-                await self._link.send(buffers)
-                self._sending = False
-            else:
-                await self._sendable.wait()
+        """Send queued requests without waiting, nearly always all."""
+        self._sender.begin()
 
     # -- the end ------------------------------------------------------------------------------
+
+    def call_on_close(self, callback: Callable[[], None]) -> None:
+        """Call it at the close, before any waiting caller continues."""
+        self._end.on_close = callback
+
+    def expect_close(self, reason: KafkaError | None) -> None:
+        """Note that the broker is about to close it because of this client."""
+        self._end.is_by_client = True
+        if reason is not None:
+            self._end.announced = reason
 
     def _fail(self, error: Exception, culprit: Pending | None = None) -> KafkaError:
         """Close with an error, fail all requests with it, and return it as a typed error."""
         explained = explained_error(self.peer, error)
-        oversized = isinstance(explained, OversizedFrameError)
-        if isinstance(explained, ProtocolError) and not oversized:
+        if isinstance(explained, ProtocolError) and not isinstance(explained, OversizedFrameError):
             large = isinstance(explained, FrameTooLargeError) and LOOKS_LIKE not in str(explained)
             explained = type(explained)(f"{explained}. {NONSENSE}{RAISE if large else ''}")
         explained.__cause__ = error.__cause__
-        if self.failure is not None:
-            return explained
-        self.failure = explained
-        self.closed_by_us = self.closed_by_us or oversized  # the broker is healthy
-        pipeline = self._pipeline
-        self.lost_requests = len(pipeline)
-        for pending in pipeline.clear():
-            if pending is culprit:
-                pending.fail(explained)
-            else:
-                lost = KafkaConnectionError(
-                    f"{pending.name} was lost with its connection: {explained}"
-                )
-                lost.__cause__ = explained
-                pending.fail(lost)
-        if self._tasks is not None:
-            self._tasks.cancel()
-        self.on_close()
-        self.on_close = _nothing  # it refers to this connection
+        self._end.fail(explained, self._pipeline, culprit)
         return explained
 
     def abort(self) -> None:
         """Refuse new requests and fail those in flight. run() then ends."""
-        if self.failure is None:
-            self.closed_by_us = True
-            self._fail(KafkaConnectionError("the connection was closed by this client"))
+        if self._end.failure is None:
+            self.retire(KafkaConnectionError("the connection was closed by this client"))
 
     def retire(self, error: KafkaError) -> None:
         """Close it without a back-off, so that a new connection replaces it."""
-        self.closed_by_us = True
+        self._end.is_by_client = True
         self._fail(error)
 
     async def _close_link(self) -> None:

@@ -334,7 +334,7 @@ class Nodes:
             self._failed(node, entry.error)
             return
         # The back-off must begin before callers of failed requests can retry.
-        connection.on_close = lambda: self._closed(node, purpose, entry, connection)
+        connection.call_on_close(lambda: self._closed(node, purpose, entry, connection))
         entry.connection = connection
         entry.opened.set()
         node.error, node.reached = None, True

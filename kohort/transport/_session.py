@@ -42,7 +42,7 @@ from kohort.transport._decoding import decoded
 from kohort.transport._frames import Frame, FrameSource
 from kohort.transport._login import DirectLoginSender, Login, SaslSession, log_in
 from kohort.transport._loop import running_clock
-from kohort.transport._pending import Pending, Pipeline
+from kohort.transport._pipeline import Pending, Pipeline
 from kohort.transport._printable import reason
 from kohort.transport._repeatable_event import RepeatableEvent
 from kohort.transport._versions import BrokerVersions
@@ -119,9 +119,11 @@ class LoginConnection(Protocol):
 
     peer: str
     versions: BrokerVersions
-    last_used: float
-    closed_by_us: bool
-    close_reason: KafkaError | None
+
+    @property
+    def last_used(self) -> float:
+        """Time of the latest request or response."""
+        ...
 
     def version_for(self, message: type[Message], min_version: int | None = None) -> int:
         """Return the highest version that both sides know."""
@@ -133,6 +135,10 @@ class LoginConnection(Protocol):
 
     def begin_sending(self) -> None:
         """Send queued requests without waiting."""
+        ...
+
+    def expect_close(self, reason: KafkaError | None) -> None:
+        """Note that the broker is about to close it because of this client."""
         ...
 
     def retire(self, error: KafkaError) -> None:
@@ -355,11 +361,11 @@ class PipelinedLoginSender:
         except MessageDecodeError:
             return  # _response() raises it
         if response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
-            connection = self._connection
-            connection.closed_by_us = True
             exchange = self._login.exchange
-            if exchange is not None:
-                connection.close_reason = not_renewed(exchange.shown(response.error_message or ""))
+            text = response.error_message or ""
+            self._connection.expect_close(
+                None if exchange is None else not_renewed(exchange.shown(text))
+            )
 
     async def _response(self, pending: Pending, message: Request[R], version: int) -> R:
         await pending.done.wait()

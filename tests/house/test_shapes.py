@@ -28,7 +28,6 @@ KNOWN_ATTRIBUTES: Known = {
     "AsyncKafkaConsumer": (24, "consumer: one object inherited over several files"),
     "AsyncLifecycle": (24, "consumer: one object inherited over several files"),
     "AsyncRequests": (24, "consumer: one object inherited over several files"),
-    "BrokerConnection": (28, "transport: the paths of sending and receiving share one object"),
     "Candidates": (16, "fetcher: the times of partitions are not an object yet"),
     "ClassicMembership": (49, "membership: one object inherited over several files"),
     "CompletedFetch": (20, "fetcher: a hot object, in which each level costs time"),

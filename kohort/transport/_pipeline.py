@@ -1,0 +1,350 @@
+"""Pipelined requests of one connection: their queue, sender, responses, deadlines and end."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
+
+import anyio
+
+from kohort.errors import KafkaConnectionError, KafkaError, ProtocolError
+from kohort.protocol import Buffer
+from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, works_in_callbacks
+from kohort.transport._frames import Frame, FrameSource, OversizedFrameError, check_correlation_id
+from kohort.transport._loop import CallbackLoop, OneShot
+from kohort.transport._repeatable_event import RepeatableEvent
+from kohort.transport._tcp import TcpConnection, unsent_after
+from kohort.transport._weak import weak_callback
+
+HEAD_SECONDS = 1.0
+"""Longest time for the first bytes of a response over the size limit, in seconds."""
+
+
+class Pending:
+    """A request, with its bytes until they are sent, and then its response or an error."""
+
+    __slots__ = (
+        "abandoned",
+        "buffers",
+        "correlation_id",
+        "deadline",
+        "done",
+        "error",
+        "frame",
+        "large",
+        "name",
+        "on_frame",
+        "result",
+        "timeout",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        correlation_id: int,
+        buffers: list[Buffer],
+        timeout: float,
+        now: float,
+        done: OneShot,
+    ) -> None:
+        self.name: str = name
+        self.correlation_id: int = correlation_id
+        self.buffers: list[Buffer] = buffers
+        self.timeout: float = timeout
+        self.deadline: float = now + timeout
+        self.done: OneShot = done
+        self.frame: Frame | None = None
+        self.error: KafkaError | None = None
+        self.abandoned: bool = False
+        self.large: bool = False
+        """True if the first bytes are needed of a response over the size limit."""
+        self.on_frame: Callable[[Frame], Any] | None = None
+        """Callback with the response before the waiting task continues, unless it is cancelled."""
+        self.result: Any = None
+        """The return value of :attr:`on_frame`."""
+
+    def complete(self, frame: Frame) -> None:
+        """Store the response and wake the waiting task, which may have been cancelled."""
+        self.frame = frame
+        try:
+            if self.abandoned:
+                frame.release()
+            elif self.on_frame is not None:
+                self.result = self.on_frame(frame)
+        finally:  # Ctrl-C comes in calls
+            self.done.set()
+
+    def fail(self, error: KafkaError) -> None:
+        """End the wait for the response with an error."""
+        if not self.done.is_set:
+            self.error = error
+            self.done.set()
+
+
+class Pipeline:
+    """Requests that wait to be sent, and sent ones in the order of their responses."""
+
+    def __init__(self, max_in_flight: int) -> None:
+        self.waiting: deque[Pending] = deque()
+        self.sent: deque[Pending] = deque()
+        self.max_in_flight = max_in_flight
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.sent)
+
+    def take_sendable(self) -> list[Buffer]:
+        """Return the bytes of all requests that may be sent now, and count these as sent."""
+        buffers: list[Buffer] = []
+        while self.waiting and len(self.sent) < self.max_in_flight:
+            pending = self.waiting.popleft()
+            self.sent.append(pending)
+            buffers += pending.buffers
+            pending.buffers = []
+        return buffers
+
+    def withdraw(self, pending: Pending) -> bool:
+        """Remove a request that was not sent. Return False if it was sent."""
+        if pending in self.waiting:
+            self.waiting.remove(pending)
+            return True
+        return False
+
+    def overdue(self, now: float) -> list[Pending]:
+        """Return the requests whose deadline has passed, the sent ones first."""
+        return [each for each in (*self.sent, *self.waiting) if each.deadline <= now]
+
+    @property
+    def awaited(self) -> Pending | None:
+        """The request whose response comes next."""
+        return self.sent[0] if self.sent else None
+
+    def awaited_id(self) -> int | None:
+        """Return the correlation id of the next response, or None if no request was sent."""
+        return self.sent[0].correlation_id if self.sent else None
+
+    def match_response(self, data: Buffer) -> Pending:
+        """Remove and return the request of this response. Raises ProtocolError without one."""
+        if not self.sent:
+            raise ProtocolError("a response came without a request")
+        check_correlation_id(data, self.sent[0].correlation_id)
+        return self.sent.popleft()
+
+    @property
+    def next_deadline(self) -> float:
+        """Earliest deadline, or infinity without one."""
+        return min((each.deadline for each in (*self.sent, *self.waiting)), default=math.inf)
+
+    def clear(self) -> list[Pending]:
+        """Remove and return all requests."""
+        everything = [*self.sent, *self.waiting]
+        self.sent.clear()
+        self.waiting.clear()
+        return everything
+
+
+class DeadlineTimer:
+    """Timer of one task."""
+
+    __slots__ = ("_scope", "_wake_up", "end")
+
+    def __init__(self) -> None:
+        self.end = math.inf
+        """Time at which the current wait ends."""
+        self._scope = anyio.CancelScope()
+        self._wake_up = RepeatableEvent()
+
+    async def wait(self, until: float) -> None:
+        """Wait until this time, or another one of move_to(), or the next wake()."""
+        self.end = until
+        with anyio.CancelScope(deadline=until) as self._scope:
+            await self._wake_up.wait()
+
+    def move_to(self, end: float) -> None:
+        """End the current wait at another time."""
+        self.end = self._scope.deadline = end
+
+    def wake(self) -> None:
+        """End the current wait, or the next one, at once."""
+        self._wake_up.set()
+
+
+def _nothing() -> None:
+    pass
+
+
+class ConnectionEnd:
+    """End of a connection, which comes once."""
+
+    def __init__(self) -> None:
+        self.failure: KafkaError | None = None
+        """Reason why the connection is closed, or None while it is open."""
+        self.is_by_client = False
+        """True if this client closed it, or caused the close."""
+        self.lost_requests = 0
+        """Number of requests that failed because it closed."""
+        self.announced: KafkaError | None = None
+        """Reason why the broker is about to close it, if that is known."""
+        self.on_close: Callable[[], None] = _nothing
+        """Callback at the close, before any waiting caller continues."""
+        self.tasks: anyio.CancelScope | None = None
+        """Scope of the tasks that end with the connection."""
+
+    def fail(self, error: KafkaError, pipeline: Pipeline, culprit: Pending | None) -> None:
+        """Close with an error, and fail all requests with it."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        # After an oversized response the broker is healthy.
+        self.is_by_client = self.is_by_client or isinstance(error, OversizedFrameError)
+        self.lost_requests = len(pipeline)
+        for pending in pipeline.clear():
+            if pending is culprit:
+                pending.fail(error)
+            else:
+                lost = KafkaConnectionError(f"{pending.name} was lost with its connection: {error}")
+                lost.__cause__ = error
+                pending.fail(lost)
+        if self.tasks is not None:
+            self.tasks.cancel()
+        self.on_close()
+        self.on_close = _nothing  # it refers to the connection
+
+
+class RequestSender:
+    """Sender of the requests that wait in a pipeline, in their order.
+
+    A caller sends its request itself if the system takes all bytes at once. The task of run()
+    sends the rest.
+    """
+
+    __slots__ = ("_error", "_is_sending", "_link", "_send_now", "_unsent", "pipeline", "sendable")
+
+    def __init__(self, link: ByteConnection, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.sendable = RepeatableEvent()
+        """Event to set when a waiting request may be sent."""
+        self._link = link
+        self._send_now: Callable[[Sequence[Buffer]], int] | None = (
+            getattr(link, "send_now", None) if works_in_callbacks(link) else None
+        )
+        self._unsent: list[Buffer] = []
+        """Bytes that begin() could not send, which run() sends first."""
+        self._is_sending = False
+        self._error: Exception | None = None
+
+    def begin(self) -> None:
+        """Send without waiting, nearly always all."""
+        if self._send_now is not None and not self._is_sending and not self._unsent:
+            buffers = self.pipeline.take_sendable()
+            try:
+                sent = self._send_now(buffers) if buffers else 0
+            except NETWORK_ERRORS as error:
+                sent, self._error = 0, error
+            self._unsent = unsent_after(buffers, sent)
+        if self._unsent or self.pipeline.waiting:
+            self.sendable.set()
+
+    async def run(self) -> None:
+        """Send what begin() did not send, until an error or a cancellation."""
+        while True:
+            buffers, self._unsent = self._unsent or self.pipeline.take_sendable(), []
+            if self._error is not None:
+                raise self._error
+            if buffers:
+                self._is_sending = True
+                await self._link.send(buffers)
+                self._is_sending = False
+            else:
+                await self.sendable.wait()
+
+
+class ResponseReader:
+    """Receiver of responses, which completes the requests of the sender's pipeline.
+
+    ``timer`` is woken when :meth:`failure` may return another value.
+    """
+
+    def __init__(
+        self,
+        source: FrameSource,
+        sender: RequestSender,
+        end: ConnectionEnd,
+        timer: DeadlineTimer,
+        clock: Callable[[], float],
+    ) -> None:
+        self.source = source
+        self.response_count: int = 0
+        """Number of responses since the handshake."""
+        self.last_response = -math.inf
+        self.head_until = math.inf
+        """Time limit for the first bytes of a response over the size limit."""
+        self._sender = sender
+        self._end = end
+        self._timer = timer
+        self._clock = clock
+        self._failure: tuple[Exception, Pending | None] | None = None
+
+    def begin(self, max_frame: int) -> None:
+        """Expect responses of up to this size from now on, instead of those of the handshake."""
+        self.source.max_size = max_frame
+        self.source.wants_head_of = weak_callback(self._large_response)
+        self.source.awaited_id = self._sender.pipeline.awaited_id
+
+    def _large_response(self) -> int | None:
+        """Return the correlation id of the next response if it is for request_leased(), or None."""
+        if (pending := self._sender.pipeline.awaited) is None or not pending.large:
+            return None
+        self.head_until = self._clock() + HEAD_SECONDS
+        self._timer.wake()
+        return pending.correlation_id
+
+    async def run(self) -> None:
+        """Receive responses until the connection ends or fails."""
+        while self._end.failure is None:
+            frame = await self.source.read()
+            if frame is None:
+                raise self._end.announced or KafkaConnectionError("closed by the broker")
+            self._deliver(frame)
+
+    def _deliver(self, frame: Frame) -> None:
+        pipeline = self._sender.pipeline
+        pending = pipeline.match_response(frame.data)
+        self.response_count += 1
+        self.last_response = self._clock()
+        self.source.pool.trim(self.last_response)
+        pending.complete(frame)
+        if pipeline.waiting:
+            self._sender.sendable.set()
+
+    def run_in_callbacks(
+        self, link: ByteConnection, loop: CallbackLoop | None, running: Coroutine[Any, Any, None]
+    ) -> bool:
+        """Continue run() whenever the event loop finds the socket readable, without a task.
+
+        Return False if the loop or the link cannot do that. ``running`` is the coroutine of run(),
+        which must not use anyio, because anyio finds no event loop in a callback. Its error is left
+        for failure().
+        """
+        if loop is None or not works_in_callbacks(link):
+            return False
+
+        def on_readable() -> None:
+            try:
+                running.send(None)
+            except Exception as error:
+                cast(TcpConnection, link).stop_reading()
+                # A request that is sent before failure() is called is not the cause.
+                self._failure = error, self._sender.pipeline.awaited
+                self._timer.wake()
+
+        return cast(TcpConnection, link).read_with(loop, on_readable)
+
+    def failure(self) -> tuple[Exception, Pending | None] | None:
+        """Return the error that ended reading, with the request that awaited a response."""
+        if self._failure is not None:
+            return self._failure
+        if self._clock() >= self.head_until and (error := self.source.too_large) is not None:
+            return error, self._sender.pipeline.awaited
+        return None
