@@ -1,0 +1,108 @@
+"""Partitions that Spark's thread and the member's thread share, without a group."""
+
+from __future__ import annotations
+
+import threading
+
+from kohort import TopicPartition
+from kohort.spark_connector._member_partitions import (
+    BatchPlan,
+    BatchView,
+    MemberPartitions,
+    ReadablePartition,
+    ReleasedPartitions,
+)
+from kohort.spark_connector._offsets import Offsets, StreamOffset
+
+DEADLINE = 30.0
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+BOTH = frozenset({FIRST, SECOND})
+BATCH = StreamOffset({FIRST: 0, SECOND: 0}, {FIRST: 5, SECOND: 0})
+
+
+def assigned() -> MemberPartitions:
+    """Return two partitions, assigned once, with start 0."""
+    partitions = MemberPartitions()
+    partitions.set_all_partitions(BOTH)
+    partitions.add_assigned(BOTH)
+    starts = {tp: ReadablePartition(epoch=1, start=0, may_be_reset=True) for tp in BOTH}
+    partitions.set_starts(starts, {})
+    return partitions
+
+
+def nothing(view: BatchView) -> Offsets:
+    return {}
+
+
+def planned(partitions: MemberPartitions) -> BatchPlan:
+    """Begin a batch that reads the first partition."""
+    return partitions.begin_batch(nothing, lambda view: BatchPlan(BATCH, view.readable.keys()))
+
+
+def test_batch_reads_partitions_with_new_records_only() -> None:
+    plan = planned(assigned())
+    assert plan.partitions == BOTH
+    assert plan.in_flight() == {FIRST}
+
+
+def test_revocation_waits_for_the_batch_in_flight() -> None:
+    partitions = assigned()
+    planned(partitions)
+    is_released = threading.Event()
+    readable: list[object] = []
+
+    def finish() -> None:
+        while not partitions.revoking() and not is_released.wait(0.001):
+            pass
+        readable.append(partitions.readable())
+        partitions.finish_batch(lambda view: {FIRST: 5})
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    released = partitions.release(BOTH, DEADLINE)
+    is_released.set()
+    thread.join(DEADLINE)
+    assert readable == [{}]
+    assert released == ReleasedPartitions({FIRST: 5}, frozenset(), is_ending=False)
+    assert partitions.owned() == {}
+
+
+def test_revocation_after_its_time_reports_the_unfinished_batch() -> None:
+    partitions = assigned()
+    planned(partitions)
+    assert partitions.release(BOTH, 0.0).unfinished == {FIRST}
+
+
+def test_finished_offsets_of_revoked_partitions_are_not_committed() -> None:
+    partitions = assigned()
+    planned(partitions)
+    partitions.remove([FIRST])
+    partitions.finish_batch(lambda view: {FIRST: 5, SECOND: 0})
+    assert partitions.offsets_to_commit() == {SECOND: 0}
+
+
+def test_start_of_an_earlier_assignment_is_left_out() -> None:
+    partitions = assigned()
+    partitions.remove([FIRST])
+    partitions.add_assigned([FIRST])
+    partitions.set_starts({FIRST: ReadablePartition(1, 7, may_be_reset=False)}, {})
+    assert partitions.without_start() == {FIRST: 2}
+
+
+def test_void_partitions_start_at_the_beginning() -> None:
+    partitions = assigned()
+    partitions.set_starts({FIRST: ReadablePartition(1, 7, may_be_reset=True)}, {})
+    found = partitions.begin_batch(nothing, lambda view: BatchPlan(None, void={FIRST}))
+    assert found.in_flight() == set()
+    assert partitions.readable()[FIRST] == ReadablePartition(1, 0, may_be_reset=False)
+
+
+def test_ends_of_some_partitions_answer_no_request() -> None:
+    partitions = assigned()
+    request = partitions.request_ends(urgent=True)
+    partitions.set_ends({FIRST: 5}, {}, request)
+    assert partitions.are_ends_urgent
+    assert not partitions.wait_for_ends(request, 0.0)
+    partitions.set_ends({FIRST: 5, SECOND: 1}, {}, request)
+    assert partitions.wait_for_ends(request, 0.0)
+    assert not partitions.are_ends_urgent
