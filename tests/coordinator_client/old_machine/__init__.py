@@ -1,0 +1,1 @@
+"""The former membership machine. The differential test compares the new one with it."""
