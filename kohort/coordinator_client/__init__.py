@@ -13,7 +13,7 @@ from kohort.coordinator_client._group_callbacks import (
     GroupStatistics,
     MembershipSnapshot,
 )
-from kohort.coordinator_client._member import RebalanceRecord
+from kohort.coordinator_client._rebalance_history import RebalanceRecord
 from kohort.coordinator_client._state import TRANSITIONS, MemberState
 from kohort.coordinator_client.assignors import (
     ClusterTopics,

@@ -46,9 +46,10 @@ from kohort.coordinator_client._group_callbacks import (
     MembershipSnapshot,
 )
 from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS
-from kohort.coordinator_client._member import MemberSettings, RebalanceRecord
+from kohort.coordinator_client._member import MemberSettings
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.coordinator_client._offsets import OffsetManager
+from kohort.coordinator_client._rebalance_history import RebalanceRecord
 from kohort.coordinator_client.assignors import (
     ClusterTopics,
     PartitionAssignor,
@@ -262,17 +263,17 @@ class CoordinatorClient:
 
     def statistics(self) -> GroupStatistics:
         """Return counts and times of the membership without I/O."""
-        membership = self._membership
+        membership, failures = self._membership, self._membership.failures
         return GroupStatistics(
-            reason=membership.join_reason,
-            join_obstruction=self._coordinator.lookup_failure or membership.join_obstruction,
-            last_failure=membership.last_failure,
-            denied_operation=membership.denied_operation,
-            is_fenced=membership.is_fenced,
+            reason=membership.rebalances.reason,
+            join_obstruction=self._coordinator.lookup_failure or failures.join_obstruction,
+            last_failure=failures.last,
+            denied_operation=failures.denied_operation,
+            is_fenced=failures.is_fenced,
             is_leader=membership.is_leader,
-            rebalances=membership.rebalances,
-            rebalance_seconds=membership.rebalance_seconds,
-            rebalance_longest=membership.rebalance_longest,
+            rebalances=membership.rebalances.count,
+            rebalance_seconds=membership.rebalances.seconds,
+            rebalance_longest=membership.rebalances.longest,
             heartbeats=membership.heartbeats.count,
             last_heartbeat=membership.heartbeats.last,
         )
@@ -290,7 +291,7 @@ class CoordinatorClient:
     @property
     def rebalances(self) -> tuple[RebalanceRecord, ...]:
         """The latest rebalances, oldest first."""
-        return tuple(self._membership.history)
+        return tuple(self._membership.rebalances.records)
 
     # --- events in, commands out ----------------------------------------------------------------
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kohort.coordinator_client._commands import DropCoordinator, Heartbeat
-from kohort.coordinator_client._member import MemberData, Role
+from kohort.coordinator_client._member import MemberData
 
 FOLLOW_UP = 0.05
 """Seconds to the first heartbeat after a cooperative JoinGroup. Each response doubles them.
@@ -26,6 +25,7 @@ class Heartbeats:
     def __init__(self, member: MemberData) -> None:
         self._member = member
         self._running = False
+        self._is_in_flight = False
         self._next = 0.0
         self._sent = 0.0
         self._asked = 0.0
@@ -52,17 +52,15 @@ class Heartbeats:
         return self._session_end if self._running else None
 
     def start(self, now: float) -> None:
-        """Start the timer for a new generation. Cancel a heartbeat of the one before."""
-        self.stop()
-        self._running = True
+        """Start the timer for a new generation."""
+        self._running, self._is_in_flight = True, False
         self._pace = FOLLOW_UP if self._member.settings.cooperative else math.inf
         self._next = now + self._interval()
         self._session_end = self._confirmed_until = now + self._member.settings.session_timeout
         self._failures = 0
 
     def stop(self) -> None:
-        self._running = False
-        self._member.forget(Role.HEARTBEAT)
+        self._running = self._is_in_flight = False
 
     def _interval(self) -> float:
         return min(self._pace, self._member.settings.heartbeat_interval)
@@ -70,7 +68,7 @@ class Heartbeats:
     def deadline(self) -> float | None:
         if not self._running:
             return None
-        if self._member.waits_for(Role.HEARTBEAT):
+        if self._is_in_flight:
             return self._session_end
         return min(self._next, self._session_end)
 
@@ -81,6 +79,7 @@ class Heartbeats:
 
     def answered(self) -> None:
         """Note a response of the coordinator, with any error code."""
+        self._is_in_flight = False
         self.count += 1
         self.last = self._asked
         self._session_end = self._sent + self._member.settings.session_timeout
@@ -94,32 +93,29 @@ class Heartbeats:
 
     def retry(self, now: float, *, at_once: bool = False) -> None:
         """Schedule a retry of the heartbeat."""
+        self._is_in_flight = False
         first = at_once and self._failures == 0
         self._next = now if first else now + self._member.backoff(self._failures)
         self._failures += 1
 
-    def tick(self, now: float) -> bool:
-        """Send a heartbeat that is due.
+    def check_session(self, now: float) -> float | None:
+        """Return the seconds without a response if the session expired, else None.
 
-        Return True if the session expired, so that the coordinator counts as lost.
+        The next session and a heartbeat begin now.
         """
-        member = self._member
-        if not self._running:
-            return False
-        expired = now >= self._session_end
-        if expired:
-            silence = now - self._session_end + member.settings.session_timeout
-            member.forget(Role.HEARTBEAT)
-            member.emit(DropCoordinator(f"no heartbeat had a response for {silence:.1f} s"))
-            self._session_end = now + member.settings.session_timeout
-            self._next = now
-        if now >= self._next and not member.waits_for(Role.HEARTBEAT):
-            self._sent = self._asked = now
-            # If this heartbeat is lost, there is time for another one within the session.
-            timeout = member.settings.session_timeout * 2 / 3
-            member.emit(
-                Heartbeat(
-                    member.start(Role.HEARTBEAT), member.member_id, member.generation, timeout
-                )
-            )
-        return expired
+        if not self._running or now < self._session_end:
+            return None
+        silence = now - self._session_end + self._member.settings.session_timeout
+        self._session_end = now + self._member.settings.session_timeout
+        self._next = now
+        self._is_in_flight = False
+        return silence
+
+    def is_due(self, now: float) -> bool:
+        """True if a heartbeat must be sent now."""
+        return self._running and not self._is_in_flight and now >= self._next
+
+    def note_sent(self, now: float) -> None:
+        """Note that a heartbeat is sent now."""
+        self._sent = self._asked = now
+        self._is_in_flight = True

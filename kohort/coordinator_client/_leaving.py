@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-import random
+from collections.abc import Generator
 
 from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator, LeaveGroup
-from kohort.coordinator_client._consumer_protocol import Members
 from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
-from kohort.coordinator_client._events import LeaveRequested
-from kohort.coordinator_client._member import NO_GENERATION, NO_PARTITIONS, MemberSettings, Role
+from kohort.coordinator_client._events import CommandFailed, Event, LeaveRequested, ResponseReceived
+from kohort.coordinator_client._failures import MembershipFailures, is_final
+from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._leadership import Leadership
+from kohort.coordinator_client._member import NO_PARTITIONS, MemberData
+from kohort.coordinator_client._pending_commands import PendingCommands, Role
+from kohort.coordinator_client._reactions import REACTIONS, Reaction, Signal
+from kohort.coordinator_client._rebalance import Rebalance
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._syncing import Syncing
 from kohort.errors import error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
@@ -34,57 +38,160 @@ SYNC_WAIT_SECONDS = 1.0
 The coordinator rejects its last commit between the end of the join round and SyncGroup.
 """
 
-EXCHANGE = frozenset({MemberState.JOINING, MemberState.ASSIGNING, MemberState.SYNCING})
-"""States from JoinGroup to the response of SyncGroup."""
+Waits = Generator[float | None, None, None]
+"""Steps of leaving. Each yields until the next event, or until a time if there is one."""
 
 
-class Leaving(Syncing):
-    """The steps of unsubscribe() and close()."""
+class Leaving:
+    """The steps of unsubscribe() and close(), beside a rebalance that may still be in progress."""
 
-    def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
-        super().__init__(settings, rng)
-        self.leave: LeaveRequested | None = None
-        """The caller's request, which waits for a callback in progress."""
-        self._leave_retry: float | None = None
-        self._leave_attempts = 0
-        self._member_id_until = 0.0
+    def __init__(
+        self,
+        member: MemberData,
+        pending: PendingCommands,
+        heartbeats: Heartbeats,
+        leadership: Leadership,
+        rebalance: Rebalance,
+        failures: MembershipFailures,
+    ) -> None:
+        self._member = member
+        self._pending = pending
+        self._heartbeats = heartbeats
+        self._leadership = leadership
+        self._rebalance = rebalance
+        self._failures = failures
+        self.request: LeaveRequested | None = None
+        """The caller's request, until the member has left."""
+        self.deadline: float | None = None
+        """The time at which the current step ends without an event."""
         self._sync_until = 0.0
-        self._parting = False
-        """True while the last callback runs during a rebalance."""
+        self._leave_response: Event | None = None
+        self._steps: Waits | None = None
 
-    def leave_requested(self, event: LeaveRequested, now: float) -> None:
-        self.topics = None
-        if self.state in (MemberState.UNSUBSCRIBED, MemberState.LEAVING):
-            return
-        self.leave = event
-        self._sync_until = min(now + SYNC_WAIT_SECONDS, event.deadline)
+    def begin(self, request: LeaveRequested) -> None:
+        """Begin to leave, or replace the request of a member that still rebalances."""
+        self.request = request
+        self._sync_until = min(self._pending.now + SYNC_WAIT_SECONDS, request.deadline)
+        if self._steps is None:
+            self._steps = self._run()
 
-    def go_on_leaving(self, now: float) -> None:
-        """Begin to leave unless another step must come first. Called after each event."""
-        if self.leave is None or self.state is MemberState.LEAVING:
-            return
-        if self.waits_for(Role.CALLBACK):
-            if self._parting and not self._rebalances_on(now):
-                self._stop_rebalance(self.leave)
-            return
-        if self._rebalances_on(now):
-            if self.state is MemberState.JOINING:
-                self._parting = True
+    def advance(self) -> None:
+        """Take the steps that are possible now. Called after each event."""
+        if self._steps is not None:
+            try:
+                self.deadline = next(self._steps)
+            except StopIteration:
+                self._steps = self.deadline = None
+
+    # --- leaving, from top to bottom ------------------------------------------------------------
+
+    def _run(self) -> Waits:
+        """Leave the group."""
+        member, pending = self._member, self._pending
+        while pending.waits_for(Role.CALLBACK):  # a callback of the rebalance
+            yield None
+        while self._takes_part_in_rebalance():
+            if member.state is MemberState.JOINING and not pending.waits_for(Role.CALLBACK):
                 self._call_back_last()
+            yield self._sync_until
+        if member.state is MemberState.FAILED and not self._needs_leave_group():
+            member.cell.move(MemberState.UNSUBSCRIBED, self._reason)
+            self.request = None
             return
-        known = self.member_id and self.leave.leave_group
-        if self.state is MemberState.FAILED and not known:
-            self.move(MemberState.UNSUBSCRIBED, self.leave.reason)
-            self.leave = None
-            return
-        self.start_leaving(now)
+        self._stop_rebalance()
+        member.cell.move(MemberState.LEAVING, self._reason)
+        member_id_until = pending.now + MEMBER_ID_WAIT_SECONDS
+        if member.owned and not pending.waits_for(Role.CALLBACK):
+            self._call_back_last()
+        while pending.waits_for(Role.CALLBACK):  # with heartbeats, so that it can commit
+            yield None
+        self._pending.forget(Role.HEARTBEAT)
+        self._heartbeats.stop()
+        while pending.waits_for(Role.JOIN) and pending.now < member_id_until:
+            yield member_id_until
+        if self._needs_leave_group():
+            yield from self._send_leave_group()
+        self._finish()
+
+    def _call_back_last(self) -> None:
+        """Call the listener for all partitions. Heartbeats continue."""
+        member = self._member
+        owned, member.owned_after = member.owned, NO_PARTITIONS
+        call = CallRevoked if member.in_generation else CallLost
+        self._pending.emit(call(self._pending.start(Role.CALLBACK), owned))
+
+    def _stop_rebalance(self) -> None:
+        """Stop the rebalance. A JoinGroup that may return a new member id stays in flight."""
+        self._rebalance.stop()
+        if not self._leaves_group or self._member.member_id:
+            self._pending.forget(Role.JOIN)
+
+    def _send_leave_group(self) -> Waits:
+        """Send LeaveGroup until it succeeds, fails finally or has no time left."""
+        pending = self._pending
+        deadline = max(self._given_deadline, pending.now + LEAVE_MIN_SECONDS)
+        attempt = 0
+        while True:
+            token = pending.start(Role.LEAVE)
+            pending.emit(LeaveGroup(token, self._member.member_id, self._reason))
+            while pending.waits_for(Role.LEAVE) and pending.now < deadline:
+                yield deadline
+            if pending.waits_for(Role.LEAVE) or not self._must_retry():
+                return
+            retry_at = pending.now + self._member.backoff(attempt)
+            attempt += 1
+            while pending.now < min(retry_at, deadline):
+                yield min(retry_at, deadline)
+            if pending.now >= deadline:
+                return
+
+    def _must_retry(self) -> bool:
+        """True if LeaveGroup must be sent again after its response or error."""
+        match self._leave_response:
+            case ResponseReceived(_, LeaveGroupResponse() as response):
+                code = response.error_code
+                code = code or next((m.error_code for m in response.members), 0)
+            case CommandFailed(_, error):
+                return not is_final(error)
+            case _:
+                return False
+        action = action_for(ApiKey.LEAVE_GROUP, code)
+        if action is CoordinatorAction.REDISCOVER:
+            self._pending.emit(DropCoordinator(f"LeaveGroup returned {error_name(code)}"))
+        if action is CoordinatorAction.FAIL:
+            group = self._member.settings.group_id
+            logger.warning(
+                "[%s] leaving the group failed: %s",
+                group,
+                error_for(ApiKey.LEAVE_GROUP, code, group),
+            )
+        return action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY)
+
+    def _finish(self) -> None:
+        """End the membership. Join again if there is a new subscription."""
+        member = self._member
+        logger.info("[%s] left the group: %s", member.settings.group_id, escaped(self._reason))
+        self._pending.forget(*Role)
+        self._heartbeats.stop()
+        self._leadership.stop()
+        member.end()
+        self._failures.forget_all()
+        self._rebalance.forget_attempts()
+        self.request = None
+        member.cell.move(MemberState.UNSUBSCRIBED, "left")
+        if member.topics is not None:
+            self._rebalance.start("subscribed")
+
+    # --- the rebalance that a leaving member finishes --------------------------------------------
 
     @property
     def is_finishing_rebalance(self) -> bool:
         """True if a leaving member completes a rebalance, so that its last commit is accepted."""
-        return self.leave is not None and self.state in EXCHANGE and bool(self.owned)
+        reaction = REACTIONS[self._member.state, Signal.LEAVE]
+        is_requested = self.request is not None
+        return is_requested and reaction is Reaction.FINISH and bool(self._member.owned)
 
-    def _rebalances_on(self, now: float) -> bool:
+    def _takes_part_in_rebalance(self) -> bool:
         """True if a rebalance in progress decides the generation of the last commit.
 
         While JoinGroup is in flight, the coordinator accepts commits of the old generation until
@@ -92,133 +199,52 @@ class Leaving(Syncing):
         no commits until the response to SyncGroup.
         """
         roles = (Role.JOIN, Role.ASSIGN, Role.SYNC)
-        under_way = self.in_generation and any(self.waits_for(role) for role in roles)
-        return self.is_finishing_rebalance and under_way and now < self._sync_until
+        is_in_flight = any(self._pending.waits_for(role) for role in roles)
+        is_possible = self._member.in_generation and is_in_flight
+        return self.is_finishing_rebalance and is_possible and self._pending.now < self._sync_until
 
-    def _stop_rebalance(self, request: LeaveRequested) -> None:
-        """Stop the rebalance. The last callback may still run."""
-        self.retry_at = None
-        self.forget(Role.POLL, Role.ASSIGN, Role.SYNC)
-        if self.member_id or not request.leave_group:
-            self.forget(Role.JOIN)
-        self.move(MemberState.LEAVING, request.reason)
+    def take(self, role: Role, event: Event) -> bool:
+        """Take an event that the rebalance must not get. Return False for the others."""
+        if self.request is None:
+            return False
+        match role, event:
+            case Role.CALLBACK, _:
+                return True
+            case Role.LEAVE, _:
+                self._leave_response = event
+                return True
+            case Role.JOIN, ResponseReceived(_, JoinGroupResponse() as response):
+                return self._take_join(response)
+            case Role.JOIN, _:
+                return True  # the last commit uses the old generation
+            case Role.SYNC, ResponseReceived(_, SyncGroupResponse(error_code=code)):
+                self._sync_until = self._pending.now  # the assignment is not needed
+                return code == 0
+            case _:
+                return False
 
-    def join_answered(
-        self, response: JoinGroupResponse, members: Members | None, now: float
-    ) -> None:
-        if self.leave is not None:
-            # After a generation without this member, another member may own its partitions.
-            if response.error_code or response.generation_id != self.generation + 1:
-                return
-        super().join_answered(response, members, now)
+    def _take_join(self, response: JoinGroupResponse) -> bool:
+        member = self._member
+        if member.state is MemberState.LEAVING:
+            member.member_id = response.member_id
+            return True
+        # After a generation without this member, another member may own its partitions.
+        follows = response.generation_id == member.generation + 1
+        return bool(response.error_code) or not follows
 
-    def sync_answered(self, response: SyncGroupResponse, now: float) -> None:
-        if self.leave is not None:
-            self._sync_until = now  # the assignment is not needed
-        if self.leave is None or response.error_code:
-            super().sync_answered(response, now)
+    # --- the request ----------------------------------------------------------------------------
 
-    def start_leaving(self, now: float) -> None:
-        """Run the last callback while heartbeats continue, then send LeaveGroup."""
-        request = self.leave
-        assert request is not None
-        self._member_id_until = now + MEMBER_ID_WAIT_SECONDS
-        self._stop_rebalance(request)
-        if self.owned:
-            self._call_back_last()
-        else:
-            self.send_leave(request, now)
+    @property
+    def _reason(self) -> str:
+        return self.request.reason if self.request else "done"
 
-    def _call_back_last(self) -> None:
-        owned, self.owned_after = self.owned, NO_PARTITIONS
-        token = self.start(Role.CALLBACK)
-        self.emit(CallRevoked(token, owned) if self.in_generation else CallLost(token, owned))
+    @property
+    def _given_deadline(self) -> float:
+        return self.request.deadline if self.request else 0.0
 
-    def send_leave(self, request: LeaveRequested, now: float) -> None:
-        self._leave_retry = None
-        self.heartbeats.stop()
-        if self.waits_for(Role.JOIN) and now < self._member_id_until:
-            return  # its response has the member id
-        if not self.member_id or not request.leave_group:
-            self.left(now)
-            return
-        if not self._leave_attempts:
-            deadline = max(request.deadline, now + LEAVE_MIN_SECONDS)
-            self.leave = LeaveRequested(request.reason, deadline, True)
-        self._leave_attempts += 1
-        self.emit(LeaveGroup(self.start(Role.LEAVE), self.member_id, request.reason))
+    @property
+    def _leaves_group(self) -> bool:
+        return self.request is not None and self.request.leave_group
 
-    def late_join_answered(self, member_id: str, now: float) -> None:
-        """Handle the end of a JoinGroup that was in flight. ``member_id`` is "" if it failed."""
-        self.member_id = member_id
-        if self.leave is not None and not self.waits_for(Role.CALLBACK):
-            self.send_leave(self.leave, now)
-
-    def leave_answered(self, response: LeaveGroupResponse, now: float) -> None:
-        code = response.error_code or next((m.error_code for m in response.members), 0)
-        action = action_for(ApiKey.LEAVE_GROUP, code)
-        if action is CoordinatorAction.REDISCOVER:
-            self.emit(DropCoordinator(f"LeaveGroup returned {error_name(code)}"))
-        if action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY):
-            self._leave_retry = now + self.backoff(self._leave_attempts - 1)
-            return
-        if action is CoordinatorAction.FAIL:
-            logger.warning(
-                "[%s] leaving the group failed: %s",
-                self.settings.group_id,
-                error_for(ApiKey.LEAVE_GROUP, code, self.settings.group_id),
-            )
-        self.left(now)
-
-    def left(self, now: float) -> None:
-        logger.info(
-            "[%s] left the group: %s",
-            self.settings.group_id,
-            escaped(self.leave.reason if self.leave else "done"),
-        )
-        self.forget(*Role)
-        self.heartbeats.stop()
-        self.stop_leading()
-        self.member_id, self.generation, self.protocol = "", NO_GENERATION, None
-        self.losses += 1
-        self.failure = self.leave = self._leave_retry = self.again = None
-        self.is_fenced = False
-        self._leave_attempts = 0
-        self._parting = False
-        self.settled()
-        self.move(MemberState.UNSUBSCRIBED, "left")
-        if self.topics is not None:
-            self.rejoin("subscribed", now)
-
-    def leave_failed(self, final: bool, now: float) -> None:
-        """Retry LeaveGroup after an error, or end the leaving if the error is ``final``."""
-        if final:
-            self.left(now)
-        else:
-            self._leave_retry = now + self.backoff(self._leave_attempts - 1)
-
-    def leaving_deadline(self) -> float | None:
-        if self.is_finishing_rebalance:
-            return self._sync_until
-        if self.leave is None or not self._sending():
-            return None
-        if self.waits_for(Role.JOIN):
-            return self._member_id_until
-        if self._leave_retry is None:
-            return self.leave.deadline
-        return min(self.leave.deadline, self._leave_retry)
-
-    def tick_leaving(self, now: float) -> None:
-        if self.leave is None or not self._sending():
-            return
-        if self.waits_for(Role.JOIN):
-            if now >= self._member_id_until:
-                self.left(now)
-        elif now >= self.leave.deadline:
-            self.left(now)
-        elif self._leave_retry is not None and now >= self._leave_retry:
-            self.send_leave(self.leave, now)
-
-    def _sending(self) -> bool:
-        """True if the callbacks are done and only LeaveGroup remains."""
-        return self.state is MemberState.LEAVING and not self.waits_for(Role.CALLBACK)
+    def _needs_leave_group(self) -> bool:
+        return self._leaves_group and bool(self._member.member_id)

@@ -14,7 +14,7 @@ from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import CommitRejected, Event
 from kohort.coordinator_client._member import NO_GENERATION
-from kohort.coordinator_client._membership import Membership
+from kohort.coordinator_client._membership_interface import Membership
 from kohort.coordinator_client._offset_messages import (
     commit_codes,
     commit_forms,

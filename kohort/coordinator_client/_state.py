@@ -74,6 +74,9 @@ TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
 }
 """Possible next states by state."""
 
+EXCHANGE = frozenset({MemberState.JOINING, MemberState.ASSIGNING, MemberState.SYNCING})
+"""States from JoinGroup to the response of SyncGroup."""
+
 
 class StateCell:
     """The holder of a member's state. Only :meth:`move` changes it."""

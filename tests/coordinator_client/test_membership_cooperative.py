@@ -84,7 +84,7 @@ def test_only_what_is_new_is_assigned() -> None:
 
 def test_what_is_not_subscribed_to_any_more_is_revoked_before_joining() -> None:
     script = _stable(0, 1)
-    script.machine.owned |= parts(0, topic="u")
+    script.machine.member.owned |= parts(0, topic="u")
     script.subscribe("u")
     script.poll()
     assert script.at(MemberState.REVOKING)

@@ -130,7 +130,7 @@ def test_heartbeat(code: int) -> None:
 def test_leave_group(code: int) -> None:
     script = Script()
     script.to_stable()
-    script.machine.owned = frozenset()
+    script.machine.member.owned = frozenset()
     script.leave()
     script.leave_answer(code)
     if action_for(ApiKey.LEAVE_GROUP, code) in (
@@ -245,7 +245,7 @@ def test_what_the_network_spoils_is_sent_again(kind: type[Command], error: Excep
         script.to_syncing()
     else:
         script.to_stable()
-        script.machine.owned = frozenset()
+        script.machine.member.owned = frozenset()
         if kind is LeaveGroup:
             script.leave()
         else:

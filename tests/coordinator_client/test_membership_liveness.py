@@ -159,7 +159,7 @@ def test_a_caller_inside_poll_is_never_late() -> None:
 def test_a_caller_that_leaves_poll_for_good_does_not_hold_up_a_rebalance(state: str) -> None:
     script = Script(max_poll_interval=10.0)
     getattr(script, f"to_{state}")()
-    script.machine.member_id = "me"
+    script.machine.member.member_id = "me"
     script.wait(11, polled=False)
     assert script.take(LeaveGroup).member_id == "me"
     assert script.at(MemberState.JOIN_PENDING)

@@ -12,7 +12,7 @@ from kohort import AsyncKafkaConsumer
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._autocommit import AutoCommit
 from kohort.coordinator_client._heartbeating import Heartbeats
-from kohort.coordinator_client._member import MemberData
+from kohort.coordinator_client._membership import ClassicMembership
 from kohort.errors import KafkaConnectionError, KafkaError
 from kohort.security._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
@@ -58,23 +58,26 @@ def deliver_after_revoke() -> Iterator[None]:
 def heartbeat_with_an_old_generation() -> Iterator[None]:
     """Send heartbeats with the generation before this one, if there was one."""
     start: Callable[..., None] = Heartbeats.start
-    tick: Callable[..., bool] = Heartbeats.tick
+    send: Callable[..., None] = ClassicMembership._send_heartbeat
     seen: dict[Heartbeats, list[int]] = {}
 
     def started(heartbeats: Heartbeats, now: float) -> None:
         seen.setdefault(heartbeats, []).append(heartbeats._member.generation)
         start(heartbeats, now)
 
-    def ticked(heartbeats: Heartbeats, now: float) -> bool:
-        member: MemberData = heartbeats._member
+    def sent(membership: ClassicMembership, now: float) -> None:
+        member = membership.member
         right = member.generation
-        member.generation = seen.get(heartbeats, [right])[-2:][0]
+        member.generation = seen.get(membership.heartbeats, [right])[-2:][0]
         try:
-            return tick(heartbeats, now)
+            send(membership, now)
         finally:
             member.generation = right
 
-    with patch.object(Heartbeats, "start", started), patch.object(Heartbeats, "tick", ticked):
+    with (
+        patch.object(Heartbeats, "start", started),
+        patch.object(ClassicMembership, "_send_heartbeat", sent),
+    ):
         yield
 
 

@@ -19,16 +19,21 @@ PACKAGE = f"{ROOT / 'kohort'}/"
 MACHINE = frozenset(
     f"coordinator_client/{name}.py"
     for name in (
-        "_membership",
-        "_member",
-        "_joining",
-        "_syncing",
-        "_leaving",
+        "_exchange",
+        "_failures",
         "_heartbeating",
-        "_heartbeats",
+        "_leadership",
+        "_leaving",
+        "_member",
+        "_membership",
+        "_pending_commands",
+        "_poll_interval",
+        "_reactions",
         "_rebalance",
-        "_identity",
+        "_rebalance_history",
+        "_signal_handler",
         "_state",
+        "_steps",
     )
 )
 """Files of the membership. A border is a change from one of them to another."""

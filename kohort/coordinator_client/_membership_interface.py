@@ -1,0 +1,39 @@
+"""The interface of a membership, for any group protocol."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kohort.coordinator_client._commands import Command
+from kohort.coordinator_client._events import Event
+from kohort.coordinator_client._state import MemberState
+from kohort.types import TopicPartition
+
+
+class Membership(Protocol):
+    """The part of a membership that the driver and the offsets use, for any group protocol."""
+
+    @property
+    def state(self) -> MemberState: ...
+    @property
+    def topics(self) -> frozenset[str] | None: ...
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def protocol(self) -> str | None: ...
+    @property
+    def owned(self) -> frozenset[TopicPartition]: ...
+    @property
+    def losses(self) -> int: ...
+    @property
+    def is_fenced(self) -> bool: ...
+    @property
+    def is_finishing_rebalance(self) -> bool: ...
+
+    @property
+    def confirmed_until(self) -> float: ...
+
+    def handle(self, event: Event, now: float) -> list[Command]: ...
+    def next_deadline(self) -> float | None: ...

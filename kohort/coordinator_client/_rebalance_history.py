@@ -1,0 +1,83 @@
+"""The times of the rebalance in progress and the record of completed ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from kohort.coordinator_client._member import NO_PARTITIONS, MemberData
+from kohort.types import TopicPartition
+
+HISTORY = 16
+"""Number of past rebalances in the history."""
+
+
+class RebalanceRecord(NamedTuple):
+    """A completed rebalance."""
+
+    at: float
+    """Time of its end."""
+    reason: str
+    generation: int
+    protocol: str
+    gained: frozenset[TopicPartition]
+    lost: frozenset[TopicPartition]
+    assignment: frozenset[TopicPartition]
+    seconds: float
+    """Duration from the first step inside poll() to the end of the last callback."""
+    waited: float
+    """Duration of the wait before that, until the caller was inside poll()."""
+
+
+class RebalanceHistory:
+    """The rebalances of one member."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        """Reason of the rebalance in progress, or of the latest one."""
+        self.records: deque[RebalanceRecord] = deque(maxlen=HISTORY)
+        self.count = 0
+        self.seconds = self.longest = 0.0
+        """Times of all rebalances, while the records are the latest ones only."""
+        self._due_at = 0.0
+        self._began_at: float | None = None
+        self._owned_before = NO_PARTITIONS
+
+    def note_due(self, now: float) -> None:
+        """Note that a rebalance is due and waits for poll()."""
+        self._due_at = now
+
+    def note_begin(self, owned: frozenset[TopicPartition], now: float) -> None:
+        """Note the first step inside poll(). Later steps of the rebalance change nothing."""
+        if self._began_at is None:
+            self._began_at, self._owned_before = now, owned
+
+    def note_second_round(self, owned: frozenset[TopicPartition], now: float) -> None:
+        """Note the begin of a rebalance that does not wait for poll()."""
+        self._due_at = self._began_at = now
+        self._owned_before = owned
+
+    def forget_begin(self) -> None:
+        """Forget the rebalance in progress, which ended without an assignment."""
+        self._began_at = None
+
+    def complete(self, member: MemberData, now: float) -> RebalanceRecord:
+        """Add the rebalance to the records and the totals."""
+        began = now if self._began_at is None else self._began_at
+        self._began_at = None
+        record = RebalanceRecord(
+            at=now,
+            reason=self.reason,
+            generation=member.generation,
+            protocol=member.protocol or "",
+            gained=member.owned - self._owned_before,
+            lost=self._owned_before - member.owned,
+            assignment=member.owned,
+            seconds=now - began,
+            waited=max(0.0, began - self._due_at),
+        )
+        self.records.append(record)
+        self.count += 1
+        self.seconds += record.seconds
+        self.longest = max(self.longest, record.seconds)
+        return record

@@ -1,0 +1,35 @@
+"""The form of a rebalance's steps, and the exception that restarts them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple, NoReturn, TypeVar
+
+from kohort.coordinator_client._events import Event
+
+T = TypeVar("T")
+Steps = Generator[float | None, Event | None, T]
+"""Steps of a rebalance. Each yields None to wait for an event, or the time of a retry."""
+
+
+class RebalanceStart(NamedTuple):
+    """The begin of a rebalance, or its restart."""
+
+    reason: str
+    needs_poll: bool = True
+    """False for a restart. It waits for poll() only if a callback must precede JoinGroup."""
+    pauses: bool = False
+    """True for a restart that pauses before JoinGroup. Otherwise only the first is immediate."""
+
+
+class Restarted(Exception):
+    """An interruption of the rebalance, which then starts again."""
+
+    def __init__(self, start: RebalanceStart) -> None:
+        super().__init__(start.reason)
+        self.start = start
+
+
+def restart(reason: str, *, pauses: bool = False) -> NoReturn:
+    """Raise Restarted, which waits for poll() only if a callback must precede JoinGroup."""
+    raise Restarted(RebalanceStart(reason, needs_poll=False, pauses=pauses))
