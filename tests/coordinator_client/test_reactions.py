@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kohort.coordinator_client import _reactions as table
 from kohort.coordinator_client._commands import (
     AwaitPoll,
     CallAssigned,
@@ -15,9 +16,11 @@ from kohort.coordinator_client._commands import (
     SyncGroup,
 )
 from kohort.coordinator_client._events import CommitRejected, RejoinRequested, Tick
-from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client._reactions import Reaction, Signal
+from kohort.coordinator_client._state import TRANSITIONS, MemberState
 from kohort.coordinator_client.assignors import Subscription
 from tests.coordinator_client.scripts import Script, parts
+from tools import state_picture
 
 # --- situations -----------------------------------------------------------------------------
 
@@ -377,3 +380,74 @@ def test_signal_in_situation_has_the_reaction_of_the_table(situation: str) -> No
     for signals, reaction in REACTIONS[situation].items():
         expected.update(dict.fromkeys(signals, reaction))
     assert {signal: _reaction(situation, signal) for signal in SIGNALS} == expected
+
+
+# --- the table of the membership ------------------------------------------------------------
+
+SIGNAL_OF = {
+    "rejoin": Signal.WANTED,
+    "heartbeat 14": Signal.REFUSED,
+    "heartbeat 16": Signal.REFUSED,
+    "heartbeat 22": Signal.LOST,
+    "heartbeat 25": Signal.LOST,
+    "heartbeat 27": Signal.REBALANCE,
+    "heartbeat 30": Signal.FAILED,
+    "heartbeat 82": Signal.FATAL,
+    "commit 22": Signal.LOST,
+    "commit 25": Signal.LOST,
+    "commit 27": Signal.WANTED,
+    "commit 82": Signal.FAILED,
+    "silence": Signal.SILENT,
+    "no poll": Signal.POLL_OVERDUE,
+    "leave": Signal.LEAVE,
+    "same topics": Signal.RESUBSCRIBED,
+    "other topics": Signal.SUBSCRIBED,
+}
+VISIBLE: dict[Reaction, tuple[str, ...]] = {
+    Reaction.IGNORE: ("", "DropCoordinator"),
+    Reaction.CONTINUE: ("", "lost, StopDelivery", "lost, LeaveGroup, StopDelivery"),
+    Reaction.LATER: ("rebalances again",),
+    Reaction.REJOIN: ("JOIN_PENDING",),
+    Reaction.RESTART: ("JOINING", "JOIN_PENDING", "FAILED", "DropCoordinator, JoinGroup"),
+    Reaction.RETRY: ("", "DropCoordinator"),
+    Reaction.LEAVE: ("LEAVING", "UNSUBSCRIBED", "leaves later"),
+    Reaction.FINISH: ("LEAVING", "leaves later"),
+}
+"""Begins of the visible changes by reaction."""
+
+
+def test_table_has_a_reaction_for_each_state_and_signal() -> None:
+    assert set(table.REACTIONS) == {(state, signal) for state in MemberState for signal in Signal}
+    cells = sum(len(states) for row in table._ROWS.values() for states in row.values())
+    assert cells == len(MemberState) * len(Signal), "a state is listed twice for a signal"
+
+
+def test_each_rejoin_of_the_table_is_a_possible_transition() -> None:
+    for (state, _), reaction in table.REACTIONS.items():
+        if reaction is Reaction.REJOIN:
+            assert MemberState.JOIN_PENDING in TRANSITIONS[state]
+        if reaction is Reaction.RESTART and state is not MemberState.JOINING:
+            assert MemberState.JOINING in TRANSITIONS[state]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_visible_changes_are_those_of_the_table(situation: str) -> None:
+    state = SITUATIONS[situation]().machine.state
+    for signal, kind in SIGNAL_OF.items():
+        visible, reaction = _reaction(situation, signal), table.REACTIONS[state, kind]
+        if visible == IMPOSSIBLE:
+            continue
+        begins = VISIBLE[reaction]
+        if situation == "adding" and reaction is Reaction.REJOIN:
+            begins = VISIBLE[Reaction.CONTINUE]  # the callback ends first
+        if (situation, signal) == ("sending leave", "no poll"):
+            begins = ("UNSUBSCRIBED",)  # the time for LeaveGroup passes first
+        assert any(visible == each or (each and visible.startswith(each)) for each in begins), (
+            signal,
+            visible,
+            reaction,
+        )
+
+
+def test_page_shows_the_states_of_the_tables() -> None:
+    assert state_picture.PAGE.read_text() == state_picture.written(), state_picture.COMMAND
