@@ -100,7 +100,6 @@ class Engine:
                 resolve_assignors(group.partition_assignment_strategy),
                 self.group_adapter,
                 rng=rng,
-                rack=group.client_rack,
                 on_group_topics=lambda topics: engine._topics.wake(),
                 history=self.subscription.history,
             )

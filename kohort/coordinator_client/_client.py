@@ -17,7 +17,6 @@ from kohort.coordinator_client._cluster_view import (
     LatestIds,
     MetadataView,
     TopicIdHistory,
-    known_topics,
 )
 from kohort.coordinator_client._command_runner import CommandRunner
 from kohort.coordinator_client._commands import (
@@ -38,7 +37,6 @@ from kohort.coordinator_client._events import (
     RejoinRequested,
     Subscribed,
     Tick,
-    TopicsChanged,
 )
 from kohort.coordinator_client._group_callbacks import (
     GroupCallbacks,
@@ -50,8 +48,8 @@ from kohort.coordinator_client._member import MemberSettings
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.coordinator_client._offsets import OffsetManager
 from kohort.coordinator_client._rebalance_history import RebalanceRecord
+from kohort.coordinator_client._watched_topics import WatchedTopics
 from kohort.coordinator_client.assignors import (
-    ClusterTopics,
     PartitionAssignor,
     RebalanceProtocol,
     common_protocol,
@@ -70,9 +68,8 @@ class CoordinatorClient:
     """The membership and the offsets of one consumer in one group.
 
     Call everything from the event loop that runs :meth:`run`. ``config.group_id`` must be set.
-    ``rack`` is sent to the leader's assignor (KIP-881). With ``require_stable``, reads of committed
-    offsets wait until open transactions on them are decided. ``on_group_topics`` is called when
-    :attr:`group_topics` changes.
+    With ``require_stable``, reads of committed offsets wait until open transactions on them are
+    decided. ``on_group_topics`` is called when :attr:`group_topics` changes.
     """
 
     def __init__(
@@ -83,7 +80,6 @@ class CoordinatorClient:
         callbacks: GroupCallbacks,
         *,
         rng: random.Random | None = None,
-        rack: str | None = None,
         require_stable: bool = True,
         on_group_topics: Callable[[frozenset[str]], None] | None = None,
         history: TopicIdHistory | None = None,
@@ -93,10 +89,8 @@ class CoordinatorClient:
         rng = rng or random.Random()
         cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._cluster = cluster
         self._config = config
         self._callbacks = callbacks
-        self._on_group_topics = on_group_topics
         self._membership = ClassicMembership(
             MemberSettings(
                 group_id=config.group_id,
@@ -126,7 +120,6 @@ class CoordinatorClient:
             assignors,
             callbacks,
             cooperative=cooperative,
-            rack=rack,
         )
         self._offsets = OffsetManager(
             cluster,
@@ -134,8 +127,7 @@ class CoordinatorClient:
             config,
             self._membership,
             handle,
-            backoff,
-            rng,
+            lambda attempt: backoff.delay(attempt, rng),
             require_stable=require_stable,
             history=history or LatestIds(cluster),
         )
@@ -152,8 +144,7 @@ class CoordinatorClient:
         After that the session may have expired at the coordinator. The consumer must not deliver
         records until a heartbeat succeeds, which calls ``callbacks.membership_confirmed()``.
         """
-        self._watched_topics: frozenset[str] = frozenset()
-        self._last_topics = ClusterTopics({})
+        self._watched = WatchedTopics(cluster, on_group_topics)
 
     # --- for the engine -------------------------------------------------------------------------
 
@@ -215,18 +206,9 @@ class CoordinatorClient:
 
         A topic that the metadata does not contain counts as unchanged.
         """
-        if not self._watched_topics:
-            return
-        metadata = metadata or self._cluster.metadata
-        before = self._last_topics
-        covered = self._watched_topics & metadata.topics.keys()
-        now = known_topics(metadata, covered, racks=bool(before.racks))
-        old_counts = {name: n for name, n in before.partitions.items() if name not in covered}
-        old_racks = {tp: racks for tp, racks in before.racks.items() if tp.topic not in covered}
-        self._last_topics = ClusterTopics(
-            {**old_counts, **now.partitions}, {**old_racks, **now.racks}
-        )
-        self._handle(TopicsChanged(self._last_topics, frozenset(covered)))
+        changed = self._watched.apply(metadata)
+        if changed is not None:
+            self._handle(changed)
 
     async def commit(
         self,
@@ -286,7 +268,7 @@ class CoordinatorClient:
     @property
     def group_topics(self) -> frozenset[str]:
         """The topics of all members, which the leader's metadata must cover; else empty."""
-        return self._watched_topics
+        return self._watched.topics
 
     @property
     def rebalances(self) -> tuple[RebalanceRecord, ...]:
@@ -368,14 +350,11 @@ class CoordinatorClient:
             return
         self._handle(event)
         if isinstance(event, AssignmentMade):
-            self._last_topics = event.topics
+            self._watched.note_assigned(event.topics)
             self.apply_metadata()  # the metadata may have changed while the assignor ran
 
     def _watch(self, topics: frozenset[str]) -> None:
-        self._watched_topics = topics
+        self._watched.topics = topics
         if topics:
             self.apply_metadata()
-        else:
-            self._last_topics = ClusterTopics({})
-        if self._on_group_topics is not None:
-            self._on_group_topics(topics)
+        self._watched.notify()

@@ -63,7 +63,6 @@ class CommandRunner:
         callbacks: GroupCallbacks,
         *,
         cooperative: bool,
-        rack: str | None,
     ) -> None:
         self._cluster = cluster
         self._coordinator = coordinator
@@ -71,7 +70,7 @@ class CommandRunner:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._callbacks = callbacks
         self._cooperative = cooperative
-        self._rack = rack or None
+        self._rack = config.client_rack or None
 
     async def run(self, command: Command) -> Event:
         """Run a command and return the event that completes it. Raise the error that stops it."""

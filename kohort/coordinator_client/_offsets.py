@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 
@@ -36,7 +35,7 @@ from kohort.errors import (
     error_name,
 )
 from kohort.protocol import ApiKey
-from kohort.transport import Backoff, in_seconds, with_principal
+from kohort.transport import in_seconds, with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 OffsetsByPartition = Mapping[TopicPartition, OffsetAndMetadata]
@@ -46,7 +45,7 @@ class OffsetManager:
     """The committed offsets of one group.
 
     One commit is in flight at a time. Otherwise a retried commit could overtake a later one and set
-    the offset back.
+    the offset back. ``pause_after`` returns the seconds before a retry after a count of failures.
     """
 
     def __init__(
@@ -56,8 +55,7 @@ class OffsetManager:
         config: GroupConfig,
         membership: Membership,
         send_event: Callable[[Event], None],
-        backoff: Backoff,
-        rng: random.Random,
+        pause_after: Callable[[int], float],
         *,
         require_stable: bool,
         history: TopicIdHistory,
@@ -69,8 +67,7 @@ class OffsetManager:
         self._request_timeout = config.request_timeout_ms / 1000
         self._membership = membership
         self._send_event = send_event
-        self._backoff = backoff
-        self._rng = rng
+        self._pause_after = pause_after
         self._require_stable = require_stable
         self._history = history
         self._committing = anyio.Lock()
@@ -387,7 +384,7 @@ class OffsetManager:
                     if not retry_reason:
                         return
                     attempt += 1
-                    await anyio.sleep(self._backoff.delay(attempt, self._rng))
+                    await anyio.sleep(self._pause_after(attempt))
         raise KafkaTimeoutError(
             f"{what} did not complete within {in_seconds(timeout)}: {retry_reason}"
         ) from cause
