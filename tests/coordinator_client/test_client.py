@@ -424,7 +424,7 @@ async def test_a_caller_that_does_not_poll_loses_its_membership_and_gets_it_back
 
 async def test_racks_reach_the_leaders_assignor_and_a_moved_replica_deals_anew() -> None:
     cluster = FakeCluster(t=1)
-    async with running(cluster, client_options={"rack": "r1"}) as consumer:
+    async with running(cluster, client_rack="r1") as consumer:
         consumer.client.subscribe(["t"])
         await consumer.until_state("stable")
         said = read_subscription(cluster.requests(JoinGroupRequest)[-1].protocols[0].metadata)
