@@ -46,6 +46,7 @@ from kohort.coordinator_client._group_callbacks import (
 from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS
 from kohort.coordinator_client._member import MemberSettings
 from kohort.coordinator_client._membership import ClassicMembership
+from kohort.coordinator_client._membership_interface import Membership
 from kohort.coordinator_client._offsets import OffsetManager
 from kohort.coordinator_client._rebalance_history import RebalanceRecord
 from kohort.coordinator_client._watched_topics import WatchedTopics
@@ -91,7 +92,7 @@ class CoordinatorClient:
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._config = config
         self._callbacks = callbacks
-        self._membership = ClassicMembership(
+        self._membership: Membership = ClassicMembership(
             MemberSettings(
                 group_id=config.group_id,
                 protocols=tuple(assignor.name for assignor in assignors),

@@ -5,13 +5,26 @@ from __future__ import annotations
 from typing import Protocol
 
 from kohort.coordinator_client._commands import Command
-from kohort.coordinator_client._events import Event
+from kohort.coordinator_client._events import Event, LeaveRequested
+from kohort.coordinator_client._failures import MembershipFailures
+from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._member import MemberData
+from kohort.coordinator_client._rebalance_history import RebalanceHistory
 from kohort.coordinator_client._state import MemberState
 from kohort.types import TopicPartition
 
 
 class Membership(Protocol):
     """The part of a membership that the driver and the offsets use, for any group protocol."""
+
+    @property
+    def member(self) -> MemberData: ...
+    @property
+    def heartbeats(self) -> Heartbeats: ...
+    @property
+    def failures(self) -> MembershipFailures: ...
+    @property
+    def rebalances(self) -> RebalanceHistory: ...
 
     @property
     def state(self) -> MemberState: ...
@@ -27,6 +40,12 @@ class Membership(Protocol):
     def owned(self) -> frozenset[TopicPartition]: ...
     @property
     def losses(self) -> int: ...
+    @property
+    def leave(self) -> LeaveRequested | None: ...
+    @property
+    def needs_poll(self) -> bool: ...
+    @property
+    def is_leader(self) -> bool: ...
     @property
     def is_fenced(self) -> bool: ...
     @property

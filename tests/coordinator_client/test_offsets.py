@@ -174,7 +174,7 @@ async def test_between_join_and_sync_a_commit_is_told_to_come_back() -> None:
     async with running(cluster, assignors=["range"]) as consumer:
         await _stable(consumer)
         machine = consumer.client._membership
-        machine.member.settings = replace(machine.settings, cooperative=True)
+        machine.member.settings = replace(machine.member.settings, cooperative=True)
 
         async def slow(message: Any) -> Any:
             await parked.wait()
@@ -361,7 +361,7 @@ async def test_the_state_of_a_join_is_not_upset_by_a_commit_that_it_overtakes() 
     async with running(cluster, assignors=["range"]) as consumer:
         await _stable(consumer)
         machine = consumer.client._membership
-        machine.member.settings = replace(machine.settings, cooperative=True)
+        machine.member.settings = replace(machine.member.settings, cooperative=True)
 
         async def slow(message: Any) -> Any:
             await parked.wait()
