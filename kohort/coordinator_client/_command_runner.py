@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -79,10 +79,14 @@ class CommandRunner:
         match command:
             case JoinGroup(token):
                 joined = await self._join(command, join_timeout)
+                if joined.leader != joined.member_id:  # only the leader gets the members
+                    return ResponseReceived(token, joined)
                 members = await finish_in_slices(read_members(joined, config.group_id or ""))
                 return ResponseReceived(token, joined, members)
             case SyncGroup(token):
-                blobs = await finish_in_slices(write_assignments(command.assignments))
+                blobs: Mapping[str, bytes] = {}
+                if command.assignments:  # those of the leader
+                    blobs = await finish_in_slices(write_assignments(command.assignments))
                 forms = _requests.sync_forms(config, command, blobs)
                 synced = await self._coordinator.request(
                     forms, timeout=join_timeout, waits_for_members=True
