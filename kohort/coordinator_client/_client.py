@@ -246,20 +246,9 @@ class CoordinatorClient:
 
     def statistics(self) -> GroupStatistics:
         """Return counts and times of the membership without I/O."""
-        membership, failures = self._membership, self._membership.failures
-        return GroupStatistics(
-            reason=membership.rebalances.reason,
-            join_obstruction=self._coordinator.lookup_failure or failures.join_obstruction,
-            last_failure=failures.last,
-            denied_operation=failures.denied_operation,
-            is_fenced=failures.is_fenced,
-            is_leader=membership.is_leader,
-            rebalances=membership.rebalances.count,
-            rebalance_seconds=membership.rebalances.seconds,
-            rebalance_longest=membership.rebalances.longest,
-            heartbeats=membership.heartbeats.count,
-            last_heartbeat=membership.heartbeats.last,
-        )
+        found = self._membership.statistics()
+        lookup_failure = self._coordinator.lookup_failure
+        return found._replace(join_obstruction=lookup_failure) if lookup_failure else found
 
     @property
     def needs_poll(self) -> bool:
@@ -274,7 +263,7 @@ class CoordinatorClient:
     @property
     def rebalances(self) -> tuple[RebalanceRecord, ...]:
         """The latest rebalances, oldest first."""
-        return tuple(self._membership.rebalances.records)
+        return tuple(self._membership.history)
 
     # --- events in, commands out ----------------------------------------------------------------
 

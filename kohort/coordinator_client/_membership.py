@@ -20,6 +20,7 @@ from kohort.coordinator_client._events import (
 )
 from kohort.coordinator_client._exchange import GroupExchange
 from kohort.coordinator_client._failures import MembershipFailures
+from kohort.coordinator_client._group_callbacks import GroupStatistics
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._leaving import Leaving
@@ -92,6 +93,23 @@ class ClassicMembership:
             self.failures.deadline(),
         ]
         return min((time for time in times if time is not None), default=None)
+
+    def statistics(self) -> GroupStatistics:
+        """Return counts, times and current reasons."""
+        rebalances, heartbeats, failures = self.rebalances, self.heartbeats, self.failures
+        return GroupStatistics(
+            reason=rebalances.reason,
+            join_obstruction=failures.join_obstruction,
+            last_failure=failures.last,
+            denied_operation=failures.denied_operation,
+            is_fenced=failures.is_fenced,
+            is_leader=self.is_leader,
+            rebalances=rebalances.count,
+            rebalance_seconds=rebalances.seconds,
+            rebalance_longest=rebalances.longest,
+            heartbeats=heartbeats.count,
+            last_heartbeat=heartbeats.last,
+        )
 
     # --- commands that are complete -------------------------------------------------------------
 

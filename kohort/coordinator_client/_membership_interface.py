@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from kohort.coordinator_client._commands import Command
 from kohort.coordinator_client._events import Event, LeaveRequested
-from kohort.coordinator_client._failures import MembershipFailures
-from kohort.coordinator_client._heartbeating import Heartbeats
-from kohort.coordinator_client._member import MemberData
-from kohort.coordinator_client._rebalance_history import RebalanceHistory
+from kohort.coordinator_client._group_callbacks import GroupStatistics
+from kohort.coordinator_client._rebalance_history import RebalanceRecord
 from kohort.coordinator_client._state import MemberState
 from kohort.types import TopicPartition
 
 
 class Membership(Protocol):
-    """The part of a membership that the driver and the offsets use, for any group protocol."""
+    """The part of a membership that the driver and the offsets use, for any group protocol.
 
-    @property
-    def member(self) -> MemberData: ...
-    @property
-    def heartbeats(self) -> Heartbeats: ...
-    @property
-    def failures(self) -> MembershipFailures: ...
-    @property
-    def rebalances(self) -> RebalanceHistory: ...
+    It consists of values, so that a protocol chooses its parts freely.
+    """
 
     @property
     def state(self) -> MemberState: ...
-    @property
-    def topics(self) -> frozenset[str] | None: ...
     @property
     def member_id(self) -> str: ...
     @property
@@ -45,14 +36,14 @@ class Membership(Protocol):
     @property
     def needs_poll(self) -> bool: ...
     @property
-    def is_leader(self) -> bool: ...
-    @property
     def is_fenced(self) -> bool: ...
     @property
     def is_finishing_rebalance(self) -> bool: ...
-
     @property
     def confirmed_until(self) -> float: ...
+    @property
+    def history(self) -> Sequence[RebalanceRecord]: ...
 
     def handle(self, event: Event, now: float) -> list[Command]: ...
     def next_deadline(self) -> float | None: ...
+    def statistics(self) -> GroupStatistics: ...

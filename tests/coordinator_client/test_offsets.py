@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from kohort.coordinator_client._error_actions import CoordinatorAction, action_for
+from kohort.coordinator_client._membership import ClassicMembership
 from kohort.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -174,6 +175,7 @@ async def test_between_join_and_sync_a_commit_is_told_to_come_back() -> None:
     async with running(cluster, assignors=["range"]) as consumer:
         await _stable(consumer)
         machine = consumer.client._membership
+        assert isinstance(machine, ClassicMembership)
         machine.member.settings = replace(machine.member.settings, cooperative=True)
 
         async def slow(message: Any) -> Any:
@@ -361,6 +363,7 @@ async def test_the_state_of_a_join_is_not_upset_by_a_commit_that_it_overtakes() 
     async with running(cluster, assignors=["range"]) as consumer:
         await _stable(consumer)
         machine = consumer.client._membership
+        assert isinstance(machine, ClassicMembership)
         machine.member.settings = replace(machine.member.settings, cooperative=True)
 
         async def slow(message: Any) -> Any:
