@@ -131,7 +131,7 @@ async def test_listener_ends_when_its_poll_is_cancelled(memory: MemoryCluster, h
     listener = AsyncRecorder(revoked=wait)
     consumer = MemoryConsumer(memory, rebalance_without_poll="never", enable_auto_commit=False)
     consumer.subscribe(["orders"], listener=listener)
-    await apoll_until(consumer, consumer.assignment)
+    await apoll_until(consumer, lambda: consumer.positions().get(TP) == 3)  # no records are left
     consumer.enforce_rebalance()
     poll = asyncio.create_task(consumer.poll(timeout_ms=60_000))
     with anyio.fail_after(PATIENCE):
