@@ -20,7 +20,7 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 
 def methods_of(peer: type[Any]) -> list[str]:
-    """Return the names of a class's public methods, and of its own special methods."""
+    """Return the names of a class's public methods, and of special methods that it defines."""
     return [
         name
         for name, _ in inspect.getmembers(peer, inspect.isfunction)
