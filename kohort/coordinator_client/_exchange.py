@@ -31,7 +31,7 @@ from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._steps import RebalanceStart, Steps, restart
+from kohort.coordinator_client._steps import RebalanceStart, RebalanceSteps, restart
 from kohort.coordinator_client.assignors import Assignment, finish
 from kohort.errors import (
     AssignorError,
@@ -75,7 +75,9 @@ class GroupExchange:
 
     # --- JoinGroup ------------------------------------------------------------------------------
 
-    def join(self, start: RebalanceStart) -> Steps[tuple[JoinGroupResponse, Members | None]]:
+    def join(
+        self, start: RebalanceStart
+    ) -> RebalanceSteps[tuple[JoinGroupResponse, Members | None]]:
         """Send JoinGroup until the member has a generation."""
         member, failures = self._member, self._failures
         if member.state is not MemberState.JOINING:
@@ -112,7 +114,7 @@ class GroupExchange:
                     failures.join_obstruction = f"JoinGroup failed: {error}"
                     yield from self._pause(True)
 
-    def _pause(self, pauses: bool) -> Steps[None]:
+    def _pause(self, pauses: bool) -> RebalanceSteps[None]:
         """Wait before a retry of JoinGroup. Only the first retry may be immediate."""
         self._attempts += 1
         if pauses or self._attempts > 1:
@@ -133,7 +135,7 @@ class GroupExchange:
 
     def assign(
         self, response: JoinGroupResponse, members: Members | None
-    ) -> Steps[Mapping[str, Assignment]]:
+    ) -> RebalanceSteps[Mapping[str, Assignment]]:
         """Run the assignor on the leader. A follower returns no assignments."""
         member = self._member
         if response.leader != response.member_id:
@@ -159,7 +161,7 @@ class GroupExchange:
 
     # --- SyncGroup ------------------------------------------------------------------------------
 
-    def sync(self, assignments: Mapping[str, Assignment]) -> Steps[Assignment]:
+    def sync(self, assignments: Mapping[str, Assignment]) -> RebalanceSteps[Assignment]:
         """Send SyncGroup and return this member's assignment."""
         member = self._member
         member.cell.move(MemberState.SYNCING, f"generation {member.generation}")

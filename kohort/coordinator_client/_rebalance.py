@@ -21,7 +21,7 @@ from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._rebalance_history import RebalanceHistory
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._steps import RebalanceStart, Restarted, Steps, T
+from kohort.coordinator_client._steps import RebalanceStart, RebalanceSteps, Restarted, T
 from kohort.coordinator_client.assignors import Assignment
 from kohort.transport import escaped
 from kohort.types import TopicPartition
@@ -54,12 +54,12 @@ class Rebalance:
         """Time of the next JoinGroup retry."""
         self.next_reason: str | None = None
         """Reason for another rebalance directly after this one, or None."""
-        self._steps: Steps[None] | None = None
+        self._steps: RebalanceSteps[None] | None = None
         self._is_calling_back = False
 
     # --- the rebalance, from top to bottom ------------------------------------------------------
 
-    def _run(self, start: RebalanceStart) -> Steps[None]:
+    def _run(self, start: RebalanceStart) -> RebalanceSteps[None]:
         """Run rebalances until the member is STABLE or FAILED.
 
         An error code raises Restarted in a step. A signal raises it where a step waits, see
@@ -99,7 +99,7 @@ class Rebalance:
         if start.needs_poll:
             self._history.note_due(self._pending.now)
 
-    def _wait_for_poll(self, state: MemberState, why: str) -> Steps[None]:
+    def _wait_for_poll(self, state: MemberState, why: str) -> RebalanceSteps[None]:
         """Wait until the caller is inside poll(), where callbacks run."""
         self._member.cell.move(state, why)
         if not self._pending.waits_for(Role.POLL):
@@ -116,7 +116,7 @@ class Rebalance:
             return member.owned
         return frozenset(tp for tp in member.owned if tp.topic not in member.wanted)
 
-    def _give_up_partitions(self) -> Steps[None]:
+    def _give_up_partitions(self) -> RebalanceSteps[None]:
         """Call the listener until nothing is left to give up.
 
         A membership that is lost during ``on_revoked`` needs ``on_lost`` for the rest.
@@ -128,7 +128,9 @@ class Rebalance:
             command = call(self._pending.start(Role.CALLBACK), partitions)
             yield from self._call_back(command, self._member.owned - partitions)
 
-    def _call_back(self, command: Command, owned_after: frozenset[TopicPartition]) -> Steps[None]:
+    def _call_back(
+        self, command: Command, owned_after: frozenset[TopicPartition]
+    ) -> RebalanceSteps[None]:
         """Run a callback of the listener. No signal interrupts it."""
         self._member.owned_after = owned_after
         self._pending.emit(command)
@@ -138,7 +140,7 @@ class Rebalance:
 
     # --- after SyncGroup ------------------------------------------------------------------------
 
-    def _revoke(self, assignment: Assignment) -> Steps[frozenset[TopicPartition]]:
+    def _revoke(self, assignment: Assignment) -> RebalanceSteps[frozenset[TopicPartition]]:
         """Revoke the partitions that are not in the assignment, and return them."""
         revoked = self._member.owned.difference(assignment.partitions)
         if revoked:
@@ -147,7 +149,7 @@ class Rebalance:
             self._rejoin_if_lost()
         return revoked
 
-    def _add(self, assignment: Assignment) -> Steps[None]:
+    def _add(self, assignment: Assignment) -> RebalanceSteps[None]:
         """Set the owned partitions and call the listener, even if nothing is new."""
         member, target = self._member, frozenset(assignment.partitions)
         added, member.owned = target - member.owned, target

@@ -8,8 +8,8 @@ from typing import NamedTuple, NoReturn, TypeVar
 from kohort.coordinator_client._events import Event
 
 T = TypeVar("T")
-Steps = Generator[float | None, Event | None, T]
-"""Steps of a rebalance. Each yields None to wait for an event, or the time of a retry."""
+RebalanceSteps = Generator[float | None, Event | None, T]
+"""RebalanceSteps of a rebalance. Each yields None to wait for an event, or the time of a retry."""
 
 
 class RebalanceStart(NamedTuple):
