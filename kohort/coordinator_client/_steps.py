@@ -9,7 +9,7 @@ from kohort.coordinator_client._events import Event
 
 T = TypeVar("T")
 RebalanceSteps = Generator[float | None, Event | None, T]
-"""RebalanceSteps of a rebalance. Each yields None to wait for an event, or the time of a retry."""
+"""Steps of a rebalance. Each yields None to wait for an event, or the time of a retry."""
 
 
 class RebalanceStart(NamedTuple):
