@@ -13,6 +13,7 @@ from kohort.transport._cluster import ClusterClient
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._frames import OversizedFrameError
 from kohort.transport._leased import Leased
+from kohort.transport._lifetimes import Started, start_soon, weak_callback
 from kohort.transport._loop import frame_selector, running_clock
 from kohort.transport._metadata import (
     BrokerAddress,
@@ -26,9 +27,7 @@ from kohort.transport._pool import BufferLease, BufferPool
 from kohort.transport._printable import in_seconds, with_principal
 from kohort.transport._repeats import RepeatedLog
 from kohort.transport._stream import StreamConnection
-from kohort.transport._tasks import Started, start_soon
 from kohort.transport._tcp import TcpConnection, TcpConnector
-from kohort.transport._weak import weak_callback
 from kohort.types import escaped
 
 __all__ = [

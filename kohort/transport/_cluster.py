@@ -15,13 +15,12 @@ from kohort.protocol import Request, Response, VersionRange, messages
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._leased import Leased
+from kohort.transport._lifetimes import start_soon, weak_callback
 from kohort.transport._metadata import BrokerAddress, ClusterMetadata, Leader
 from kohort.transport._metadata_updater import MetadataCallback, MetadataUpdater
 from kohort.transport._nodes import Nodes
 from kohort.transport._printable import in_seconds, reason
-from kohort.transport._tasks import start_soon
 from kohort.transport._tcp import TcpConnector
-from kohort.transport._weak import weak_callback
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from kohort.errors import (
 )
 from kohort.protocol import Message, Request, Response, encode_request
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
-from kohort.transport._decoding import decoded, respond
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
 from kohort.transport._handshake import (
@@ -38,6 +37,7 @@ from kohort.transport._handshake import (
     shake_hands,
 )
 from kohort.transport._leased import Leased
+from kohort.transport._lifetimes import start_soon
 from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pipeline import (
     ConnectionEnd,
@@ -46,10 +46,11 @@ from kohort.transport._pipeline import (
     Pipeline,
     RequestSender,
     ResponseReader,
+    decoded,
+    respond,
 )
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
-from kohort.transport._tasks import start_soon
 from kohort.transport._versions import BrokerVersions
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from kohort.protocol import VersionRange
 from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
+from kohort.transport._lifetimes import Deferred, run_child
 from kohort.transport._metadata import BrokerAddress
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address, reason
 from kohort.transport._refusals import BrokerRefusals, copy_of, is_refusal
 from kohort.transport._repeatable_event import RepeatableEvent
-from kohort.transport._tasks import Deferred, run_child
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

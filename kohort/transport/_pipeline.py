@@ -5,21 +5,26 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 
 from kohort.errors import KafkaConnectionError, KafkaError, ProtocolError
-from kohort.protocol import Buffer
+from kohort.protocol import Buffer, Response, decode_response
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, works_in_callbacks
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError, check_correlation_id
+from kohort.transport._leased import Leased
+from kohort.transport._lifetimes import weak_callback
 from kohort.transport._loop import CallbackLoop, OneShot
 from kohort.transport._repeatable_event import RepeatableEvent
 from kohort.transport._tcp import TcpConnection, unsent_after
-from kohort.transport._weak import weak_callback
+
+R = TypeVar("R", bound=Response)
 
 HEAD_SECONDS = 1.0
 """Longest time for the first bytes of a response over the size limit, in seconds."""
+MAX_THROTTLE_MS = 60_000
+"""Longest pause that a broker may request (KIP-219)."""
 
 
 class Pending:
@@ -348,3 +353,28 @@ class ResponseReader:
         if self._clock() >= self.head_until and (error := self.source.too_large) is not None:
             return error, self._sender.pipeline.awaited
         return None
+
+
+def decoded(kind: type[R], version: int, frame: Frame) -> R:
+    """Return the response in a frame. Raises MessageDecodeError."""
+    _, response = decode_response(kind, version, frame.data)
+    _bound_throttle(response)
+    return response
+
+
+def respond(
+    kind: type[R], version: int, on_response: Callable[[Leased[R]], None], frame: Frame
+) -> R | None:
+    """Decode a response and pass it on. Return None on failure, which the task then raises."""
+    try:
+        response = decoded(kind, version, frame)
+    except Exception:
+        return None
+    on_response(Leased(response, frame))
+    return response
+
+
+def _bound_throttle(response: Any) -> None:
+    requested = getattr(response, "throttle_time_ms", 0)
+    if not 0 <= requested <= MAX_THROTTLE_MS:
+        response.throttle_time_ms = min(max(requested, 0), MAX_THROTTLE_MS)

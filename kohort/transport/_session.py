@@ -38,11 +38,10 @@ from kohort.protocol.messages import (
     SaslHandshakeRequest,
 )
 from kohort.transport._bytes import ByteConnection
-from kohort.transport._decoding import decoded
 from kohort.transport._frames import Frame, FrameSource
 from kohort.transport._login import DirectLoginSender, Login, SaslSession, log_in
 from kohort.transport._loop import running_clock
-from kohort.transport._pipeline import Pending, Pipeline
+from kohort.transport._pipeline import Pending, Pipeline, decoded
 from kohort.transport._printable import reason
 from kohort.transport._repeatable_event import RepeatableEvent
 from kohort.transport._versions import BrokerVersions

@@ -1,10 +1,11 @@
-"""Tasks that free their objects at their end, and coroutines that begin with their task."""
+"""Tasks, coroutines and callbacks that leave nothing to the garbage collector."""
 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import anyio
 
@@ -12,6 +13,9 @@ from kohort.transport._loop import callback_loop
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def start_soon(tasks: TaskGroup, function: Callable[..., Awaitable[object]], *args: object) -> None:
@@ -35,6 +39,24 @@ async def run_child(function: Callable[..., Awaitable[object]], args: tuple[Any,
         # loop may have cancelled this single task.
         if callback_loop() is None or anyio.current_effective_deadline() != -math.inf:
             raise
+
+
+def weak_callback(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that calls a bound method without a reference to its object.
+
+    An object gives it to the objects that it owns. With the method itself, both would refer to
+    each other, and their memory would wait for the garbage collector. The function raises
+    ReferenceError once the object is gone.
+    """
+    find = weakref.WeakMethod(method)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        found = find()
+        if found is None:
+            raise ReferenceError("the object of the callback is gone")
+        return found(*args, **kwargs)
+
+    return call
 
 
 class Started:
