@@ -144,8 +144,8 @@ def _rebalances(parts: ConsumerParts) -> list[Facts]:
 
 
 def _partitions(parts: ConsumerParts) -> dict[str, Facts]:
-    behind, held = lags(parts), parts.fetcher.buffer.bytes_by_partition()
-    in_flight, standing = parts.fetcher.in_flight(), parts.fetcher.buffer.permanent_errors()
+    behind, held = lags(parts), parts.fetcher.buffer.queues.bytes_by_partition()
+    in_flight, standing = parts.fetcher.in_flight(), parts.fetcher.buffer.queues.permanent_errors()
     asked = {tp: node for tp, (node, _) in in_flight.items()}
     since = {tp: seconds_since(parts, sent) for tp, (_, sent) in in_flight.items()}
     return {
@@ -212,7 +212,7 @@ def _missing(parts: ConsumerParts) -> Iterator[tuple[str, str, str]]:
     named = snapshot.topics | {tp.topic for tp in snapshot.partitions}
     for topic in parts.cluster.metadata.refused(named):
         yield "DESCRIBE", "topic", topic
-    standing = parts.fetcher.buffer.permanent_errors()
+    standing = parts.fetcher.buffer.queues.permanent_errors()
     for tp, state in snapshot.partitions.items():
         error = standing.get(tp) or state.last_error
         if isinstance(error, TopicAuthorizationFailedError):

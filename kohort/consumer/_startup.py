@@ -62,7 +62,7 @@ class StartupWait:
             # A leader that sees new partitions assigns them in another rebalance.
             if group.needs_poll or not group.snapshot().is_stable:
                 return False
-        standing = parts.fetcher.buffer.permanent_errors()
+        standing = parts.fetcher.buffer.queues.permanent_errors()
         partitions = parts.subscription.snapshot().partitions
         return all(
             state.position is not None

@@ -89,4 +89,4 @@ class TablePoll(Generic[T]):
     def undo(self) -> None:
         """Let the rows be fetched again, because the table did not reach the caller."""
         if self._target is not None:
-            self._target.undo()
+            self._engine.fetcher.buffer.undo(self._target)

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
+from kohort.fetcher._buffer_limits import BufferLimits
 from kohort.fetcher._leaders import Leaders
-from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import PartitionRequest
 from kohort.fetcher._retries import Retries
@@ -98,7 +98,7 @@ class Candidates:
     def __init__(
         self,
         subscription: SubscriptionState,
-        buffer: PartitionQueues,
+        limits: BufferLimits,
         leaders: Leaders,
         replicas: Replicas,
         retries: Retries[TopicPartition],
@@ -106,7 +106,7 @@ class Candidates:
         size_of: Callable[[TopicPartition, int], int],
     ) -> None:
         self._subscription = subscription
-        self._buffer = buffer
+        self._limits = limits
         self._leaders = leaders
         self._replicas = replicas
         self._retries = retries
@@ -140,18 +140,18 @@ class Candidates:
         subscription = self._subscription
         targets: list[tuple[TopicPartition, FetchTarget | None, bool]] = []
         with subscription.lock:
-            self._buffer.update_limits()
+            self._limits.update()
             self._touched |= subscription.take_touched()
             for tp in self._touched:
                 self.waiting_for_room.pop(tp, None)
                 self.resets.pop(tp, None)
                 state = subscription.partition(tp)
                 target = None if state is None else state.fetch_target()
-                targets.append((tp, target, target is None or self._buffer.has_room(target)))
+                targets.append((tp, target, target is None or self._limits.has_room(target)))
                 if state is not None and (pending := subscription.pending_reset(state)):
                     self.resets[tp] = pending
             if self.waiting_for_room:
-                self._buffer.note_waiting()
+                self._limits.is_fetcher_waiting = True
         for tp, target, has_room in targets:
             if not (same and has_room and target is not None and self._advance(target)):
                 self._place(tp, target, has_room, now)

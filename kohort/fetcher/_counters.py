@@ -31,9 +31,10 @@ class FetchCounters:
         self.latency_total += latency
         self.latency_max = max(self.latency_max, latency)
 
-    def as_metrics(self, fetched: FetchBuffer) -> dict[str, float]:
+    def as_metrics(self, buffer: FetchBuffer) -> dict[str, float]:
         """Return all metrics, with times in milliseconds."""
-        buffer, policy = fetched.counters, fetched.policy.counters
+        queues, policy = buffer.queues, buffer.policy.counters
+        counters, buffered = queues.counters, queues.bytes_buffered()
         return {
             "fetch-total": self.fetches,
             "fetch-error-total": self.fetch_errors,
@@ -41,13 +42,13 @@ class FetchCounters:
             "fetch-latency-max": 1000 * self.latency_max,
             "fetch-throttle-time-max": 1000 * self.throttle_max,
             "partition-error-total": self.partition_errors,
-            "bytes-consumed-total": buffer.bytes_appended,
-            "bytes-buffered": fetched.bytes_buffered(),
-            "bytes-held": max(fetched.memory.pooled_bytes, fetched.bytes_buffered()),
-            "bytes-evicted-total": buffer.bytes_evicted,
-            "records-consumed-total": buffer.records_delivered,
-            "fetches-dropped-total": buffer.dropped_stale,
-            "errors-raised-total": buffer.errors_raised,
+            "bytes-consumed-total": counters.bytes_appended,
+            "bytes-buffered": buffered,
+            "bytes-held": max(queues.limits.memory.pooled_bytes, buffered),
+            "bytes-evicted-total": counters.bytes_evicted,
+            "records-consumed-total": counters.records_delivered,
+            "fetches-dropped-total": counters.dropped_stale,
+            "errors-raised-total": counters.errors_raised,
             "records-skipped-total": policy.records_skipped,
             "batches-skipped-total": policy.batches_skipped,
             "bytes-skipped-total": policy.bytes_skipped,

@@ -20,12 +20,30 @@ Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[K, V]]]
 """Records of each partition, in order."""
 
 
+class DrainedFetch:
+    """Records decoded in one drain, and the state to restore if they are not delivered."""
+
+    __slots__ = ("fetch", "is_last", "leader_epoch", "moved", "position", "records")
+
+    def __init__(self, fetch: CompletedFetch, *, is_last: bool) -> None:
+        self.fetch = fetch
+        self.records: Any = []
+        """The result of the target's take()."""
+        self.is_last = is_last
+        """True if the fetch was the last of its queue."""
+        self.moved: PartitionState | None = None
+        """The state whose position was moved, or None before the delivery."""
+        self.position: int | None = None
+        """The position before the delivery."""
+        self.leader_epoch = -1
+        """The leader epoch before the delivery."""
+
+
 class DrainTarget(Protocol):
     """The target of one drain. The results of take() have a length."""
 
-    def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
-        """Start the drain. ``put_back(self, taken)`` undoes its deliveries."""
-        ...
+    drained: list[DrainedFetch]
+    """The fetches that the drain has claimed so far, in order."""
 
     def is_ready(self, fetch: CompletedFetch) -> bool:
         """True if the target can take the fetch. Otherwise it must be fetched again."""
@@ -63,9 +81,7 @@ class RecordTarget:
 
     def __init__(self) -> None:
         self.records: Records[Any, Any] = {}
-
-    def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
-        pass
+        self.drained: list[DrainedFetch] = []
 
     def is_ready(self, fetch: CompletedFetch) -> bool:
         return True
@@ -105,18 +121,9 @@ class TableTarget(Generic[T]):
     def __init__(self, plan: TablePlan, build: Callable[[TablePlan], T]) -> None:
         self.plan = plan
         self.table: T | None = None
-        self._put_back: tuple[Callable[[Any, Any], None], Any] | None = None
+        self.drained: list[DrainedFetch] = []
         self._build = build
         self._delivered_rows = 0
-
-    def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
-        self._put_back = put_back, taken
-
-    def undo(self) -> None:
-        """Undo the deliveries, so that their records are fetched again."""
-        if self._put_back is not None:
-            put_back, taken = self._put_back
-            put_back(self, taken)
 
     def is_ready(self, fetch: CompletedFetch) -> bool:
         return not fetch.is_partly_decoded

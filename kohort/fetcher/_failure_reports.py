@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from kohort.errors import BrokerResponseError, KafkaError, broker_error
-from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import Failure, FailureAction
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._retries import Retries
 from kohort.transport import RepeatedLog, with_principal
 from kohort.types import TopicPartition
@@ -98,9 +98,9 @@ def _text(cause: _Cause) -> str:
 class DeniedTopics:
     """Reports of missing rights, raised or logged by ``on_error``."""
 
-    def __init__(self, buffer: FetchBuffer, on_error: Any, cluster: FetchCluster) -> None:
+    def __init__(self, queues: PartitionQueues, on_error: Any, cluster: FetchCluster) -> None:
         self._cluster = cluster
-        self._buffer = buffer
+        self._queues = queues
         self._only_logs = on_error in LOGGED_POLICIES
 
     def note_denied(
@@ -115,10 +115,10 @@ class DeniedTopics:
         with_principal(error, self._cluster.principal)
         is_news = retries.note_denied(tp, now, epoch)
         if is_news and not self._only_logs:
-            return self._buffer.append(FailedFetch(tp, epoch, error, is_transient=True))
+            return self._queues.append(FailedFetch(tp, epoch, error, is_transient=True))
         if is_news:
             logger.warning("%s", str(error))
-        self._buffer.note_error(tp, epoch, error)
+        self._queues.note_error(tp, epoch, error)
         return False
 
 
@@ -127,13 +127,13 @@ class LookupFailures:
 
     def __init__(
         self,
-        buffer: FetchBuffer,
+        queues: PartitionQueues,
         retries: Retries[TopicPartition],
         denied_topics: DeniedTopics,
         on_ready: Callable[[], None],
     ) -> None:
         self.retries = retries
-        self._buffer = buffer
+        self._queues = queues
         self._denied_topics = denied_topics
         self._on_ready = on_ready
 
@@ -151,5 +151,5 @@ class LookupFailures:
         self, tp: TopicPartition, epoch: int, error: KafkaError, *, is_transient: bool
     ) -> None:
         """Put an error into the buffer, which raises it from the next drain."""
-        if self._buffer.append(FailedFetch(tp, epoch, error, is_transient=is_transient)):
+        if self._queues.append(FailedFetch(tp, epoch, error, is_transient=is_transient)):
             self._on_ready()

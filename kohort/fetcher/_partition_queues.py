@@ -1,7 +1,8 @@
-"""The queues of completed fetches, which the background task fills.
+"""The queues of completed fetches. The background task appends, and the caller's drain takes.
 
-Each partition has a queue of completed and failed fetches in order. The subscription's lock guards
-the queues and the positions.
+Each partition has a queue of completed and failed fetches in order. The background task appends at
+the end, and the caller takes from the front. The subscription's lock guards the queues and the
+positions. Therefore an append, a seek and a delivery never interleave.
 """
 
 from __future__ import annotations
@@ -10,42 +11,24 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 
 from kohort.errors import KafkaError, TopicRecreatedError
-from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._buffer_limits import (
+    FETCHES_PER_TABLE,
+    BufferCounters,
+    BufferLimits,
+    Queue,
+    undelivered_bytes,
+)
+from kohort.fetcher._completed import CompletedFetch, FailedFetch
+from kohort.fetcher._drain_target import DrainedFetch, DrainTarget
 from kohort.fetcher._error_policy import Item
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._sessions import Watermarks
-from kohort.subscription import FetchTarget, PartitionState, SubscriptionState
+from kohort.subscription import PartitionState, SubscriptionState
 from kohort.types import TopicPartition
-
-FETCHES_PER_PARTITION = 2
-"""Buffered fetches of one partition: one that the caller takes, and the next one."""
-FETCHES_PER_TABLE = 4
-"""Buffered fetches of one partition for tables, which take all buffered rows."""
-AMPLE_FACTOR = 4
-"""Multiple of :attr:`PartitionQueues.read_ahead` from which even empty partitions wait."""
-
-
-class BufferCounters:
-    """Counters of the buffer since the start."""
-
-    __slots__ = (
-        "bytes_appended",
-        "bytes_evicted",
-        "dropped_stale",
-        "errors_raised",
-        "records_delivered",
-    )
-
-    def __init__(self) -> None:
-        self.records_delivered: int = 0
-        self.bytes_appended: int = 0
-        self.dropped_stale: int = 0
-        self.errors_raised: int = 0
-        self.bytes_evicted: int = 0
 
 
 class PartitionQueues:
-    """Queues of fetches by partition, and the room for further fetches."""
+    """Queues of fetches by partition. Each method is one step under the lock."""
 
     def __init__(
         self,
@@ -54,28 +37,29 @@ class PartitionQueues:
         max_bytes: int,
         on_room: Callable[[], None] = lambda: None,
         memory: FetchMemory | None = None,
+        laggiest_first: bool = False,
     ) -> None:
-        """Set :attr:`read_ahead` to ``max_bytes``. ``memory`` limits all buffered bytes."""
+        """Take the arguments of BufferLimits.
+
+        ``on_room`` is called without the lock after a drain made room that the fetcher waits for.
+        ``laggiest_first``: every second drain begins with the partition that has the largest lag.
+        """
         self.counters: BufferCounters = BufferCounters()
-        self.memory: FetchMemory = memory or FetchMemory(1 << 62)
+        self._queues: OrderedDict[TopicPartition, Queue] = OrderedDict()
+        self.limits: BufferLimits = BufferLimits(
+            subscription, self._queues, self.counters, max_bytes=max_bytes, memory=memory
+        )
+        self.on_room: Callable[[], None] = on_room
         self._subscription = subscription
         self._lock = subscription.lock
-        self.read_ahead = max_bytes
-        """Bytes to buffer for the caller before a partition is fetched a second time."""
-        self.is_ample: bool = False
-        """True if no partition needs a fetch, as of the latest update_limits()."""
-        self._on_room = on_room
-        self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
-        # The lock guards these. True if a partition waits for room.
-        self._is_fetcher_waiting = False
-        # True if read_ahead bytes are buffered for the caller.
-        self._is_full = False
-        self.allowed: Collection[TopicPartition] | None = None
-        """The partitions with memory for a fetch, as of update_limits(), or None for all."""
-        # The lock guards this. The partitions of the latest drain, or None for all.
-        self._wanted: frozenset[TopicPartition] | None = None
-        self._max_fetches = FETCHES_PER_PARTITION
-        self._reported: KafkaError | None = None  # an error that concerns no single partition
+        self._laggiest_first = laggiest_first
+        self._by_lag = laggiest_first
+
+    def __contains__(self, tp: object) -> bool:
+        """True if the partition has items."""
+        return tp in self._queues
+
+    # --- the background task --------------------------------------------------------------------
 
     def append(self, item: Item, *, at: float = 0.0, had_room: bool = False) -> bool:
         """Append the result of a fetch, and return False if it is stale.
@@ -141,25 +125,186 @@ class PartitionQueues:
                     if had_room:
                         _note_withheld(state, watermarks, at)
 
-    def report(self, error: KafkaError) -> None:
-        """Let the next drain raise an error that concerns no single partition."""
-        self._reported = error
-
     def note_error(self, tp: TopicPartition, epoch: int, error: KafkaError) -> None:
         """Keep a transient error for explain() and for messages of timeouts."""
         with self._lock:
             if state := self._subscription.partition_at(tp, epoch):
                 state.last_error = error
 
+    # --- the drain, on the caller's thread ------------------------------------------------------
+
+    def drain_order(self, partitions: Collection[TopicPartition] | None) -> list[TopicPartition]:
+        """Return the partitions that have items, in the order to drain them.
+
+        If the caller wants other partitions than before, the fetcher may choose others, too.
+        """
+        wanted = None if partitions is None else frozenset(partitions)
+        limits = self.limits
+        with self._lock:
+            order = list(self._queues)
+            if self._by_lag:
+                lags = {
+                    tp: self._lag(tp)
+                    for tp, queue in self._queues.items()
+                    if self._deliverable(tp, partitions) and not all(i.is_exhausted for i in queue)
+                }
+                if lags:
+                    laggiest = max(lags, key=lags.__getitem__)
+                    order = [laggiest, *(tp for tp in order if tp != laggiest)]
+            wake = wanted != limits.wanted and limits.stop_waiting()
+            limits.wanted = wanted
+        if wake:
+            self.on_room()
+        return order
+
+    def claim(
+        self,
+        tp: TopicPartition,
+        index: int,
+        partitions: Collection[TopicPartition] | None,
+        drained: list[DrainedFetch],
+    ) -> Item | None:
+        """Return the item at an index of the queue, or None.
+
+        A completed fetch is appended to ``drained`` and marked busy, so that an append does not
+        drop it. At index 0, items that an earlier drain finished are dropped first. The drain that
+        finishes an item does not drop it, because it may still be undone.
+        """
+        wake = False
+        item: Item | None = None
+        with self._lock:
+            queue = self._queues.get(tp)
+            if queue is None:
+                return None
+            if index == 0:
+                memory = self.limits.memory
+                pooled_bytes = memory.pooled_bytes
+                self._drop_finished(tp, queue)
+                wake = memory.pooled_bytes < pooled_bytes and self.limits.stop_waiting()
+                if not queue:
+                    del self._queues[tp]
+            if index < len(queue) and (state := self._deliverable(tp, partitions)) is not None:
+                if queue[index].epoch == state.epoch:
+                    item = queue[index]
+                    if isinstance(item, CompletedFetch):
+                        drained.append(DrainedFetch(item, is_last=index + 1 == len(queue)))
+                        item.is_busy = True
+        if wake:
+            self.on_room()
+        return item
+
+    def deliver(self, target: DrainTarget) -> set[TopicPartition]:
+        """Move the positions, and deliver the records of partitions that kept their epochs.
+
+        Return the partitions with records.
+        """
+        result: set[TopicPartition] = set()
+        wake = False
+        limits = self.limits
+        with self._lock:
+            for found in target.drained:
+                fetch, records = found.fetch, found.records
+                fetch.is_busy = False
+                tp = fetch.topic_partition
+                self._subscription.touch(tp)
+                state = self._subscription.partition_at(tp, fetch.epoch)
+                if state is None or not state.is_deliverable or not target.is_ready(fetch):
+                    wake = target.put_back(self._subscription, fetch, records) or wake
+                    limits.is_fetcher_waiting = limits.is_fetcher_waiting or wake
+                    found.records = ()
+                    continue
+                found.position, found.leader_epoch = state.position, state.leader_epoch
+                found.moved = state
+                state.position = fetch.position
+                if fetch.position == fetch.next_offset:
+                    # The last batch may have no records, as the end marker of a transaction.
+                    state.leader_epoch = fetch.last_leader_epoch
+                elif records:
+                    state.leader_epoch = target.leader_epoch(fetch, records)
+                if records:
+                    self._queues.move_to_end(tp)
+                    target.deliver(tp, records)
+                    result.add(tp)
+                    self.counters.records_delivered += len(records)
+                wake = wake or fetch.is_exhausted
+            if result:  # every second drain goes by order, so that no partition starves
+                self._by_lag = self._laggiest_first and not self._by_lag
+            wake = wake and limits.stop_waiting()
+        if wake:
+            self.on_room()
+        return result
+
+    def put_back(self, target: DrainTarget) -> None:
+        """Undo a drain. Its positions return, and its records are drained or fetched again."""
+        with self._lock:
+            for found in reversed(target.drained):
+                fetch, tp = found.fetch, found.fetch.topic_partition
+                if found.moved is not None:
+                    found.moved.position = found.position
+                    found.moved.leader_epoch = found.leader_epoch
+                target.put_back(self._subscription, fetch, found.records)
+                fetch.is_busy = False
+                self._subscription.touch(tp)
+                state = self._subscription.partition_at(tp, fetch.epoch)
+                if state is not None and found.records and fetch not in self._queues.get(tp, ()):
+                    # An append has dropped the fetch, because its records were all taken.
+                    self._subscription.refetch_from(state)
+        self.on_room()  # the exception may have come before the call in deliver()
+
+    def is_current(self, item: Item, partitions: Collection[TopicPartition] | None) -> bool:
+        """True if the item is still in its queue, and its partition may be delivered."""
+        tp = item.topic_partition
+        with self._lock:
+            state = self._deliverable(tp, partitions)
+            return (
+                state is not None and state.epoch == item.epoch and item in self._queues.get(tp, ())
+            )
+
+    def remove(self, item: Item) -> None:
+        """Remove an item, so that its partition is fetched again."""
+        tp = item.topic_partition
+        with self._lock:
+            queue = self._queues.get(tp)
+            if queue and item in queue:
+                queue.remove(item)
+                self._subscription.touch(tp)
+
+    def use_table_limits(self) -> None:
+        """Buffer more fetches of each partition from now on, because a table takes them all."""
+        if self.limits.fetches_per_partition != FETCHES_PER_TABLE:
+            with self._lock:
+                self.limits.fetches_per_partition = FETCHES_PER_TABLE
+                for tp in self._queues:
+                    self._subscription.touch(tp)
+
+    def clear(self) -> None:
+        """Drop all items."""
+        with self._lock:
+            for queue in self._queues.values():
+                for item in queue:
+                    item.release()
+            self._queues.clear()
+
+    # --- views ----------------------------------------------------------------------------------
+
     def bytes_buffered(self) -> int:
         """Return the bytes of the batches that are not delivered yet."""
         with self._lock:
-            return sum(_size(queue) for queue in self._queues.values())
+            return sum(undelivered_bytes(queue) for queue in self._queues.values())
 
     def bytes_by_partition(self) -> dict[TopicPartition, int]:
         """Return the bytes of the batches that are not delivered yet, by partition."""
         with self._lock:
-            return {tp: _size(queue) for tp, queue in self._queues.items()}
+            return {tp: undelivered_bytes(queue) for tp, queue in self._queues.items()}
+
+    def deliverable_bytes(self, partitions: Collection[TopicPartition] | None) -> int:
+        """Return the bytes of the batches that a drain of these partitions may take."""
+        with self._lock:
+            return sum(
+                undelivered_bytes(queue)
+                for tp, queue in self._queues.items()
+                if self._deliverable(tp, partitions) is not None
+            )
 
     def permanent_errors(self) -> dict[TopicPartition, KafkaError]:
         """Return the errors that remain until the caller seeks, by partition."""
@@ -168,103 +313,28 @@ class PartitionQueues:
                 tp: item.error
                 for tp, queue in self._queues.items()
                 for item in queue
-                if item.error is not None and item.is_blocked and self._is_current(item)
+                if item.error is not None
+                and item.is_blocked
+                and self._subscription.partition_at(tp, item.epoch) is not None
             }
 
-    def update_limits(self) -> None:
-        """Count the buffered bytes before partitions are chosen. The caller holds the lock."""
-        memory = self.memory
-        memory.buffered_bytes, deliverable = self._count_bytes()
-        full = deliverable >= self.read_ahead
-        self.is_ample = deliverable >= AMPLE_FACTOR * self.read_ahead
-        if self.is_ample:
-            self._is_fetcher_waiting = True
-        if full != self._is_full:
-            self._is_full = full
-            for tp in self._queues:
-                self._subscription.touch(tp)
-        if 2 * memory.used < memory.limit:
-            self.allowed = None
-            return
-        deliverable = 0
-        if memory.is_full:
-            self._evict()
-            memory.buffered_bytes, deliverable = self._count_bytes()
-        # A caller without deliverable records must get some.
-        self.allowed = frozenset() if memory.is_full and deliverable else self._wanted
-        if self.allowed is not None:
-            self._is_fetcher_waiting = True
+    # --- under the lock -------------------------------------------------------------------------
 
-    def has_room(self, target: FetchTarget) -> bool:
-        """True if the partition may be fetched, as of the latest update_limits().
+    def _lag(self, tp: TopicPartition) -> int:
+        state = self._subscription.partition(tp)
+        assert state is not None
+        return (state.high_watermark or 0) - (state.position or 0)
 
-        It must be below its limit of fetches and not blocked. The caller holds the lock. The next
-        drain that makes room calls ``on_room``.
-        """
-        queue = self._queues.get(target.topic_partition)
-        if not queue:
-            return True
-        current = [i for i in queue if i.epoch == target.epoch and not i.is_exhausted]
-        room = not current or (
-            len(current) < self._max_fetches
-            and not self._is_full
-            and not any(i.is_blocked for i in current)
-        )
-        if not room:
-            self._is_fetcher_waiting = True
-        return room
+    def _deliverable(
+        self, tp: TopicPartition, partitions: Collection[TopicPartition] | None
+    ) -> PartitionState | None:
+        state = self._subscription.partition(tp)
+        if state is None or not state.is_deliverable:
+            return None
+        return state if partitions is None or tp in partitions else None
 
-    def note_waiting(self) -> None:
-        """Let a drain that makes room call ``on_room``. The caller holds the lock."""
-        self._is_fetcher_waiting = True
-
-    def _evict(self) -> None:
-        """Drop stale fetches, and fetches that the caller cannot take beyond half of the memory.
-
-        The caller cannot take fetches of partitions that are paused or not in its latest drain.
-        They are fetched again when needed, so no record is lost.
-        """
-        evictable: dict[TopicPartition, int] = {}
-        for tp, queue in self._queues.items():
-            state = self._subscription.partition(tp)
-            if state is not None and (state.paused or not self._is_wanted(tp)):
-                evictable[tp] = sum(item.size for item in queue if item.epoch == state.epoch)
-            self._drop_stale(tp, queue)
-        excess = sum(evictable.values()) - self.memory.limit // 2
-        for tp in sorted(evictable, key=evictable.__getitem__, reverse=True):
-            state = self._subscription.partition(tp)
-            if excess <= 0 or state is None:
-                break
-            excess -= evictable[tp]
-            self.counters.bytes_evicted += evictable[tp]
-            self._subscription.refetch_from(state)
-            self._drop_stale(tp, self._queues[tp])
-
-    def _is_wanted(self, tp: TopicPartition) -> bool:
-        return self._wanted is None or tp in self._wanted
-
-    def _count_bytes(self) -> tuple[int, int]:
-        """Return the bytes that are not delivered, and the bytes that the caller may take now.
-
-        A pause or an error of one partition must not stop fetches of the others.
-        """
-        queued = deliverable = 0
-        for tp, queue in self._queues.items():
-            size = _size(queue)
-            if not size:
-                continue
-            queued += size
-            state = self._subscription.partition(tp)
-            if state is not None and state.is_deliverable and self._is_wanted(tp):
-                if all(item.epoch == state.epoch and not item.is_blocked for item in queue):
-                    deliverable += size
-        return queued, deliverable
-
-    def _is_current(self, item: Item) -> bool:
-        return self._subscription.partition_at(item.topic_partition, item.epoch) is not None
-
-    def _drop_finished(self, tp: TopicPartition, queue: deque[Item]) -> None:
-        """Drop delivered fetches and fetches of another epoch. The caller holds the lock.
+    def _drop_finished(self, tp: TopicPartition, queue: Queue) -> None:
+        """Drop delivered fetches and fetches of another epoch.
 
         The next drain drops a delivered fetch, because the drain that delivered it may be undone.
         """
@@ -272,23 +342,10 @@ class PartitionQueues:
         if queue and state is not None and queue[0].epoch == state.epoch:
             if not queue[0].is_exhausted:
                 return  # later fetches are not delivered either, because order is kept
-        self._drop_stale(tp, queue)
+        self.limits.drop_stale(tp, queue)
         for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
             queue.remove(item)
             item.release()
-
-    def _drop_stale(self, tp: TopicPartition, queue: deque[Item]) -> None:
-        state = self._subscription.partition(tp)
-        epoch = state.epoch if state is not None else None
-        for item in [item for item in queue if not item.is_busy and item.epoch != epoch]:
-            self.counters.dropped_stale += 1
-            queue.remove(item)
-            item.release()
-
-
-def _size(queue: Iterable[Item]) -> int:
-    """Return the bytes that are not delivered yet."""
-    return sum([item.size for item in queue if not item.is_exhausted])
 
 
 def _note_watermarks(state: PartitionState, watermarks: Watermarks, at: float) -> None:

@@ -15,6 +15,7 @@ from kohort.fetcher._failure_reports import DENIED_BACKOFF_MS, DeniedTopics, Loo
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._offsets import OffsetLookup
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._planning import FetchPlanner
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
@@ -84,6 +85,9 @@ class FetchParts(NamedTuple):
     """The parts of a fetcher. The event loop uses all of them, the caller the buffer."""
 
     buffer: FetchBuffer
+    queues: PartitionQueues
+    """The queues of the buffer."""
+    memory: FetchMemory
     sizes: FetchSizes
     offsets: OffsetLookup
     leaders: Leaders
@@ -126,21 +130,23 @@ def make_parts(
     backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
     denied_backoff = Backoff.from_ms(DENIED_BACKOFF_MS, options.metadata_max_age_ms)
     sizes = FetchSizes(config)
+    memory = FetchMemory(config.buffer_memory)
     buffer = FetchBuffer(
         subscription,
         max_bytes=sizes.read_ahead,
         on_room=events.on_room or wake,
         may_deliver=events.may_deliver,
         on_error=config.on_error,
-        memory=FetchMemory(config.buffer_memory),
+        memory=memory,
         laggiest_first=config.fetch_order == "lag",
     )
-    denied_topics = DeniedTopics(buffer, config.on_error, cluster)
+    queues = buffer.queues
+    denied_topics = DeniedTopics(queues, config.on_error, cluster)
     on_ready = events.on_ready
 
     def lookup_failures() -> LookupFailures:
         retries = Retries[TopicPartition](backoff, rng, denied_backoff)
-        return LookupFailures(buffer, retries, denied_topics, on_ready)
+        return LookupFailures(queues, retries, denied_topics, on_ready)
 
     def on_position(tp: TopicPartition, epoch: int, leader_epoch: int) -> None:
         validation.mark_validated(tp, epoch, leader_epoch)
@@ -156,7 +162,7 @@ def make_parts(
     leaders = Leaders(cluster, backoff, rng)
     replicas = Replicas(options.metadata_max_age_ms / 1000)
     offsets = OffsetLookup(cluster, config, rng=rng)
-    validation = Validation(cluster, subscription, buffer, lookup_failures(), on_done=on_validated)
+    validation = Validation(cluster, subscription, queues, lookup_failures(), on_done=on_validated)
     resets = PositionResets(
         leaders,
         subscription,
@@ -169,11 +175,15 @@ def make_parts(
     )
     counters = FetchCounters()
     intake = ResponseIntake(
-        cluster, buffer, leaders, replicas, validation, retries, counters, denied_topics
+        cluster, queues, leaders, replicas, validation, retries, counters, denied_topics
     )
-    candidates = Candidates(subscription, buffer, leaders, replicas, retries, validation, size_of)
+    candidates = Candidates(
+        subscription, queues.limits, leaders, replicas, retries, validation, size_of
+    )
     return FetchParts(
         buffer=buffer,
+        queues=queues,
+        memory=memory,
         sizes=sizes,
         offsets=offsets,
         leaders=leaders,
@@ -182,9 +192,9 @@ def make_parts(
         node_retries=Retries(backoff, rng),
         validation=validation,
         resets=resets,
-        recreated=RecreatedTopics(subscription, buffer, on_ready=on_ready),
+        recreated=RecreatedTopics(subscription, queues, on_ready=on_ready),
         counters=counters,
         intake=intake,
         candidates=candidates,
-        planner=FetchPlanner(candidates, buffer, config, sizes, intake.arrival_of),
+        planner=FetchPlanner(candidates, queues, config, sizes, intake.arrival_of),
     )

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from kohort.config import FetchConfig
-from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates, NodeCandidates
 from kohort.fetcher._connections import FetchConnection, NodeConnections
 from kohort.fetcher._memory import Grant
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._request import FetchRequestPlan, PartitionRequest
 from kohort.fetcher._sizes import FetchSizes
 from kohort.types import TopicPartition
@@ -38,13 +38,14 @@ class FetchPlanner:
     def __init__(
         self,
         candidates: Candidates,
-        buffer: FetchBuffer,
+        queues: PartitionQueues,
         config: FetchConfig,
         sizes: FetchSizes,
         arrival_of: Callable[[TopicPartition], int],
     ) -> None:
         self._candidates = candidates
-        self._buffer = buffer
+        self._queues = queues
+        self._limits = queues.limits
         self._config = config
         self._sizes = sizes
         self._arrival_of = arrival_of
@@ -109,14 +110,14 @@ class FetchPlanner:
     def _cancel(self, fetches: Iterable[PlannedFetch]) -> None:
         for fetch in fetches:
             fetch.connection.finish()
-            self._buffer.memory.release_grant(fetch.granted)
+            self._limits.memory.release_grant(fetch.granted)
         for connection in self.all_connections():
             if not connection.is_busy:
                 connection.session.restart()  # the broker does not get the latest changes
 
     def _add_due(self, fetches: list[PlannedFetch], now: float) -> float:
         wake_at = float("inf")
-        if self._buffer.is_ample:
+        if self._limits.is_ample:
             return wake_at  # the next drain that makes room calls on_room
         max_wait = self._config.fetch_max_wait_ms / 1000
         nodes_with_waiting = self._nodes_with_waiting()
@@ -154,7 +155,7 @@ class FetchPlanner:
                     plan.requests, key=lambda request: arrival_of(request.topic_partition)
                 )
                 plan = plan._replace(requests=requests)
-            granted = self._buffer.memory.grant_counted(
+            granted = self._limits.memory.grant_counted(
                 connection.session.sizes,
                 self._sizes.response_bytes(connection.node),
                 len(waiting) - number,
@@ -167,7 +168,7 @@ class FetchPlanner:
         self, connections: NodeConnections, candidates: NodeCandidates, now: float
     ) -> PlannedFetch | None:
         """Return a fetch of the next partition to fetch alone, if both connections are free."""
-        connection, allowed = connections.main, self._buffer.allowed
+        connection, allowed = connections.main, self._limits.allowed
         if connection.is_busy or connections.extra.is_busy or connections.not_before > now:
             return None
         alone = self._alone[connections.node]
@@ -179,7 +180,7 @@ class FetchPlanner:
                 candidates.has_all_changes = False
                 self._latest_connections[tp] = connection
                 plan = connection.session.plan([request._replace(max_bytes=1)])
-                granted = self._buffer.memory.grant([request.max_bytes], 1, 1)
+                granted = self._limits.memory.grant([request.max_bytes], 1, 1)
                 connection.start(now, 0.0)
                 return PlannedFetch(connection, plan, 0.0, granted)
         return None
@@ -187,7 +188,7 @@ class FetchPlanner:
     def _has_unfetched(self, connections: NodeConnections, candidates: NodeCandidates) -> bool:
         """True if a partition may be fetched and is not in flight."""
         if (
-            self._buffer.allowed is None
+            self._limits.allowed is None
             and not connections.main.is_busy
             and not connections.extra.is_busy
         ):
@@ -205,7 +206,7 @@ class FetchPlanner:
         ``new``: only changes since the latest fetch over the main connection. A fetch in flight at
         a former leader does not delay the partition.
         """
-        allowed = self._buffer.allowed
+        allowed = self._limits.allowed
         for tp in candidates.changed if new and candidates.has_all_changes else candidates.ready:
             request = candidates.ready.get(tp)
             if request is not None and (allowed is None or tp in allowed):
@@ -234,7 +235,7 @@ class FetchPlanner:
         on_extra: dict[TopicPartition, None] = {}
         changes: dict[TopicPartition, PartitionRequest | None] = {}
         had_all_changes = candidates.has_all_changes
-        candidates.has_all_changes = self._buffer.allowed is None
+        candidates.has_all_changes = self._limits.allowed is None
         if not had_all_changes or not candidates.has_all_changes:
             wanted = {
                 request.topic_partition: request
@@ -265,13 +266,13 @@ class FetchPlanner:
             return set()
         found: set[int] = set()
         if self._candidates.waiting_for_room:
-            permanent_errors = self._buffer.permanent_errors()
+            permanent_errors = self._queues.permanent_errors()
             found = {
                 node
                 for tp, node in self._candidates.waiting_for_room.items()
                 if tp not in permanent_errors
             }
-        if (allowed := self._buffer.allowed) is not None:
+        if (allowed := self._limits.allowed) is not None:
             found.update(
                 node
                 for node, candidates in self._candidates.nodes.items()

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from kohort.errors import TopicRecreatedError
-from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.subscription import RecreatedPartition, SubscriptionState
 from kohort.types import TopicPartition
 
@@ -25,12 +25,12 @@ class RecreatedTopics:
     def __init__(
         self,
         subscription: SubscriptionState,
-        buffer: FetchBuffer,
+        queues: PartitionQueues,
         *,
         on_ready: Callable[[], None],
     ) -> None:
         self._subscription = subscription
-        self._buffer = buffer
+        self._queues = queues
         self._on_ready = on_ready
         self._appended: dict[TopicPartition, tuple[int, bytes]] = {}
 
@@ -47,7 +47,7 @@ class RecreatedTopics:
             tp, epoch = each.topic_partition, each.epoch
             self._appended[tp] = epoch, each.new_id
             error = recreated_error(tp, each.position, each.old_id, each.new_id)
-            self._buffer.append(FailedFetch(tp, epoch, error, is_transient=False))
+            self._queues.append(FailedFetch(tp, epoch, error, is_transient=False))
         by_topic: defaultdict[tuple[str, bytes], list[RecreatedPartition]] = defaultdict(list)
         for each in found:
             by_topic[each.topic_partition.topic, each.new_id].append(each)

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Collection
 
 from kohort.errors import ErrorCode, LogTruncationError, broker_error
-from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, FailingPartitions
 from kohort.fetcher._leaders import Leaders
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import BatchTooLarge, FetchResult, PartitionRequest, Redirect
 from kohort.fetcher._retries import Retries
@@ -33,7 +33,7 @@ class ResponseIntake:
     def __init__(
         self,
         cluster: FetchCluster,
-        buffer: FetchBuffer,
+        queues: PartitionQueues,
         leaders: Leaders,
         replicas: Replicas,
         validation: Validation,
@@ -47,7 +47,7 @@ class ResponseIntake:
         """Numbers by partition. The partition with the latest records has the highest one."""
         self._arrivals = 0
         self._cluster = cluster
-        self._buffer = buffer
+        self._queues = queues
         self._leaders = leaders
         self._replicas = replicas
         self._validation = validation
@@ -99,7 +99,7 @@ class ResponseIntake:
             )
             self._arrivals += 1
             self.arrival_order[tp] = self._arrivals
-        return self._buffer.append(result, at=now, had_room=had_room) and has_records
+        return self._queues.append(result, at=now, had_room=had_room) and has_records
 
     def _follow_redirect(
         self, node: int, request: PartitionRequest, follower: int, now: float
@@ -141,7 +141,7 @@ class ResponseIntake:
         """Note partitions that a response leaves out, with their epochs and latest watermarks."""
         for tp, _, _ in up_to_date:
             self._note_success(tp)
-        self._buffer.note_up_to_date(up_to_date, at=now, had_room=had_room)
+        self._queues.note_up_to_date(up_to_date, at=now, had_room=had_room)
 
     def _note_success(self, tp: TopicPartition) -> None:
         self._retries.succeeded(tp)
@@ -169,7 +169,7 @@ class ResponseIntake:
             self._retries.failed(tp, now, epoch)
         if failure.action is FailureAction.RETRY:
             self._failing.failed(tp, failure.error)
-            self._buffer.note_error(tp, epoch, failure.error)
+            self._queues.note_error(tp, epoch, failure.error)
             return False
         is_transient = failure.action is FailureAction.RAISE
-        return self._buffer.append(FailedFetch(tp, epoch, failure.error, is_transient=is_transient))
+        return self._queues.append(FailedFetch(tp, epoch, failure.error, is_transient=is_transient))

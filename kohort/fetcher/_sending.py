@@ -109,7 +109,7 @@ class FetchSender:
             ready = self._note_node_failure(connection, failure)
         finally:
             connection.finish()
-            self._parts.buffer.memory.release_grant(granted)
+            self._parts.memory.release_grant(granted)
         return ready and not received.is_caller_notified
 
     # --- responses ------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class FetchSender:
         received.is_buffering = True
         received.now = self.clock()
         response = pooled.response
-        memory = self._parts.buffer.memory
+        memory = self._parts.memory
         lease = SharedLease(memory.count(pooled, received.size)) if pooled.is_pooled else None
         try:
             if not response.error_code:
@@ -180,7 +180,7 @@ class FetchSender:
         self._parts.sizes.note_response(
             node, received.largest, received.size, now - connection.sent_at
         )
-        self._parts.buffer.read_ahead = self._parts.sizes.read_ahead
+        self._parts.queues.limits.read_ahead = self._parts.sizes.read_ahead
         if response.error_code:
             is_session_lost = session.is_incremental and response.error_code in SESSION_ERRORS
             session.restart(response.error_code)
@@ -239,7 +239,7 @@ class FetchSender:
         tp = found.topic_partition
         self._parts.counters.partition_errors += 1
         self._parts.candidates.touch([tp])
-        return self._parts.buffer.append(OversizedFetch(requests[tp], found, error.limit))
+        return self._parts.queues.append(OversizedFetch(requests[tp], found, error.limit))
 
     def _note_node_failure(self, connection: FetchConnection, error: KafkaError) -> bool:
         """Note a failed fetch, and return True if there is an error to raise."""
@@ -252,7 +252,7 @@ class FetchSender:
         )
         for request in requests:
             self._parts.replicas.leave_follower(request.topic_partition, node, now)
-            self._parts.buffer.note_error(request.topic_partition, request.epoch, error)
+            self._parts.queues.note_error(request.topic_partition, request.epoch, error)
         self._parts.candidates.touch(connection.session.requests)
         if error.retriable:
             text = f"fetching from broker {node} failed: {error}; trying again"

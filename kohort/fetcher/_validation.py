@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import anyio
 
 from kohort.errors import KafkaError, UnsupportedVersionError
-from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, truncation, validation_failure
 from kohort.fetcher._failure_reports import LookupFailures
 from kohort.fetcher._offsets import no_leader
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.protocol import messages
 from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.transport import Leader, start_soon
@@ -53,14 +53,14 @@ class Validation:
         self,
         cluster: FetchCluster,
         subscription: SubscriptionState,
-        buffer: FetchBuffer,
+        queues: PartitionQueues,
         failures: LookupFailures,
         *,
         on_done: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
-        self._buffer = buffer
+        self._queues = queues
         self._failures = failures
         self._on_done = on_done
         # Partition epoch and leader epoch.
@@ -186,7 +186,7 @@ class Validation:
         if failure.needs_refresh:
             self._cluster.request_refresh()
         if failure.action is FailureAction.RETRY:
-            self._buffer.note_error(tp, epoch, failure.error)
+            self._queues.note_error(tp, epoch, failure.error)
         self._failures.note(tp, epoch, failure, now)
 
 
