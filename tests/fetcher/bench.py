@@ -35,11 +35,11 @@ class Bench:
 
     def put(self, tp: TopicPartition, offset: int, *data: bytes, **options: Any) -> CompletedFetch:
         fetch = fetched(self.subscription, tp, offset, *data, **options)
-        self.buffer.append(fetch)
+        self.buffer.queues.append(fetch)
         return fetch
 
     def fail(self, tp: TopicPartition, error: KafkaError, *, is_transient: bool) -> None:
-        self.buffer.append(FailedFetch(tp, self.epoch(tp), error, is_transient=is_transient))
+        self.buffer.queues.append(FailedFetch(tp, self.epoch(tp), error, is_transient=is_transient))
 
     def epoch(self, tp: TopicPartition) -> int:
         return self.subscription.snapshot().partitions[tp].epoch

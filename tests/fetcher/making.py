@@ -114,9 +114,10 @@ def with_room(buffer: FetchBuffer, subscription: SubscriptionState) -> list[Fetc
     """Return every target that has room and memory."""
     targets = subscription.fetch_targets()
     with subscription.lock:
-        buffer.update_limits()
-        chosen = [target for target in targets if buffer.has_room(target)]
-    allowed = buffer.allowed
+        limits = buffer.queues.limits
+        limits.update()
+        chosen = [target for target in targets if limits.has_room(target)]
+    allowed = limits.allowed
     return [each for each in chosen if allowed is None or each.topic_partition in allowed]
 
 

@@ -77,14 +77,14 @@ class TestDraining:
         for tp in (T0, T1):
             bench.put(tp, 0, batch(0, 2))
         bench.drain(2)
-        assert bench.buffer.bytes_buffered() == len(batch(0, 2))
-        assert bench.buffer.bytes_by_partition()[T0] == 0
+        assert bench.buffer.queues.bytes_buffered() == len(batch(0, 2))
+        assert bench.buffer.queues.bytes_by_partition()[T0] == 0
 
     def test_what_was_over_and_dropped_when_a_drain_broke_off_is_fetched_again(self) -> None:
         """The fetcher may append just before the buffer puts the drained records back."""
         bench = Bench(T0)
         bench.put(T0, 0, batch(0, 2))
-        put_back = bench.buffer._put_back
+        put_back = bench.buffer.queues.put_back
 
         def appended_first(*args: Any) -> None:
             bench.put(T0, 2, batch(2, 2))
@@ -95,7 +95,7 @@ class TestDraining:
                 raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(bench.buffer, "_put_back", appended_first)
+            patch.setattr(bench.buffer.queues, "put_back", appended_first)
             with pytest.raises(KeyboardInterrupt):
                 bench.buffer._drain(Interrupted(), 100, None, True)
         assert bench.drain() == {}
@@ -123,7 +123,7 @@ class TestDraining:
         bench.put(T0, 0, batch(0, 5), lease=lease)
         bench.drain(2)
         bench.subscription.seek(T0, 20)
-        assert not bench.buffer.append(late)
+        assert not bench.buffer.queues.append(late)
         bench.put(T0, 20, batch(20, 2))
         assert bench.drain() == {T0: [20, 21]}
         assert lease.released == 1
@@ -156,7 +156,7 @@ class TestDraining:
         lease = CountedLease()
         bench.put(T0, 0, lease=lease)
         assert bench.subscription.high_watermark(T0) == 1000
-        assert bench.buffer.bytes_buffered() == 0
+        assert bench.buffer.queues.bytes_buffered() == 0
         assert lease.released == 1
 
     def test_seeking_without_draining_does_not_pile_up_memory(self) -> None:
@@ -164,7 +164,7 @@ class TestDraining:
         for offset in range(50):
             bench.subscription.seek(T0, offset)
             bench.put(T0, offset, batch(offset, 1))
-        assert bench.buffer.bytes_buffered() == len(batch(49, 1))
+        assert bench.buffer.queues.bytes_buffered() == len(batch(49, 1))
 
     def test_closing_releases_everything(self) -> None:
         bench = Bench(T0)
@@ -430,7 +430,7 @@ class TestInterrupts:
 
         subscription = owning(T0)
         buffer = FetchBuffer(subscription, max_bytes=1, on_room=room)
-        buffer.append(fetched(subscription, T0, 0, batch(0, 3)))
+        buffer.queues.append(fetched(subscription, T0, 0, batch(0, 3)))
         assert with_room(buffer, subscription) == []
         with pytest.raises(KeyboardInterrupt):
             buffer.drain(100)
@@ -451,6 +451,6 @@ class TestInterrupts:
 
         buffer = FetchBuffer(subscription, max_bytes=1 << 20)
         deserialize = record_deserializer(None, value)
-        buffer.append(fetched(subscription, T0, 0, batch(0, 2), deserialize=deserialize))
-        buffer.append(fetched(subscription, T1, 0, batch(0, 2), deserialize=deserialize))
+        buffer.queues.append(fetched(subscription, T0, 0, batch(0, 2), deserialize=deserialize))
+        buffer.queues.append(fetched(subscription, T1, 0, batch(0, 2), deserialize=deserialize))
         assert {tp: offsets(found) for tp, found in buffer.drain(9).items()} == {T1: [0, 1]}

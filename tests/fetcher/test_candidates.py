@@ -65,11 +65,11 @@ class Machine:
         self.validation = Validation(
             self.cluster,
             self.subscription,
-            self.buffer,
+            self.buffer.queues,
             LookupFailures(
-                self.buffer,
+                self.buffer.queues,
                 Retries(backoff, rng),
-                DeniedTopics(self.buffer, "raise", self.cluster),
+                DeniedTopics(self.buffer.queues, "raise", self.cluster),
                 on_ready=lambda: None,
             ),
             on_done=lambda partitions: None,
@@ -78,7 +78,7 @@ class Machine:
         self.arrivals: dict[TopicPartition, int] = {}
         self.candidates = Candidates(
             self.subscription,
-            self.buffer,
+            self.buffer.queues.limits,
             self.leaders,
             self.replicas,
             self.retries,
@@ -87,7 +87,7 @@ class Machine:
         )
         self.planner = FetchPlanner(
             self.candidates,
-            self.buffer,
+            self.buffer.queues,
             CONFIG,
             FetchSizes(CONFIG),
             lambda tp: self.arrivals.get(tp, 0),
@@ -202,7 +202,7 @@ class Machine:
         tp, passing = self.some(), self.rng.random() < 0.5
         if self.owned(tp):
             error = BrokerNotAvailableError("no")
-            self.buffer.append(FailedFetch(tp, self.epoch(tp), error, is_transient=passing))
+            self.buffer.queues.append(FailedFetch(tp, self.epoch(tp), error, is_transient=passing))
 
     def wait(self) -> None:
         self.now += self.rng.choice([0.2, 1.0, 11.0])
@@ -254,7 +254,7 @@ class Machine:
     def free(self, walk: Walk) -> dict[int, dict[TopicPartition, PartitionRequest]]:
         """Return the partitions to fetch by broker, without those in flight there."""
         found: dict[int, dict[TopicPartition, PartitionRequest]] = {}
-        allowed = self.buffer.allowed
+        allowed = self.buffer.queues.limits.allowed
         for node, ready in walk.ready.items():
             for tp, request in ready.items():
                 connection = self.requested.get((tp, request.epoch))
@@ -302,7 +302,7 @@ class Machine:
         else:
             self.take(connection, plan, brings, spoilt, outcome)
         connection.finish()
-        self.buffer.memory.release_grant(fetch.granted)
+        self.buffer.queues.limits.memory.release_grant(fetch.granted)
         for key in [
             key for key, requested_by in self.requested.items() if requested_by is connection
         ]:
@@ -352,7 +352,7 @@ class Machine:
                 )
                 self.validation.note_read_epoch(tp, request.epoch, request.leader_epoch, 3)
                 self.arrivals[tp] = max(self.arrivals.values(), default=0) + number
-                self.buffer.append(fetch, at=self.now)
+                self.buffer.queues.append(fetch, at=self.now)
         self.candidates.touch(there)
         session.newly_up_to_date(quiet, there, had_room=True)
 
@@ -362,9 +362,9 @@ class Machine:
         """Return the candidates of a walk over every partition."""
         walk = Walk({}, {}, set())
         targets = self.subscription.fetch_targets()
-        allowed = self.buffer.allowed
+        allowed = self.buffer.queues.limits.allowed
         with self.subscription.lock:
-            roomy = [target for target in targets if self.buffer.has_room(target)]
+            roomy = [target for target in targets if self.buffer.queues.limits.has_room(target)]
         for target in targets:
             tp, epoch, offset, _, topic_id = target
             leader = self.cluster.leaders.get(tp)
@@ -381,13 +381,13 @@ class Machine:
                 size = self.sizes.get(tp, SIZE)
                 request = PartitionRequest(tp, epoch, offset, leader.epoch, size, topic_id)
                 walk.ready.setdefault(node, {})[tp] = request
-        assert self.buffer.allowed is allowed
+        assert self.buffer.queues.limits.allowed is allowed
         return walk
 
     def compare(self) -> None:
         due = self.candidates.refresh(self.now)
         assert due > self.now
-        waits = self.buffer._is_fetcher_waiting
+        waits = self.buffer.queues.limits.is_fetcher_waiting
         walk = self.walk()
         nodes = self.candidates.nodes
         assert {node: mine.ready for node, mine in nodes.items() if mine.ready} == walk.ready
@@ -397,11 +397,11 @@ class Machine:
         } == walk.unvalidated
         pending = self.subscription.pending_resets()
         assert self.candidates.resets == {each.topic_partition: each for each in pending}
-        if walk.has_waiting or self.buffer.allowed is not None:
+        if walk.has_waiting or self.buffer.queues.limits.allowed is not None:
             assert waits, "a drain would not wake the fetcher"
         roomy = {each.topic_partition for each in with_room(self.buffer, self.subscription)}
         for mine in nodes.values():
-            assert self.buffer.allowed is not None or mine.ready.keys() <= roomy
+            assert self.buffer.queues.limits.allowed is not None or mine.ready.keys() <= roomy
 
 
 OPERATIONS = [
@@ -468,7 +468,7 @@ def test_lanes_are_free_again_when_planning_fails(
 ) -> None:
     machine = Machine(0, memory=1 << 62, ahead=1 << 20)
     machine.candidates.refresh(machine.now)
-    memory, calls = machine.buffer.memory, iter(range(1, 10))
+    memory, calls = machine.buffer.queues.limits.memory, iter(range(1, 10))
     grant = memory.grant_counted
 
     def fails(*args: Any) -> Any:

@@ -42,7 +42,7 @@ def test_a_table_that_did_not_arrive_is_fetched_again(bench: Bench) -> None:
     how = TableTarget(TablePlan(max_rows=7), Built)
     bench.buffer.drain_table(how)
     assert bench.position(T0) == 7
-    how.undo()
+    bench.buffer.undo(how)
     assert bench.position(T0) == 0
     assert bench.drain(100) == {T1: list(range(10))}, "the buffered records of T0 are outdated"
     bench.put(T0, 0, batch(0, 5))

@@ -278,7 +278,7 @@ class TestPausing:
         assert bench.drain() == {T1: [0, 1]}
         assert bench.drain() == {}
         assert bench.with_room() == {T1}
-        assert bench.buffer.bytes_buffered() == 0
+        assert bench.buffer.queues.bytes_buffered() == 0
 
     def test_resume_tries_again_and_is_paused_again_or_goes_on(
         self, spoil: Spoil, error: type[DataError]

@@ -124,8 +124,8 @@ class Interleaving(RuleBasedStateMachine):
         data = [data for _, _, data in self.log[at : at + count]]
         lease = CountedLease()
         self.leases.append(lease)
-        held: Any = self.buffer.memory.count(lease, sum(map(len, data)))
-        self.buffer.append(
+        held: Any = self.buffer.queues.limits.memory.count(lease, sum(map(len, data)))
+        self.buffer.queues.append(
             fetched(self.subscription, tp, offset, *data, epoch=epoch, lease=held, **self.options)
         )
 
@@ -177,7 +177,7 @@ class Interleaving(RuleBasedStateMachine):
         if hasattr(self, "buffer"):
             self.buffer.close()
             assert all(lease.released <= 1 for lease in self.leases)
-            assert self.buffer.memory.pooled_bytes == 0
+            assert self.buffer.queues.limits.memory.pooled_bytes == 0
 
 
 Interleaving.TestCase.settings = settings(
@@ -222,7 +222,7 @@ def test_appending_and_draining_from_two_threads_loses_and_repeats_nothing() -> 
                     leases.append(lease)
                     data = batch(offset, 20)
                     fetch = fetched(subscription, tp, offset, data, epoch=epoch, lease=lease)
-                    assert buffer.append(fetch)
+                    assert buffer.queues.append(fetch)
                     ready.set()
                 if left and not targets:
                     assert room.wait(20), "never woken although the buffer was drained"

@@ -42,7 +42,7 @@ def bench_of(*partitions: TopicPartition, limit: int) -> Bench:
 
 def put(bench: Bench, tp: TopicPartition, offset: int, *data: bytes) -> CompletedFetch:
     """Add a response with one partition in it."""
-    lease: Any = bench.buffer.memory.count(CountedLease(), sum(map(len, data)))
+    lease: Any = bench.buffer.queues.limits.memory.count(CountedLease(), sum(map(len, data)))
     return bench.put(tp, offset, *data, lease=lease)
 
 
@@ -67,7 +67,7 @@ class TestRoom:
         assert bench.with_room() == set()
         bench.subscription.pause([T0, T1])
         assert bench.with_room() == {T2}
-        assert bench.buffer.memory.used == both
+        assert bench.buffer.queues.limits.memory.used == both
         bench.subscription.resume([T0, T1])
         targets = bench.subscription.fetch_targets()
         positions = {target.topic_partition: target.offset for target in targets}
@@ -116,7 +116,7 @@ class TestRoom:
         assert bench.with_room() == set()
         bench.subscription.seek(T0, 50)
         assert bench.with_room() == {T0}
-        assert bench.buffer.memory.pooled_bytes == 0
+        assert bench.buffer.queues.limits.memory.pooled_bytes == 0
 
 
 PARTITIONS = [TopicPartition("t", number) for number in range(60)]
@@ -138,9 +138,9 @@ async def settled() -> None:
 
 
 def check(consumer: Consumer, limit: int) -> None:
-    memory = consumer.fetcher.buffer.memory
+    memory = consumer.fetcher.buffer.queues.limits.memory
     assert memory.pooled_bytes <= limit
-    assert consumer.fetcher.buffer.bytes_buffered() <= limit
+    assert consumer.fetcher.buffer.queues.bytes_buffered() <= limit
 
 
 @pytest.mark.anyio
@@ -157,11 +157,11 @@ class TestFetching:
             await settled()
             # The rest is shared. Each broker may get a fetch for one partition in any case.
             check(consumer, (20 + 3 * 2) * BATCH)
-            assert consumer.fetcher.buffer.memory.pooled_bytes >= 15 * BATCH
+            assert consumer.fetcher.buffer.queues.limits.memory.pooled_bytes >= 15 * BATCH
             sent = len(cluster.fetches)
             await settled()
             assert len(cluster.fetches) == sent
-            assert consumer.fetcher.buffer.memory.in_flight_bytes == 0
+            assert consumer.fetcher.buffer.queues.limits.memory.in_flight_bytes == 0
 
     async def test_many_partitions_are_not_all_held_when_the_caller_has_plenty(self) -> None:
         cluster = sixty()
@@ -210,7 +210,7 @@ class TestFetching:
         subscription = owning(*PARTITIONS)
         async with consuming(cluster, subscription, **self.OPTIONS) as consumer:
             await settled()
-            held = set(consumer.fetcher.buffer.bytes_by_partition())
+            held = set(consumer.fetcher.buffer.queues.bytes_by_partition())
             subscription.pause(held)
             consumer.fetcher.wake()
             others = len(PARTITIONS) - len(held)
@@ -232,7 +232,7 @@ class TestOrder:
         waiting: dict[TopicPartition, int] = {}
         for _ in range(200):
             for tp in partitions:
-                if not bench.buffer.bytes_by_partition().get(tp):
+                if not bench.buffer.queues.bytes_by_partition().get(tp):
                     count = 50 if tp == hot else 1
                     bench.put(tp, ends[tp], batch(ends[tp], count))
                     ends[tp] += count

@@ -70,7 +70,7 @@ async def test_what_was_read_before_the_cut_is_handed_out_first() -> None:
         assert await consumer.read(3) == {T0: [1, 2, 3]}
         error = await truncation(consumer)
         assert (error.offset, error.diverging_offset, error.diverging_epoch) == (4, 1, 3)
-        assert consumer.fetcher.buffer.permanent_errors() == {T0: error}
+        assert consumer.fetcher.buffer.queues.permanent_errors() == {T0: error}
         count = len(cluster.validations)
         for _ in range(3):
             assert str(await truncation(consumer)) == str(error)
