@@ -24,9 +24,8 @@ from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import PartitionRequest
 from kohort.fetcher._retries import Retries
-from kohort.fetcher._validation import Validation
+from kohort.fetcher._validation import PositionCheck, Validation
 from kohort.subscription import NO_ID, FetchTarget, PendingReset, SubscriptionState
-from kohort.transport import Leader
 from kohort.types import TopicPartition
 
 
@@ -116,12 +115,11 @@ class Candidates:
         """Candidates by the broker that each partition is read from."""
         self.waiting_for_room: dict[TopicPartition, int] = {}
         """Brokers of the partitions that wait for room in the buffer."""
-        self.unvalidated: dict[FetchTarget, Leader] = {}
-        """Leaders by the positions that must be validated first."""
+        self.unvalidated: dict[TopicPartition, PositionCheck] = {}
+        """Checks of the positions that must be validated first."""
         self.resets: dict[TopicPartition, PendingReset] = {}
         """Resets of the partitions whose positions must be looked up."""
         self._node_of: dict[TopicPartition, int] = {}
-        self._unvalidated_targets: dict[TopicPartition, FetchTarget] = {}
         self._touched: dict[TopicPartition, None] = {}
         self._timers = _Timers()
         self._metadata: object = None
@@ -185,8 +183,7 @@ class Candidates:
     def _place(
         self, tp: TopicPartition, target: FetchTarget | None, has_room: bool, now: float
     ) -> None:
-        if (was_unvalidated := self._unvalidated_targets.pop(tp, None)) is not None:
-            del self.unvalidated[was_unvalidated]
+        self.unvalidated.pop(tp, None)
         node, request = (
             (None, None) if target is None else self._find_request(target, has_room, now)
         )
@@ -224,7 +221,7 @@ class Candidates:
             self.waiting_for_room[tp] = node
             return node, None
         if self._validation.is_needed(target, leader):
-            self.unvalidated[target], self._unvalidated_targets[tp] = leader, target
+            self.unvalidated[tp] = PositionCheck(target, leader)
             return node, None
         self._validation.mark_validated(tp, epoch, leader.epoch)
         topic_id = target.topic_id

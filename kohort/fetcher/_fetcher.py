@@ -153,7 +153,7 @@ class Fetcher:
             wake_at = parts.candidates.refresh(now)
             if resets := parts.candidates.resets.values():
                 wake_at = min(wake_at, parts.resets.start(tasks, resets, now))
-            if checks := parts.candidates.unvalidated:
+            if checks := parts.candidates.unvalidated.values():
                 wake_at = min(wake_at, parts.validation.start(tasks, checks, now))
             fetches, fetch_at = parts.planner.plan_due(now)
             return min(wake_at, fetch_at), self._start(tasks, fetches, own)

@@ -36,7 +36,7 @@ MIN_VERSION = 3
 """Lowest version that clients may use (Kafka 2.3)."""
 
 
-class _Check(NamedTuple):
+class PositionCheck(NamedTuple):
     """A position to validate, and the leader for the request."""
 
     target: FetchTarget
@@ -102,25 +102,25 @@ class Validation:
                 del memory[tp]
         self._failures.retries.keep_only(partitions)
 
-    def start(self, tasks: TaskGroup, checks: Mapping[FetchTarget, Leader], now: float) -> float:
+    def start(self, tasks: TaskGroup, checks: Iterable[PositionCheck], now: float) -> float:
         """Start the checks that are due, and return the time of the next call."""
         wake_at = float("inf")
-        by_node: dict[int, list[_Check]] = defaultdict(list)
-        for target, leader in checks.items():
-            key = target.topic_partition, target.epoch
+        by_node: dict[int, list[PositionCheck]] = defaultdict(list)
+        for check in checks:
+            key = check.target.topic_partition, check.target.epoch
             if key in self._in_flight:
                 continue
             not_before = self._failures.retries.not_before(*key)
             if not_before > now:
                 wake_at = min(wake_at, not_before)
             else:
-                by_node[leader.node].append(_Check(target, leader))
+                by_node[check.leader.node].append(check)
         for node, due in by_node.items():
             self._in_flight.update((each.target.topic_partition, each.target.epoch) for each in due)
             start_soon(tasks, self._check, node, due)
         return wake_at
 
-    async def _check(self, node: int, checks: list[_Check]) -> None:
+    async def _check(self, node: int, checks: list[PositionCheck]) -> None:
         results: Mapping[TopicPartition, ValidationResult] = {}
         try:
             results = await self._request_epoch_ends(node, checks)
@@ -142,7 +142,7 @@ class Validation:
         self._on_done([each.target.topic_partition for each in checks])
 
     async def _request_epoch_ends(
-        self, node: int, checks: list[_Check]
+        self, node: int, checks: list[PositionCheck]
     ) -> Mapping[TopicPartition, ValidationResult]:
         partitions = [each.target.topic_partition for each in checks]
         try:
@@ -158,7 +158,7 @@ class Validation:
             return dict.fromkeys(partitions, Failure(error, action))
         return _results(response)
 
-    def _apply(self, check: _Check, result: ValidationResult, now: float) -> None:
+    def _apply(self, check: PositionCheck, result: ValidationResult, now: float) -> None:
         target, leader = check
         tp, epoch = target.topic_partition, target.epoch
         with self._subscription.lock:
@@ -190,7 +190,7 @@ class Validation:
         self._failures.note(tp, epoch, failure, now)
 
 
-def _request(checks: list[_Check]) -> messages.OffsetForLeaderEpochRequest:
+def _request(checks: list[PositionCheck]) -> messages.OffsetForLeaderEpochRequest:
     request = messages.OffsetForLeaderEpochRequest
     topics: dict[str, messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = {}
     for target, leader in checks:
