@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
 from kohort.fetcher._lease import Releasable
 from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
+from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.fetcher._deserialize import DeserializeRecord
     from kohort.records import TablePlan
+
+
+NO_WATERMARKS = Watermarks()
 
 
 class DecodeOptions:
@@ -50,19 +54,12 @@ class CompletedFetch:
         *,
         deserialize: DeserializeRecord | None = None,
         lease: Releasable | None = None,
-        high_watermark: int = -1,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
+        watermarks: Watermarks = NO_WATERMARKS,
     ) -> None:
         self.topic_partition: Final = topic_partition
         self.epoch: Final = epoch
-        self.high_watermark: Final = high_watermark
-        self.last_stable_offset: Final = last_stable_offset
-        self.log_start_offset: Final = log_start_offset
-        self.size: Final = records.size
-        self.next_offset: Final[int] = records.next_offset
-        """The offset at which the next fetch starts."""
-        self.last_leader_epoch: Final[int] = records.leader_epoch
+        self.watermarks: Final = watermarks
+        self.size: Final = records.scan.size
         self.position: int = records.passed
         """The offset after the last record that was taken."""
         self.error: DataError | None = None
@@ -75,9 +72,18 @@ class CompletedFetch:
         self._deserialize = deserialize
         self._lease = lease
         self._ready: list[ConsumerRecord[Any, Any]] = []
-        self._at = 0  # index of the next record to deserialize
         self._passed = records.passed  # the offset after finished records
         self._failed_at: int | None = None  # the offset of the latest error
+
+    @property
+    def next_offset(self) -> int:
+        """The offset at which the next fetch starts."""
+        return self._set.next_offset
+
+    @property
+    def last_leader_epoch(self) -> int:
+        """The leader epoch of the last batch, or -1 without one."""
+        return self._set.scan.leader_epoch
 
     @property
     def is_blocked(self) -> bool:
@@ -86,7 +92,8 @@ class CompletedFetch:
     @property
     def is_exhausted(self) -> bool:
         """True if no record is left to take and no error to raise."""
-        return not (self._ready or self._at < len(self._set.records) or not self._set.done)
+        found = self._set
+        return not (self._ready or found.used < len(found.records) or not found.done)
 
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
         """Return up to ``limit`` records, and stop at a record that cannot be read.
@@ -100,7 +107,7 @@ class CompletedFetch:
                 self._take(limit, taken)
             else:
                 self.error = None  # a later take() finds it again after these records
-            if ready or self._at < len(self._set.records):
+            if ready or self._set.used < len(self._set.records):
                 position = taken[-1].offset + 1 if taken else max(self.position, self._passed)
             else:
                 position = self._passed
@@ -113,7 +120,7 @@ class CompletedFetch:
     @property
     def is_partly_decoded(self) -> bool:
         """True if records were decoded and not taken. The bytes of these are gone."""
-        return bool(self._ready) or self._at < len(self._set.records)
+        return bool(self._ready) or self._set.used < len(self._set.records)
 
     def measure(self, plan: TablePlan) -> int:
         """Put rows into a table in place of taking records, and return their number.
@@ -143,7 +150,7 @@ class CompletedFetch:
         assert isinstance(self.error, RecordDeserializationError)
         assert self.error.next_offset is not None
         position = max(self.position, self.error.next_offset)
-        self._at += 1
+        self._set.used += 1
         self.error, self.raised, self.position = None, 0, position
         self._close_finished()
 
@@ -164,19 +171,19 @@ class CompletedFetch:
         self._close_finished()  # Ctrl-C may have ended the last call before this step
         if isinstance(self.error, CorruptBatchError):
             return
-        deserialize = self._deserialize
+        found, deserialize = self._set, self._deserialize
         try:
             while len(taken) < limit:
-                records = self._set.records
-                if self._at < len(records):
-                    stop = min(len(records), self._at + limit - len(taken))
+                records = found.records
+                if found.used < len(records):
+                    stop = min(len(records), found.used + limit - len(taken))
                     if deserialize is None:
-                        taken += records[self._at : stop]
-                        self._at = stop
+                        taken += records[found.used : stop]
+                        found.used = stop
                     else:
-                        for record in records[self._at : stop]:
+                        for record in records[found.used : stop]:
                             taken += [deserialize(record)]  # append() is a call: Ctrl-C
-                            self._at += 1
+                            found.used += 1
                 elif not self._read_on(limit - len(taken)):
                     break
                 self._close_finished()
@@ -191,9 +198,10 @@ class CompletedFetch:
         self.error = error
 
     def _close_finished(self) -> None:
-        if self._at == len(self._set.records):
-            self._set.records, self._at = [], 0
-            self._passed = self._set.passed
+        found = self._set
+        if found.used == len(found.records):
+            found.records, found.used = [], 0
+            self._passed = found.passed
 
     def _read_on(self, enough: int) -> bool:
         """Decode the next records, and return False at the end."""

@@ -205,7 +205,7 @@ class ErrorPolicy:
             state = self._current(fetch)
             if state is None or state.position is None:
                 return
-            next_offset = _offset_after(error, state.position, fetch.high_watermark)
+            next_offset = _offset_after(error, state.position, fetch.watermarks.high_watermark)
             self.counters.batches_skipped += 1
             if next_offset == error.next_offset:  # otherwise the bytes include later batches
                 self.counters.bytes_skipped += len(error.raw or b"")

@@ -22,8 +22,7 @@ from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._drain_target import DrainedFetch, DrainTarget
 from kohort.fetcher._error_policy import Item
 from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._sessions import Watermarks
-from kohort.subscription import PartitionState, SubscriptionState
+from kohort.subscription import PartitionState, SubscriptionState, Watermarks
 from kohort.types import TopicPartition
 
 
@@ -90,13 +89,10 @@ class PartitionQueues:
                 queue.append(item)
                 self._queues.setdefault(tp, queue)
                 return True
-            watermarks = Watermarks(
-                item.high_watermark, item.last_stable_offset, item.log_start_offset
-            )
-            _note_watermarks(state, watermarks, at)
+            _note_watermarks(state, item.watermarks, at)
             if item.is_exhausted:
                 if had_room and not item.size:
-                    _note_withheld(state, watermarks, at)
+                    _note_withheld(state, item.watermarks, at)
                 item.release()
                 return True
             state.fetch_offset = item.next_offset

@@ -12,6 +12,7 @@ from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, fetch_failu
 from kohort.fetcher._lease import SharedLease
 from kohort.protocol import ZERO_UUID, messages
 from kohort.records import RecordSet
+from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 
 LAST_BY_NAME = 12
@@ -178,13 +179,14 @@ def _read(
         scratch=options.scratch,
         aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
     )
-    if records.tail_size and not records.batches:
-        return _too_small(request, records.tail_needs, largest)
-    if records.batches and records.next_offset <= request.offset:
+    scan = records.scan
+    if scan.tail_size and not scan.batches:
+        return _too_small(request, scan.tail_needs, largest)
+    if scan.batches and records.next_offset <= request.offset:
         return Failure(
             CorruptBatchError(
                 f"fetching {tp.topic}-{tp.partition} at offset {request.offset} failed: the "
-                f"response has only records up to {records.last_offset}. The fetch is retried. "
+                f"response has only records up to {scan.last_offset}. The fetch is retried. "
                 "If the error persists, check the broker",
                 topic_partition=tp,
                 offset=request.offset,
@@ -196,10 +198,8 @@ def _read(
         request.epoch,
         records,
         deserialize=options.deserialize,
-        lease=lease.share() if lease is not None and records.batches else None,
-        high_watermark=data.high_watermark,
-        last_stable_offset=data.last_stable_offset,
-        log_start_offset=data.log_start_offset,
+        lease=lease.share() if lease is not None and scan.batches else None,
+        watermarks=Watermarks(data.high_watermark, data.last_stable_offset, data.log_start_offset),
     )
 
 

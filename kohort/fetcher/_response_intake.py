@@ -16,8 +16,8 @@ from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import BatchTooLarge, FetchResult, PartitionRequest, Redirect
 from kohort.fetcher._retries import Retries
-from kohort.fetcher._sessions import Watermarks
 from kohort.fetcher._validation import Validation
+from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
 from kohort.fetcher._request import FetchRequestPlan, PartitionRequest
 from kohort.protocol import ZERO_UUID
+from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,14 +32,6 @@ SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 """Error codes of a lost or inconsistent session. A full request starts a new one."""
-
-
-class Watermarks(NamedTuple):
-    """The log offsets of a partition by its latest response."""
-
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
 
 
 class UpToDatePartitions(Mapping[TopicPartition, Watermarks]):

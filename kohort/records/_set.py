@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET, Compression
@@ -24,13 +24,90 @@ _AT_ONCE = 1000
 """Old messages that are converted to batches at a time."""
 
 
+class BatchScan:
+    """The batches in ``data`` by their headers, and the bytes after the last complete batch.
+
+    Messages of the formats 0 and 1 may come between batches, because the format of a topic could
+    change in both directions. A run has batches of format 2, or such messages.
+    """
+
+    __slots__ = (
+        "_run_ends",
+        "_runs_are_old",
+        "batches",
+        "end_error",
+        "last_offset",
+        "leader_epoch",
+        "size",
+        "tail_needs",
+        "tail_size",
+    )
+
+    def __init__(self, data: memoryview) -> None:
+        self.batches: int = 0
+        self.last_offset: int = -2
+        """Highest offset of the batches, or -2 without one."""
+        self.leader_epoch: int = -1
+        """Leader epoch of the last batch, or -1 without one."""
+        self._run_ends: list[int] = []
+        self._runs_are_old: list[bool] = []
+        self.size: int = self._scan(data)
+        """Bytes of the complete batches."""
+        self.tail_size: int = 0
+        """Bytes of an incomplete batch at the end, which is no error."""
+        self.tail_needs: int | None = None
+        """Size of that batch, or None if its length field is incomplete."""
+        self.end_error: CorruptBatchError | None = None
+        """The error of the bytes after the complete batches, or None."""
+        if self.size < len(data):
+            self._check_tail(data[self.size :])
+
+    def run_at(self, pos: int) -> tuple[int, bool]:
+        """Return the end of the run at a position, and True for old messages."""
+        run = bisect_right(self._run_ends, pos)
+        return self._run_ends[run], self._runs_are_old[run]
+
+    def _scan(self, data: memoryview) -> int:
+        """Read all headers, and return the end of the complete batches."""
+        end = 0
+        while True:
+            found = scan(data[end:] if end else data)
+            if found.batches:
+                end += found.end
+                self._run_ends.append(end)
+                self._runs_are_old.append(False)
+                self.batches += found.batches
+                self.last_offset = max(self.last_offset, found.next_offset - 1)
+                self.leader_epoch = found.leader_epoch
+                if end == len(data):
+                    return end
+            old = scan_messages(data, end)
+            if not old.found:
+                return end
+            end = old.end
+            self._run_ends.append(end)
+            self._runs_are_old.append(True)
+            self.batches += old.found
+            self.last_offset = max(self.last_offset, old.last_offset)
+            self.leader_epoch = -1
+
+    def _check_tail(self, tail: memoryview) -> None:
+        """Check the bytes after the last complete batch."""
+        split = split_batches(tail)
+        try:
+            batch = next(split, None)
+            assert batch is None, "the scan ends before a batch that is whole"
+        except CorruptBatchError as error:
+            self.end_error = error
+        self.tail_size, self.tail_needs = split.tail_size, split.tail_needs
+
+
 class RecordSet:
     """The batches in ``data``, with the records from ``offset`` on.
 
     The decoder reads many plain batches at a time. It reads compressed, transactional and invalid
     batches one by one. Control batches and the transactions in ``aborted`` are skipped, which has
-    pairs of producer id and first offset. Messages of the formats 0 and 1 may come between batches,
-    because the format of a topic could change in both directions.
+    pairs of producer id and first offset.
     """
 
     def __init__(
@@ -53,76 +130,23 @@ class RecordSet:
         self._scratch = scratch or Scratch()
         self._aborted = AbortedTransactions(aborted)
         self._pos = 0
-        self._run_ends: list[int] = []
-        self._runs_are_old: list[bool] = []
-        self.batches: int = 0
-        self.last_offset: int = -2
-        """Highest offset of the batches, or -2 without one."""
-        self.leader_epoch: int = -1
-        """Leader epoch of the last batch, or -1 without one."""
-        self.read_epoch: int = -1
-        """Leader epoch of the last batch that add_rows_to() read."""
-        self._end: int = self._scan()
-        self.size: int = self._end
-        """Bytes of the complete batches."""
-        self.next_offset: int = max(offset, self.last_offset + 1)
+        self.scan: Final = BatchScan(self._data)
+        self._end: int = self.scan.size  # of the complete batches, or -1 after release()
+        self.next_offset: Final[int] = max(offset, self.scan.last_offset + 1)
         """Offset of the next fetch."""
         self.records: list[Record] = []
         """Records of the latest read()."""
+        self.used: int = 0
+        """Number of these records that the caller has used."""
         self.passed: int = offset
         """Offset after these records."""
-        self.tail_size: int = 0
-        """Bytes of an incomplete batch at the end, which is no error."""
-        self.tail_needs: int | None = None
-        """Size of that batch, or None if its length field is incomplete."""
-        self._end_error: CorruptBatchError | None = None
-        self._check_tail(self._end)
-
-    def _scan(self) -> int:
-        """Read all headers, and return the end of the complete batches."""
-        data, end = self._data, 0
-        while True:
-            found = scan(data[end:] if end else data)
-            if found.batches:
-                end += found.end
-                self._run_ends.append(end)
-                self._runs_are_old.append(False)
-                self.batches += found.batches
-                self.last_offset = max(self.last_offset, found.next_offset - 1)
-                self.leader_epoch = found.leader_epoch
-                if end == len(data):
-                    return end
-            old = scan_messages(data, end)
-            if not old.found:
-                return end
-            end = old.end
-            self._run_ends.append(end)
-            self._runs_are_old.append(True)
-            self.batches += old.found
-            self.last_offset = max(self.last_offset, old.last_offset)
-            self.leader_epoch = -1
-
-    def _run_at(self, pos: int) -> tuple[int, bool]:
-        """Return the end of the run of batches at a position, and True for old messages."""
-        run = bisect_right(self._run_ends, pos)
-        return self._run_ends[run], self._runs_are_old[run]
-
-    def _check_tail(self, end: int) -> None:
-        """Check the bytes after the last complete batch."""
-        if end == len(self._data):
-            return
-        split = split_batches(self._data[end:])
-        try:
-            batch = next(split, None)
-            assert batch is None, "the scan ends before a batch that is whole"
-        except CorruptBatchError as error:
-            self._end_error = error
-        self.tail_size, self.tail_needs = split.tail_size, split.tail_needs
+        self.read_epoch: int = -1
+        """Leader epoch of the last batch that add_rows_to() read."""
 
     @property
     def done(self) -> bool:
         """True if all is read, without an error after it."""
-        return self._pos >= self._end and self._end_error is None
+        return self._pos >= self._end and (self._end < 0 or self.scan.end_error is None)
 
     def read(self, enough: int) -> None:
         """Read at least ``enough`` records into ``records``, or fewer before the end or an error.
@@ -132,7 +156,7 @@ class RecordSet:
         records: list[Record] = []
         pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
         while pos < self._end and len(records) < enough:
-            end, old = self._run_at(pos)
+            end, old = self.scan.run_at(pos)
             if old:
                 try:
                     pos, passed = self._read_old(pos, end, records, enough, passed)
@@ -164,9 +188,10 @@ class RecordSet:
                     break  # the next read() raises it
                 pos += batch.header.size
                 passed = max(passed, batch.header.next_offset)
-        error = self._end_error if pos >= self._end and not records else None
+        error = self.scan.end_error if 0 <= self._end <= pos and not records else None
         # No call from here on, because Ctrl-C interrupts calls.
-        self._pos, self.passed, self.records, self._aborted = pos, passed, records, aborted
+        self._pos, self.passed, self._aborted = pos, passed, aborted
+        self.records, self.used = records, 0
         if error is not None:
             raise error
 
@@ -203,7 +228,7 @@ class RecordSet:
         error: CorruptBatchError | None = None
         try:
             while pos < self._end and plan.has_room:
-                end, old = self._run_at(pos)
+                end, old = self.scan.run_at(pos)
                 if old:
                     pos, passed, whole = self._add_old_rows_to(pos, end, passed, plan)
                     if not whole:
@@ -228,8 +253,8 @@ class RecordSet:
         if pos > self._pos:
             epoch = scan(self._data[:pos]).leader_epoch
         self._pos, self.passed, self._aborted, self.read_epoch = pos, passed, aborted, epoch
-        if pos >= self._end:
-            error = self._end_error
+        if 0 <= self._end <= pos:
+            error = self.scan.end_error
         if error is not None and not rows:
             raise error
         return rows
@@ -267,8 +292,7 @@ class RecordSet:
     def release(self) -> None:
         """Release the bytes. Records that are not read yet are lost."""
         self._data = memoryview(b"")
-        self._pos = self._end = 0
-        self._end_error = None
+        self._end = -1
 
 
 def _batches_of(records: list[Record]) -> Iterator[RecordBatch]:

@@ -26,6 +26,7 @@ from kohort.subscription._partition import (
     RecreatedPartition,
     SubscriptionMode,
     SubscriptionSnapshot,
+    Watermarks,
 )
 from kohort.subscription._state import SubscriptionState
 
@@ -45,4 +46,5 @@ __all__ = [
     "SubscriptionSnapshot",
     "SubscriptionState",
     "TopicHistory",
+    "Watermarks",
 ]

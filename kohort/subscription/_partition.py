@@ -54,6 +54,16 @@ OffsetReset.LATEST = OffsetReset("latest")
 OffsetReset.NONE = OffsetReset("none")
 
 
+class Watermarks(NamedTuple):
+    """The offsets of a partition's log, as in its latest response. -1 means unknown."""
+
+    high_watermark: int = -1
+    """The offset after the last replicated record."""
+    last_stable_offset: int = -1
+    """The offset of the first record of an open transaction, or the high watermark."""
+    log_start_offset: int = -1
+
+
 class PartitionState:
     """The state of one assigned partition. The subscription's lock guards every field."""
 
