@@ -71,7 +71,7 @@ def bare_arrow(ask: Ask) -> Reading:
 
     def read(found: list[RecordSet]) -> tuple[int, int]:
         records = total = 0
-        left = sum(each.size for each in found)
+        left = sum(each.scan.size for each in found)
         waiting = iter(found)
         each = next(waiting, None)
         while each is not None:
@@ -80,7 +80,7 @@ def bare_arrow(ask: Ask) -> Reading:
             while each is not None and plan.has_room:
                 each.add_rows_to(plan)
                 if each.done:
-                    left -= each.size
+                    left -= each.scan.size
                     each = next(waiting, None)
             if plan.rows:
                 table = to_arrow(plan)

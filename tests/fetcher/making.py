@@ -15,7 +15,7 @@ from kohort.records import (
     encode_batch,
     end_marker,
 )
-from kohort.subscription import FetchTarget, SubscriptionState
+from kohort.subscription import FetchTarget, SubscriptionState, Watermarks
 from kohort.types import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -93,7 +93,7 @@ def fetched(
         aborted=aborted,
     )
     return CompletedFetch(
-        tp, epoch, records, deserialize=chosen.deserialize, lease=lease, high_watermark=1000
+        tp, epoch, records, deserialize=chosen.deserialize, lease=lease, watermarks=Watermarks(1000)
     )
 
 

@@ -392,9 +392,7 @@ class Machine:
         nodes = self.candidates.nodes
         assert {node: mine.ready for node, mine in nodes.items() if mine.ready} == walk.ready
         assert self.candidates.waiting_for_room == walk.has_waiting
-        assert {
-            target.topic_partition for target in self.candidates.unvalidated
-        } == walk.unvalidated
+        assert self.candidates.unvalidated.keys() == walk.unvalidated
         pending = self.subscription.pending_resets()
         assert self.candidates.resets == {each.topic_partition: each for each in pending}
         if walk.has_waiting or self.buffer.queues.limits.allowed is not None:

@@ -11,9 +11,10 @@ from kohort.broker._fetch_sessions import FetchKey, FetchSessions, ServedFetch
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
 from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
-from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession, Watermarks
+from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
+from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 
 IDS = {"t": b"t" * 16, "u": b"u" * 16}

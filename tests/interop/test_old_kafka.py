@@ -181,5 +181,5 @@ def magics(data: bytes) -> set[int]:
     while pos + 17 <= len(data):
         found.add(data[pos + 16])
         pos += 12 + int.from_bytes(data[pos + 8 : pos + 12])
-    assert RecordSet(data).size == pos == len(data)
+    assert RecordSet(data).scan.size == pos == len(data)
     return found

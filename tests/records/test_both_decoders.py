@@ -20,7 +20,8 @@ def _read(name: str, data: bytes, offset: int = 0, *, check_crcs: bool = True) -
     with pytest.MonkeyPatch.context() as patch:
         use_decoder(name, patch)
         found = RecordSet(data, offset, topic="t", partition=3, check_crcs=check_crcs)
-        out: list[Any] = [(found.batches, found.size, found.next_offset, found.leader_epoch)]
+        scan = found.scan
+        out: list[Any] = [(scan.batches, scan.size, found.next_offset, scan.leader_epoch)]
         try:
             while not found.done:
                 found.read(5)
@@ -28,7 +29,7 @@ def _read(name: str, data: bytes, offset: int = 0, *, check_crcs: bool = True) -
                 out.append(found.passed)
         except CorruptBatchError as error:
             out.append((type(error), str(error), error.offset, error.next_offset, error.raw))
-        out.append((found.tail_size, found.tail_needs))
+        out.append((scan.tail_size, scan.tail_needs))
     return out
 
 

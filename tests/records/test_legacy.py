@@ -216,14 +216,14 @@ def test_a_log_changes_its_format_in_the_midst_of_a_fetch() -> None:
         + encode_batch(news, base_offset=7, leader_epoch=5, compression=Compression.LZ4)
     )
     found = RecordSet(data)
-    assert (found.batches, found.size, found.next_offset) == (5, len(data), 10)
-    assert found.leader_epoch == 5
+    assert (found.scan.batches, found.scan.size, found.next_offset) == (5, len(data), 10)
+    assert found.scan.leader_epoch == 5
     for enough in (1, 2, 3, 100):
         records = read(data, 0, enough)
         assert [record.offset for record in records] == [*range(10)]
         assert [record.leader_epoch for record in records] == [-1, -1, -1, 4, 4, 4, -1, 5, 5, 5]
     assert [record.offset for record in read(data, 5)] == [5, 6, 7, 8, 9]
-    assert RecordSet(data[: -len(news)]).leader_epoch == -1
+    assert RecordSet(data[: -len(news)]).scan.leader_epoch == -1
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 1000])
@@ -319,14 +319,14 @@ def test_a_message_that_is_cut_off_is_no_error(magic: int) -> None:
     first, second = message(4, b"value", magic=magic), message(5, b"other", magic=magic)
     for size in range(1, len(second)):
         found = RecordSet(first + second[:size])
-        assert found.tail_size == size
-        assert found.tail_needs == (len(second) if size >= 12 else None)
+        assert found.scan.tail_size == size
+        assert found.scan.tail_needs == (len(second) if size >= 12 else None)
         assert found.next_offset == 5
         found.read(10)
         assert [record.offset for record in found.records] == [4]
         assert found.done
         alone = RecordSet(second[:size])
-        assert (alone.batches, alone.tail_size) == (0, size)
+        assert (alone.scan.batches, alone.scan.tail_size) == (0, size)
 
 
 def test_a_wrong_crc_names_both_sums_and_the_place() -> None:

@@ -25,7 +25,7 @@ def read(found: RecordSet, enough: int) -> list[int]:
 
 def test_tiny_batches_are_read_many_at_a_time() -> None:
     found = RecordSet(b"".join(batch(n, 2) for n in range(0, 20, 2)))
-    assert (found.batches, found.next_offset, found.leader_epoch) == (10, 20, 2)
+    assert (found.scan.batches, found.next_offset, found.scan.leader_epoch) == (10, 20, 2)
     assert read(found, 5) == [0, 1, 2, 3, 4, 5]
     assert found.passed == 6
     assert read(found, 1000) == list(range(6, 20))
@@ -55,7 +55,7 @@ def test_what_comes_before_a_corrupt_batch_is_read_first() -> None:
 def test_a_batch_that_was_cut_off_is_told_of() -> None:
     whole, half = batch(0, 2), batch(2, 2)[:-3]
     found = RecordSet(whole + half)
-    assert (found.tail_size, found.tail_needs) == (len(half), len(half) + 3)
+    assert (found.scan.tail_size, found.scan.tail_needs) == (len(half), len(half) + 3)
     assert read(found, 100) == [0, 1]
     assert found.done
 
