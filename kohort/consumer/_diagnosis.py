@@ -149,7 +149,7 @@ def _partitions(parts: ConsumerParts) -> dict[str, Facts]:
     asked = {tp: node for tp, (node, _) in in_flight.items()}
     since = {tp: seconds_since(parts, sent) for tp, (_, sent) in in_flight.items()}
     return {
-        _name(tp): _partition(parts, tp, state, standing.get(tp) or state.last_error)
+        _name(tp): _partition(parts, tp, state, standing.get(tp) or state.status.last_error)
         | {
             "lag": behind.get(tp),
             "buffered_bytes": held.get(tp, 0),
@@ -171,7 +171,7 @@ def _partition(
         "position": state.position,
         "committed": parts.commit_statistics.committed.get(tp),
         "end": end_offset(state, committed_only=only),
-        "high_watermark": state.high_watermark,
+        "high_watermark": None if state.watermarks is None else state.watermarks.high_watermark,
         "paused": state.paused,
         "being_revoked": state.is_leaving,
         "leader": None if leader is None else leader.node,
@@ -184,10 +184,10 @@ def _partition(
 
 def _withheld(state: PartitionState, fetched_at: float | None) -> float | None:
     """Return the seconds for which responses contained no records below the high watermark."""
-    if state.withheld is None or fetched_at is None:
+    if state.status.withheld is None or fetched_at is None:
         return None
-    offset, since = state.withheld
-    return fetched_at - since if state.fetch_offset == offset else None
+    offset, since = state.status.withheld
+    return fetched_at - since if state.next_fetch.offset == offset else None
 
 
 def _name(tp: TopicPartition) -> str:
@@ -214,7 +214,7 @@ def _missing(parts: ConsumerParts) -> Iterator[tuple[str, str, str]]:
         yield "DESCRIBE", "topic", topic
     standing = parts.fetcher.buffer.queues.permanent_errors()
     for tp, state in snapshot.partitions.items():
-        error = standing.get(tp) or state.last_error
+        error = standing.get(tp) or state.status.last_error
         if isinstance(error, TopicAuthorizationFailedError):
             yield error.operation or "READ", "topic", tp.topic
     group = None if parts.coordinator is None else parts.coordinator.statistics()

@@ -36,7 +36,9 @@ def seconds_since(parts: ConsumerParts, then: float | None) -> float | None:
 
 def end_offset(state: PartitionState, *, committed_only: bool) -> int | None:
     """Return the offset after the last readable record, as of the latest fetch."""
-    return state.last_stable_offset if committed_only else state.high_watermark
+    if (watermarks := state.watermarks) is None:
+        return None
+    return watermarks.last_stable_offset if committed_only else watermarks.high_watermark
 
 
 def lags(parts: ConsumerParts) -> dict[TopicPartition, int | None]:
@@ -64,8 +66,9 @@ def collect(parts: ConsumerParts) -> Metrics:
         own: dict[str, float] = {}
         if (lag := by_partition.get(tp)) is not None:
             own["records-lag"] = float(lag)
-        if state.log_start_offset is not None and state.position is not None:
-            own["records-lead"] = float(max(0, state.position - state.log_start_offset))
+        if state.watermarks is not None and state.position is not None:
+            lead = state.position - state.watermarks.log_start_offset
+            own["records-lead"] = float(max(0, lead))
         if own:
             figures[f"{FETCHING}.{tp.topic}-{tp.partition}"] = own
     return figures

@@ -151,7 +151,7 @@ class PositionFinder:
                 state.reset,
                 state.is_first,
                 state.is_leaving,
-                state.last_error,
+                state.status.last_error,
             )
 
     async def _position_of_revoked(self, tp: TopicPartition, reset: OffsetReset | None) -> int:

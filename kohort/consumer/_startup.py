@@ -68,7 +68,7 @@ class StartupWait:
             state.position is not None
             or state.is_leaving
             or tp in standing
-            or (state.last_error is not None and not state.last_error.retriable)
+            or ((error := state.status.last_error) is not None and not error.retriable)
             for tp, state in partitions.items()
         )
 

@@ -241,7 +241,7 @@ class FetchBuffer:
             state = self._subscription.partition_at(item.topic_partition, item.epoch)
             if state is None:
                 return
-            offset = state.fetch_offset
+            offset = state.next_fetch.offset
             self._subscription.start_reset(state, strategy)
         if not recreated:
             logger.warning(

@@ -243,7 +243,7 @@ class ErrorPolicy:
             # After resume() the batch is fetched again.
             self._subscription.refetch_from(state)
             state.paused = True
-            state.last_error = error
+            state.status.last_error = error
             self.counters.pauses += 1
         logger.error(
             "%s-%d is paused at offset %s until resume(). %s: %s",

@@ -122,11 +122,12 @@ class Fetcher:
         """
         with self._subscription.lock:
             state = self._subscription.partition(tp)
-        if state is None or state.fetched_at is None:
+            fetched_at = None if state is None else state.status.fetched_at
+        if fetched_at is None:
             return None
         connection = self._parts.planner.connection_of(tp)
         session_at = None if connection is None else connection.session.fetched_at(tp)
-        return max(state.fetched_at, session_at or state.fetched_at)
+        return max(fetched_at, session_at or fetched_at)
 
     def follower(self, tp: TopicPartition) -> int | None:
         """Return the replica chosen for the partition (KIP-392), or None without a choice."""

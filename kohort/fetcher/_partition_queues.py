@@ -85,18 +85,19 @@ class PartitionQueues:
                 if isinstance(item.error, TopicRecreatedError):  # the latest id counts
                     for old in [i for i in queue if isinstance(i.error, TopicRecreatedError)]:
                         queue.remove(old)
-                state.last_error = item.error
+                state.status.last_error = item.error
                 queue.append(item)
                 self._queues.setdefault(tp, queue)
                 return True
-            _note_watermarks(state, item.watermarks, at)
+            watermarks, fetch = item.watermarks, state.next_fetch
+            state.status.note_response(watermarks, at)
             if item.is_exhausted:
                 if had_room and not item.size:
-                    _note_withheld(state, item.watermarks, at)
+                    state.status.note_no_records(fetch.offset, watermarks, at)
                 item.release()
                 return True
-            state.fetch_offset = item.next_offset
-            state.fetch_leader_epoch = item.last_leader_epoch
+            fetch.offset = item.next_offset
+            fetch.leader_epoch = item.last_leader_epoch
             self.counters.bytes_appended += item.size
             queue.append(item)
             self._queues.setdefault(tp, queue)
@@ -117,15 +118,16 @@ class PartitionQueues:
                     if queue and isinstance(queue[-1], FailedFetch) and queue[-1].is_transient:
                         queue.pop()
                         self._subscription.touch(tp)
-                    _note_watermarks(state, watermarks, at)
+                    status = state.status
+                    status.note_response(watermarks, at)
                     if had_room:
-                        _note_withheld(state, watermarks, at)
+                        status.note_no_records(state.next_fetch.offset, watermarks, at)
 
     def note_error(self, tp: TopicPartition, epoch: int, error: KafkaError) -> None:
         """Keep a transient error for explain() and for messages of timeouts."""
         with self._lock:
             if state := self._subscription.partition_at(tp, epoch):
-                state.last_error = error
+                state.status.last_error = error
 
     # --- the drain, on the caller's thread ------------------------------------------------------
 
@@ -319,7 +321,8 @@ class PartitionQueues:
     def _lag(self, tp: TopicPartition) -> int:
         state = self._subscription.partition(tp)
         assert state is not None
-        return (state.high_watermark or 0) - (state.position or 0)
+        end = 0 if state.watermarks is None else state.watermarks.high_watermark
+        return end - (state.position or 0)
 
     def _deliverable(
         self, tp: TopicPartition, partitions: Collection[TopicPartition] | None
@@ -342,23 +345,3 @@ class PartitionQueues:
         for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
             queue.remove(item)
             item.release()
-
-
-def _note_watermarks(state: PartitionState, watermarks: Watermarks, at: float) -> None:
-    """Update the state by a response without an error."""
-    state.last_error = None
-    state.fetched_at = at
-    state.high_watermark = watermarks.high_watermark
-    state.last_stable_offset = watermarks.last_stable_offset
-    state.log_start_offset = watermarks.log_start_offset
-
-
-def _note_withheld(state: PartitionState, watermarks: Watermarks, at: float) -> None:
-    """Note that a response with room for more has no records, as for a damaged log."""
-    end, offset = watermarks.high_watermark, state.fetch_offset
-    if 0 <= watermarks.last_stable_offset < end:
-        end = watermarks.last_stable_offset  # read_committed does not return later records
-    if offset is None or end <= offset:
-        state.withheld = None
-    elif state.withheld is None or state.withheld[0] != offset:
-        state.withheld = offset, at

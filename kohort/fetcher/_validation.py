@@ -163,7 +163,7 @@ class Validation:
         tp, epoch = target.topic_partition, target.epoch
         with self._subscription.lock:
             state = self._subscription.partition_at(tp, epoch)
-            if state is None or state.fetch_offset != target.offset:
+            if state is None or state.next_fetch.offset != target.offset:
                 return  # the position has changed meanwhile
         if isinstance(result, Failure):
             self._failed(tp, epoch, result, now)

@@ -19,7 +19,9 @@ from __future__ import annotations
 from kohort.subscription._history import NO_ID, Recreation, TopicHistory
 from kohort.subscription._iteration_run import NO_GROUP, NO_RUN, GroupSession, PartitionRun
 from kohort.subscription._partition import (
+    FetchStatus,
     FetchTarget,
+    NextFetch,
     OffsetReset,
     PartitionState,
     PendingReset,
@@ -34,8 +36,10 @@ __all__ = [
     "NO_GROUP",
     "NO_ID",
     "NO_RUN",
+    "FetchStatus",
     "FetchTarget",
     "GroupSession",
+    "NextFetch",
     "OffsetReset",
     "PartitionRun",
     "PartitionState",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
@@ -64,6 +65,73 @@ class Watermarks(NamedTuple):
     log_start_offset: int = -1
 
 
+class NextFetch:
+    """The offset at which the next fetch starts. It runs ahead of the caller's position."""
+
+    __slots__ = ("end", "leader_epoch", "offset")
+
+    def __init__(
+        self, offset: int | None = None, leader_epoch: int = -1, end: int | None = None
+    ) -> None:
+        self.offset: int | None = offset
+        """The next offset to fetch, at or after the position, or None until it is known."""
+        self.leader_epoch: int = leader_epoch
+        """The epoch of the last batch that was fetched, or -1."""
+        self.end: int | None = end
+        """The offset at which fetching ends, or None without an end."""
+
+    @property
+    def is_at_end(self) -> bool:
+        """True if all records before ``end`` were fetched."""
+        return self.end is not None and self.offset is not None and self.offset >= self.end
+
+    def copy(self) -> NextFetch:
+        """Return a copy."""
+        return NextFetch(self.offset, self.leader_epoch, self.end)
+
+
+class FetchStatus:
+    """The outcome of the latest fetches and look-ups of a partition."""
+
+    __slots__ = ("fetched_at", "last_error", "watermarks", "withheld")
+
+    def __init__(self) -> None:
+        self.watermarks: Watermarks | None = None
+        """The offsets of the log by the latest response, or None before the first one."""
+        self.fetched_at: float | None = None
+        """The time of the latest response that names it; see Fetcher.fetched_at()."""
+        self.withheld: tuple[int, float] | None = None
+        """The offset and time since which responses lack records before the end of the log."""
+        self.last_error: KafkaError | None = None
+        """The latest error of a fetch or look-up, or None after a success."""
+
+    def note_response(self, watermarks: Watermarks, at: float) -> None:
+        """Note a response without an error."""
+        self.last_error = None
+        self.fetched_at = at
+        self.watermarks = watermarks
+
+    def note_no_records(self, offset: int | None, watermarks: Watermarks, at: float) -> None:
+        """Note that a response with room for more has no records at the offset of the fetch.
+
+        The broker withholds records if its log has more, as a damaged log does.
+        """
+        end = watermarks.high_watermark
+        if 0 <= watermarks.last_stable_offset < end:
+            end = watermarks.last_stable_offset  # read_committed does not return later records
+        if offset is None or end <= offset:
+            self.withheld = None
+        elif self.withheld is None or self.withheld[0] != offset:
+            self.withheld = offset, at
+
+    def copy(self) -> FetchStatus:
+        """Return a copy."""
+        found = FetchStatus()
+        found.watermarks, found.fetched_at = self.watermarks, self.fetched_at
+        found.withheld, found.last_error = self.withheld, self.last_error
+        return found
+
+
 class PartitionState:
     """The state of one assigned partition. The subscription's lock guards every field."""
 
@@ -71,25 +139,18 @@ class PartitionState:
         "consumed",
         "consumed_epoch",
         "epoch",
-        "fetch_end",
-        "fetch_leader_epoch",
-        "fetch_offset",
-        "fetched_at",
-        "high_watermark",
         "is_first",
         "is_recreated",
         "is_unsubscribed",
-        "last_error",
-        "last_stable_offset",
         "leader_epoch",
-        "log_start_offset",
+        "next_fetch",
         "paused",
         "pending_revocation",
         "position",
         "reset",
+        "status",
         "topic_id",
         "topic_partition",
-        "withheld",
     )
 
     def __init__(self, topic_partition: TopicPartition, epoch: int) -> None:
@@ -98,17 +159,13 @@ class PartitionState:
         """A number that assign, seek and reset change. Fetches of another epoch are dropped."""
         self.position: int | None = None
         """The next offset to return to the caller, or None until it is known."""
-        self.fetch_offset: int | None = None
-        """The next offset to fetch, at or after the position."""
-        self.fetch_end: int | None = None
-        """The offset at which fetching ends, or None without an end."""
+        self.next_fetch: NextFetch = NextFetch()
+        """The offset at which the next fetch starts."""
         self.consumed: int | None = None
         """The position for automatic commits, as of note_consumed()."""
         self.consumed_epoch: int = -1
         self.leader_epoch: int = -1
         """The epoch of the last batch before the position or of the committed offset, or -1."""
-        self.fetch_leader_epoch: int = -1
-        """The epoch of the last batch that was fetched, or -1."""
         self.paused: bool = False
         self.pending_revocation: bool = False
         """True if the partition is assigned and committed, but no longer fetched or delivered."""
@@ -122,15 +179,8 @@ class PartitionState:
         """The id of the topic that the position belongs to."""
         self.is_recreated: bool = False
         """True if the topic has another id by now. The position is neither used nor committed."""
-        self.high_watermark: int | None = None
-        self.last_stable_offset: int | None = None
-        self.log_start_offset: int | None = None
-        self.fetched_at: float | None = None
-        """The time of the latest response that names it; see Fetcher.fetched_at()."""
-        self.withheld: tuple[int, float] | None = None
-        """The offset and time since which responses lack records before the end of the log."""
-        self.last_error: KafkaError | None = None
-        """The latest error of a fetch or look-up, or None after a success."""
+        self.status: FetchStatus = FetchStatus()
+        """The outcome of the latest fetches and look-ups."""
 
     @property
     def is_leaving(self) -> bool:
@@ -153,24 +203,23 @@ class PartitionState:
         return self.position is None and self.reset is None and not self.is_leaving
 
     @property
-    def at_fetch_end(self) -> bool:
-        """True if all records before ``fetch_end`` were fetched."""
-        end, offset = self.fetch_end, self.fetch_offset
-        return end is not None and offset is not None and offset >= end
+    def watermarks(self) -> Watermarks | None:
+        """The offsets of the log by the latest response, or None before the first one."""
+        return self.status.watermarks
 
     def fetch_target(self) -> FetchTarget | None:
         """Return the next offset to fetch, or None while the partition must not be fetched."""
-        offset = self.fetch_offset
-        if offset is None or not self.is_fetchable or self.at_fetch_end:
+        fetch = self.next_fetch
+        if fetch.offset is None or not self.is_fetchable or fetch.is_at_end:
             return None
         return FetchTarget(
-            self.topic_partition, self.epoch, offset, self.fetch_leader_epoch, self.topic_id
+            self.topic_partition, self.epoch, fetch.offset, fetch.leader_epoch, self.topic_id
         )
 
     def move_to(self, offset: int, leader_epoch: int) -> None:
         """Set position and fetch offset to an offset."""
-        self.position = self.fetch_offset = offset
-        self.leader_epoch = self.fetch_leader_epoch = leader_epoch
+        self.position = self.next_fetch.offset = offset
+        self.leader_epoch = self.next_fetch.leader_epoch = leader_epoch
         self.reset = None
         self.is_first = self.is_recreated = False
         self.note_consumed()
@@ -178,6 +227,12 @@ class PartitionState:
     def note_consumed(self) -> None:
         """Note that the caller has processed all records it received."""
         self.consumed, self.consumed_epoch = self.position, self.leader_epoch
+
+    def copy(self) -> PartitionState:
+        """Return a copy that later changes do not affect."""
+        found = copy.copy(self)
+        found.next_fetch, found.status = self.next_fetch.copy(), self.status.copy()
+        return found
 
 
 class FetchTarget(NamedTuple):

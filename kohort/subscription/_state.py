@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import reprlib
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from kohort.subscription._history import NO_ID
 from kohort.subscription._iteration_run import NO_RUN, PartitionRun
 from kohort.subscription._partition import (
     FetchTarget,
+    NextFetch,
     OffsetReset,
     PartitionState,
     PendingReset,
@@ -264,9 +264,9 @@ class SubscriptionState(BoundPositions):
         with self.lock:
             state = self._assigned_partition(tp)
             state.epoch = self._new_epoch()
-            state.last_error = None
+            state.status.last_error = None
             state.move_to(offset, leader_epoch)
-            state.fetch_end = until
+            state.next_fetch.end = until
             self._bind(tp, state, self.history.current_id(tp.topic))
             self.touch(tp)
 
@@ -280,7 +280,8 @@ class SubscriptionState(BoundPositions):
     def refetch_from(self, state: PartitionState) -> None:
         """Drop the buffered records of a partition. The caller holds the lock."""
         state.epoch = self._new_epoch()
-        state.fetch_offset, state.fetch_leader_epoch = state.position, state.leader_epoch
+        fetch = state.next_fetch
+        fetch.offset, fetch.leader_epoch = state.position, state.leader_epoch
         self.touch(state.topic_partition)
 
     def skip_to(self, state: PartitionState, offset: int) -> None:
@@ -297,11 +298,12 @@ class SubscriptionState(BoundPositions):
     def start_reset(self, state: PartitionState, strategy: OffsetReset | None = None) -> None:
         """Request a reset. The caller holds the lock."""
         state.epoch = self._new_epoch()
-        state.position = state.fetch_offset = state.fetch_end = state.consumed = None
-        state.leader_epoch = state.fetch_leader_epoch = -1
-        state.last_error = None
+        state.position = state.consumed = None
+        state.leader_epoch = -1
+        state.next_fetch = NextFetch()
+        state.status.last_error = None
         if state.is_recreated:  # these offsets are of the old topic
-            state.high_watermark = state.last_stable_offset = state.log_start_offset = None
+            state.status.watermarks = None
         state.topic_id, state.is_recreated, state.is_first = NO_ID, False, False
         state.reset = strategy or self.default_reset
         self.touch(state.topic_partition)
@@ -325,7 +327,7 @@ class SubscriptionState(BoundPositions):
             if state is None or state.position is not None:
                 return False
             state.move_to(offset, leader_epoch)
-            state.last_error = None
+            state.status.last_error = None
             self._bind(
                 tp, state, self.history.current_id(tp.topic) if topic_id is None else topic_id
             )
@@ -436,12 +438,14 @@ class SubscriptionState(BoundPositions):
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the offset after the last replicated record by the latest fetch, or None."""
         with self.lock:
-            return self._assigned_partition(tp).high_watermark
+            watermarks = self._assigned_partition(tp).watermarks
+            return None if watermarks is None else watermarks.high_watermark
 
     def last_stable_offset(self, tp: TopicPartition) -> int | None:
         """Return the offset before the first open transaction by the latest fetch, or None."""
         with self.lock:
-            return self._assigned_partition(tp).last_stable_offset
+            watermarks = self._assigned_partition(tp).watermarks
+            return None if watermarks is None else watermarks.last_stable_offset
 
     def snapshot(self) -> SubscriptionSnapshot:
         """Return a copy of the whole state."""
@@ -451,7 +455,7 @@ class SubscriptionState(BoundPositions):
                 self._mode,
                 self._topics,
                 self._pattern.pattern if self._pattern else None,
-                MappingProxyType({tp: copy.copy(s) for tp, s in self._partitions.items()}),
+                MappingProxyType({tp: s.copy() for tp, s in self._partitions.items()}),
             )
 
 
