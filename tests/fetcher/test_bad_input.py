@@ -123,7 +123,7 @@ async def test_paused_it_waits_for_a_resume(row: Row, data: bytes) -> None:
         assert await gather(consumer, 5) == ({T0: [0, 1]}, [])
         assert subscription.paused() == {T0}
         assert subscription.position(T0) == 2
-        error = subscription.snapshot().partitions[T0].last_error
+        error = subscription.snapshot().partitions[T0].status.last_error
         assert isinstance(error, DataError)
         check_error(error, row)
         assert len(cluster.fetches) <= 40, "no spin"

@@ -356,10 +356,10 @@ class TestErrors:
     def test_an_error_that_has_passed_is_not_raised(self) -> None:
         bench = Bench(T0)
         bench.fail(T0, TopicAuthorizationFailedError("no"), is_transient=True)
-        assert bench.subscription.snapshot().partitions[T0].last_error is not None
+        assert bench.subscription.snapshot().partitions[T0].status.last_error is not None
         bench.put(T0, 0, batch(0, 2))
         assert bench.drain() == {T0: [0, 1]}
-        assert bench.subscription.snapshot().partitions[T0].last_error is None
+        assert bench.subscription.snapshot().partitions[T0].status.last_error is None
         assert bench.drain() == {}
 
     def test_an_error_comes_after_the_data_before_it(self) -> None:

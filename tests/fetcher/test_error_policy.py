@@ -272,7 +272,7 @@ class TestPausing:
         assert "t-0 is paused at offset 2 until resume()" in warning
         assert bench.subscription.paused() == {T0}
         assert bench.position(T0) == 2
-        assert isinstance(bench.subscription.snapshot().partitions[T0].last_error, error)
+        assert isinstance(bench.subscription.snapshot().partitions[T0].status.last_error, error)
         assert bench.buffer.policy.counters.pauses == 1
         bench.put(T1, 0, batch(0, 2))
         assert bench.drain() == {T1: [0, 1]}

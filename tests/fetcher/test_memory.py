@@ -9,6 +9,7 @@ import pytest
 
 from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._memory import FetchMemory
+from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 from tests.fetcher.bench import Bench
 from tests.fetcher.fake import Consumer, FakeCluster, consuming
@@ -256,6 +257,6 @@ class TestOrder:
             bench.put(tp, 0, batch(0, 100))
             state = bench.subscription.partition(tp)
             assert state is not None
-            state.high_watermark = 100 + 1000 * tp.partition
+            state.status.watermarks = Watermarks(100 + 1000 * tp.partition)
         turns = [tp.partition for _ in range(8) for tp in bench.drain(2)]
         assert turns == expected

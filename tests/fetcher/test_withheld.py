@@ -31,13 +31,14 @@ async def test_it_is_noted_until_something_comes() -> None:
     async with consuming(cluster, owning(T0)) as consumer:
         assert await gather(consumer, 3) == [0, 1]
         state = consumer.subscription.snapshot().partitions[T0]
-        assert state.withheld is not None and state.fetched_at is not None
-        offset, since = state.withheld
-        assert offset == state.fetch_offset == 2
-        assert state.fetched_at - since > 2
+        status = state.status
+        assert status.withheld is not None and status.fetched_at is not None
+        offset, since = status.withheld
+        assert offset == state.next_fetch.offset == 2
+        assert status.fetched_at - since > 2
         log.batches.append((6, batch(2, 4)))
         assert await gather(consumer, 1) == [2, 3, 4, 5]
-        assert consumer.subscription.snapshot().partitions[T0].withheld is None
+        assert consumer.subscription.snapshot().partitions[T0].status.withheld is None
 
 
 async def test_what_an_answer_has_no_room_for_is_not_withheld() -> None:
@@ -51,7 +52,7 @@ async def test_what_an_answer_has_no_room_for_is_not_withheld() -> None:
         for _ in range(20):
             await consumer.poll(timeout=0.1)
             state = consumer.subscription.snapshot().partitions[T0]
-            assert state.withheld is None
+            assert state.status.withheld is None
 
 
 @pytest.mark.parametrize("stable", [0, 2, 6])
@@ -62,5 +63,5 @@ async def test_the_end_of_an_open_transaction_is_waited_for(stable: int) -> None
     log.end, log.stable = 6, stable
     async with consuming(cluster, owning(T0), isolation_level="read_committed") as consumer:
         assert await gather(consumer, 2) == [0, 1]
-        withheld = consumer.subscription.snapshot().partitions[T0].withheld
+        withheld = consumer.subscription.snapshot().partitions[T0].status.withheld
         assert (withheld is not None) == (stable == 6)

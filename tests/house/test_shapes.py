@@ -34,7 +34,6 @@ KNOWN_ATTRIBUTES: Known = {
     "KafkaConsumer": (17, "consumer: one object inherited over several files"),
     "Leaving": (47, "membership: one object inherited over several files"),
     "MemberData": (16, "membership: one object inherited over several files"),
-    "PartitionState": (22, "subscription: a hot object, in which each level costs time"),
     "SyncLifecycle": (17, "consumer: one object inherited over several files"),
     "SyncRequests": (17, "consumer: one object inherited over several files"),
     "Syncing": (41, "membership: one object inherited over several files"),
