@@ -268,7 +268,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         async with self._polling("iteration"):
             if self._clock() >= self._yield_at:
                 await self._yield_to_loop()
-            while not self._pending_close:
+            while not self._life.close_request:
                 record = await self._next_record()
                 if record is not None:
                     self._engine.callback_queue.has_returned_records = True
@@ -278,7 +278,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
     async def _next_record(self) -> ConsumerRecord[K, V] | None:
         self._engine.callback_queue.raise_wakeup()
         # Rebalances run between two records, because the buffered ones may last for hours.
-        waits = self._engine.callback_queue.pending or self._is_spawned
+        waits = self._engine.callback_queue.pending or self._callbacks.is_spawned
         record = None if waits else self._iteration_buffer.next()
         if record is None:
             records = await self._poll(1.0, self._drain_size.count, None, buffered=False)
@@ -306,12 +306,12 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         await self._yield_to_loop()
         while True:
             event = self._signal.event()
-            await self._run_callbacks()
+            await self._callbacks.run()
             self._check_open()
             remaining = deadline - self._clock()
             timed_out = remaining <= 0
             self._callback_runner.raise_errors(timed_out=timed_out)
-            if self._pending_close:
+            if self._life.close_request:
                 return {}
             if table is not None:
                 if table.drain(chosen, repeat_errors=timed_out) or timed_out:
@@ -339,7 +339,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[K, V]]: ...
 
     def __aiter__(self) -> Self:
-        if self._closed:
+        if self._life.is_closed:
             raise ConsumerClosedError("the consumer is closed. Create a new one")
         return self
 
@@ -363,15 +363,14 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         busy = (
             callback_queue.pending
             or callback_queue.is_wakeup_requested
-            or self._closed
-            or self._closing
-            or self._is_spawned
+            or self._life.is_ending
+            or self._callbacks.is_spawned
         )
         if self._iteration_buffer and not busy:
             given = self._iteration_buffer.next_after_consumed()
             if given is not None:
                 callback_queue.has_returned_records = True
-                if not self._active_polls:
+                if not self._callbacks.active_polls:
                     callback_queue.leave_poll()
                 self._iteration_buffer.start_run(self._run_until)
                 return given
@@ -413,6 +412,6 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         """
         begins = not self._engine.subscription.is_subscribed
         self._subscribe(topics, pattern, listener)
-        self._is_unsubscribing = False
+        self._life.is_unsubscribing = False
         if begins and self._background_task is not None:
             self._engine.callback_queue.note_call()

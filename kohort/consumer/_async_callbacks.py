@@ -6,82 +6,111 @@ import contextvars
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import anyio
 
-from kohort.config import CLOSE_TIMEOUT
-from kohort.consumer._background_task import BackgroundTask, event_loop
-from kohort.consumer._base import ConsumerBase
+from kohort.config import ConsumerConfig
+from kohort.consumer._background_task import BackgroundTask
 from kohort.consumer._callback_queue import ListenerCallback
+from kohort.consumer._callback_runner import CallbackRunner
 from kohort.consumer._engine import Engine
 from kohort.consumer._signal import TaskSignal
-from kohort.errors import IllegalStateError, KafkaError, ReentrantCallError
+from kohort.consumer._state import ConsumerLife
+from kohort.errors import KafkaError, ReentrantCallError
 from kohort.transport import start_soon
 
 logger = logging.getLogger("kohort.consumer")
 
 
-class AsyncCallbacks(ConsumerBase):
-    """The methods that run the engine's callbacks.
+class AsyncCallbacks:
+    """The runs of the engine's callbacks, of which only one at a time is in progress.
 
-    Only one task runs callbacks at a time, and ``_callback_task`` is its id. A poll runs assignors,
-    and starts a task of the consumer for listeners, whose end it waits for. Without a poll the
-    engine starts this task, if ``rebalance_without_poll`` allows it. close() and unsubscribe() run
-    callbacks themselves.
+    A poll runs assignors, and starts a task of the consumer for listeners, whose end it waits for.
+    Without a poll the engine starts this task, if ``rebalance_without_poll`` allows it. close() and
+    unsubscribe() run callbacks themselves.
 
     A cancelled poll does not cancel the task. Otherwise a listener would stop half-way, and the
     group would continue as if it had returned.
     """
 
-    _signal: TaskSignal
-    _background_task: BackgroundTask | None
-    _loop: Any
-    _clock: Callable[[], float]
-    _closing: anyio.Event | None
-    _pending_close: bool
-    _close_options: tuple[bool, float, bool | None]
-    """Arguments of a close() inside a callback: autocommit, timeout, leave_group."""
-    _active_polls: int
-
-    def _set_up_callbacks(self) -> None:
-        self._callback_task: int | None = None
-        self._is_spawned = False
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        life: ConsumerLife,
+        signal: TaskSignal,
+        close_pending: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._life = life
+        self._signal = signal
+        self._close_pending = weakref.WeakMethod(close_pending)
+        """Method of the consumer that runs a close() which was called in a callback."""
+        self._engine: Engine
+        self._runner: CallbackRunner
+        self._background_task: BackgroundTask | None = None
+        self.task_id: int | None = None
+        """Id of the task that runs callbacks."""
+        self.is_spawned = False
         """True from the start of a callback task to its end."""
-        self._is_unsubscribing = False
+        self.active_polls = 0
 
-    def _watch_callbacks(self, engine: Engine) -> None:
-        """Start a task for callbacks of this engine without a poll, while the consumer exists."""
-        self._is_spawned = False  # the task for the previous engine has ended
-        perform = weakref.WeakMethod(self._start_unpolled)
+    def serve(self, engine: Engine, runner: CallbackRunner) -> None:
+        """Run the callbacks of this engine from now on, also without a poll."""
+        self._engine, self._runner = engine, runner
+        self._background_task = None
+        self.is_spawned = False  # the task for the previous engine has ended
+        start = weakref.WeakMethod(self._start_unpolled)
 
         def on_pending() -> None:
-            method = perform()
+            method = start()
             if method is not None:
                 method()
 
         engine.callback_queue.on_pending = on_pending
 
-    async def _run_callbacks(self) -> None:
+    def use(self, background_task: BackgroundTask) -> None:
+        """Start callback tasks in this background task."""
+        self._background_task = background_task
+
+    @property
+    def is_running(self) -> bool:
+        """True while a task runs callbacks."""
+        return self.task_id is not None
+
+    @property
+    def is_inside(self) -> bool:
+        """True if the calling task runs callbacks, so that this is a callback's call."""
+        return self.task_id is not None and self.task_id == anyio.get_current_task().id
+
+    def check_not_inside(self, what: str) -> None:
+        """Raise ReentrantCallError in a callback."""
+        if self.is_inside:
+            raise ReentrantCallError(
+                f"{what} was called from inside a listener, deserializer or assignor"
+            )
+
+    async def run(self) -> None:
         """Wait until the consumer's task has run the queued callbacks, in a call that polls.
 
         While close() or unsubscribe() runs them in another task, return without a wait.
         """
         pending = self._engine.callback_queue.pending
-        self._callback_runner.run_commit_callbacks()
-        while self._is_spawned or (self._callback_task is None and pending):
-            if self._closing is not None or self._closed or self._pending_close:
+        self._runner.run_commit_callbacks()
+        while self.is_spawned or (self.task_id is None and pending):
+            if self._life.is_ending or self._life.close_request:
                 return
-            if self._is_spawned or any(isinstance(each, ListenerCallback) for each in pending):
+            if self.is_spawned or any(isinstance(each, ListenerCallback) for each in pending):
                 event = self._signal.event()
                 self._spawn(contextvars.copy_context())
                 await event.wait()
                 continue
-            self._callback_task = anyio.get_current_task().id
+            self.task_id = anyio.get_current_task().id
             try:
-                await self._callback_runner.run_all()  # assignors cannot be cancelled
+                await self._runner.run_all()  # assignors cannot be cancelled
             finally:
-                self._callback_task = None
+                self.task_id = None
                 self._signal.notify()
 
     def _spawn(self, context: contextvars.Context | None = None) -> None:
@@ -89,9 +118,12 @@ class AsyncCallbacks(ConsumerBase):
 
         There is one at a time, because the background task can only cancel the latest.
         """
-        if not self._is_spawned and self._background_task is not None:
-            self._is_spawned = True
-            self._background_task.spawn(self._run_in_task, context)
+        close_pending = self._close_pending()
+        if self.is_spawned or self._background_task is None or close_pending is None:
+            return
+        self.is_spawned = True
+        # The task keeps the consumer alive until it has ended.
+        self._background_task.spawn(partial(self._run_in_task, close_pending), context)
 
     def _start_unpolled(self) -> None:
         """Start a task that runs the queued callbacks, if they may run without a poll."""
@@ -105,7 +137,7 @@ class AsyncCallbacks(ConsumerBase):
         ``max_poll_interval_ms`` the caller counts as hung, so callbacks wait for its next poll.
         """
         callback_queue, mode = self._engine.callback_queue, self._config.rebalance_without_poll
-        if not callback_queue.pending or self._active_polls or self._callback_task is not None:
+        if not callback_queue.pending or self.active_polls or self.task_id is not None:
             return False
         if mode == "never" or (mode == "idle" and callback_queue.has_returned_records):
             return False
@@ -113,79 +145,75 @@ class AsyncCallbacks(ConsumerBase):
         limit = self._config.group.max_poll_interval_ms / 1000
         return (
             callback_queue.last_active_at is None
-            or self._clock() < callback_queue.last_active_at + limit
+            or callback_queue.clock() < callback_queue.last_active_at + limit
         )
 
     def _may_run(self) -> bool:
-        if self._callback_task is not None or self._closing is not None or self._closed:
+        if self.task_id is not None or self._life.is_ending:
             return False
-        return bool(self._active_polls) or self._may_run_unpolled()
+        return bool(self.active_polls) or self._may_run_unpolled()
 
-    async def _run_in_task(self) -> None:
-        callback_queue, runner = self._engine.callback_queue, self._callback_runner
+    async def _run_in_task(self, close_pending: Callable[[], Awaitable[None]]) -> None:
+        callback_queue, life = self._engine.callback_queue, self._life
         try:
             if not self._may_run():
                 return  # a poll was cancelled before, or close() came first
             if callback_queue.last_active_at is None:
                 callback_queue.note_call()  # max_poll_interval_ms counts from here
-            self._callback_task = anyio.get_current_task().id
+            self.task_id = anyio.get_current_task().id
             auto_commit = self._engine.auto_commit
             auto_commit.has_unprocessed = (
-                not self._active_polls and callback_queue.has_returned_records
+                not self.active_polls and callback_queue.has_returned_records
             )
             try:
-                await runner.run_all()
+                await self._runner.run_all()
             finally:
                 auto_commit.has_unprocessed = False
-                self._callback_task = None
+                self.task_id = None
         finally:
-            self._is_spawned = False
+            self.is_spawned = False
             self._signal.notify()
             # This also runs after a CancelledError of the callback, which is seen nowhere else.
-            if self._pending_close and not (self._active_polls or self._closing or self._closed):
-                await self._close_after_callback()
-            elif self._closing is None and not self._closed:
+            if life.close_request and not (self.active_polls or life.is_ending):
+                try:
+                    await close_pending()
+                except KafkaError as error:
+                    logger.error(
+                        "close() called in a callback failed: %s", str(error), exc_info=error
+                    )
+            elif not life.is_ending:
                 self._start_unpolled()
 
-    async def _close_after_callback(self) -> None:
-        try:
-            await self._close_pending()
-        except KafkaError as error:
-            logger.error("close() called in a callback failed: %s", str(error), exc_info=error)
+    def enter_poll(self) -> None:
+        """Note that a call polls, so that callbacks may run in it."""
+        self._engine.callback_queue.enter_poll()
+        self.active_polls += 1
 
-    async def _close_pending(self) -> None:
-        autocommit, timeout, leave_group = self._close_options
-        await self._close(autocommit=autocommit, timeout=timeout, leave_group=leave_group)
+    def leave_poll(self) -> None:
+        """Note that a call of :meth:`enter_poll` has ended."""
+        self.active_polls -= 1
+        if not self.active_polls:
+            self._engine.callback_queue.leave_poll()
+            self._start_unpolled()
 
-    async def _close(
-        self,
-        *,
-        autocommit: bool,
-        timeout: float = CLOSE_TIMEOUT,
-        leave_group: bool | None = None,
-    ) -> None:
-        raise NotImplementedError  # AsyncLifecycle overrides it
+    async def enter_callback(self) -> None:
+        """Wait for the end of other callbacks, and run callbacks in the calling task."""
+        while self.task_id is not None:
+            await self._signal.event().wait()
+        self.task_id = anyio.get_current_task().id
 
-    def _check_loop(self) -> None:
-        if event_loop() is not self._loop:
-            raise IllegalStateError(
-                "the consumer cannot be used here: it was started in another event loop. Await its "
-                "methods there, or create a new consumer here"
-            )
+    def leave_callback(self) -> None:
+        """End what :meth:`enter_callback` began."""
+        self.task_id = None
+        self._signal.notify()
 
-    def _check_not_inside(self, what: str) -> None:
-        if self._callback_task is not None and self._callback_task == anyio.get_current_task().id:
-            raise ReentrantCallError(
-                f"{what} was called from inside a listener, deserializer or assignor"
-            )
-
-    async def _call_with_callbacks(
+    async def call(
         self,
         function: Callable[[], Awaitable[None]],
         perform: Callable[[], Coroutine[Any, Any, None]],
         seconds: float,
     ) -> None:
-        """Await ``function()`` and run the engine's callbacks meanwhile."""
+        """Await ``function()`` and run the engine's callbacks by ``perform`` meanwhile."""
         done = False
         interrupt: BaseException | None = None
 

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -26,8 +26,10 @@ from kohort.consumer._drain_size import YIELD_SECONDS
 from kohort.consumer._engine import Engine
 from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import TaskSignal
+from kohort.consumer._state import CloseRequest, ConsumerState
 from kohort.errors import (
     ConsumerClosedError,
+    IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
     SecurityError,
@@ -37,12 +39,14 @@ from kohort.transport import weak_callback
 
 T = TypeVar("T")
 
+NO_COMMIT = CloseRequest(autocommit=False, timeout=CLOSE_TIMEOUT, leave_group=None)
+
 
 async def _call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
     return await function()
 
 
-class AsyncLifecycle(AsyncCallbacks, RequestPlans):
+class AsyncLifecycle(RequestPlans):
     """The methods of AsyncKafkaConsumer that start, use and end its background task."""
 
     _asynchronous = True
@@ -52,25 +56,22 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         config.check_async()
         self._signal = TaskSignal()
         self._background_task: BackgroundTask | None = None
-        self._loop: Any = None
         self._clock = anyio.current_time
-        self._set_up_callbacks()
-        self._closing: anyio.Event | None = None
-        self._starting: anyio.Event | None = None
-        self._pending_close = False
-        self._close_options: tuple[bool, float, bool | None] = (True, CLOSE_TIMEOUT, None)
-        self._active_polls = 0
-        self._commits = set()
+        self._started = anyio.Event()
+        """The end of STARTING and ABORTING. It is set before the first start."""
+        self._started.set()
+        self._ended = anyio.Event()
+        """The end of ABORTING, RESETTING and CLOSING."""
         self._yield_at = self._run_until = -math.inf
         engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
         self._prepare(config, engine, topics)
-        self._watch_callbacks(engine)
-        self._callback_runner = self._make_callback_runner()
+        self._callbacks = AsyncCallbacks(config, self._life, self._signal, self._close_pending)
+        self._serve_callbacks()
 
-    def _make_callback_runner(self) -> CallbackRunner:
-        runner = CallbackRunner(self._engine, acall_listener)
-        runner.connect(_call, weak_callback(self._call_with_callbacks))
-        return runner
+    def _serve_callbacks(self) -> None:
+        self._callback_runner = CallbackRunner(self._engine, acall_listener)
+        self._callback_runner.connect(_call, weak_callback(self._callbacks.call))
+        self._callbacks.serve(self._engine, self._callback_runner)
 
     # -- start and close ----------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         await self._start(in_block=False)
 
     async def _start(self, *, in_block: bool) -> None:
-        self._check_usable()
+        self._life.check_usable()
         if self._background_task is not None:
             self._check_loop()
             return
@@ -99,7 +100,7 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
             await self._wait_until_started(in_block=in_block)
         except BaseException:
             try:
-                await self._undo_start(root)
+                await self._undo_start(root, ConsumerState.RESETTING)
             finally:
                 await root.leave_block()
             raise
@@ -107,33 +108,37 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
     async def _start_task(self, *, in_block: bool) -> BackgroundTask:
         """Start the background task and wait until the engine accepts calls."""
         root = self._background_task = make_background_task(in_block=in_block)
-        self._loop, self._pid = event_loop(), os.getpid()
-        self._clock = self._engine.callback_queue.clock = loop_clock(self._loop)
+        self._life.move(ConsumerState.STARTING)
+        self._callbacks.use(root)
+        self._life.loop, self._life.pid = event_loop(), os.getpid()
+        self._clock = self._engine.callback_queue.clock = loop_clock(self._life.loop)
         self._record_run.set_clock(self._clock)
-        starting = self._starting = anyio.Event()
+        started = self._started = anyio.Event()
         try:
             await root.start(self._engine.run)
         except BaseException:
             try:
-                await self._undo_start(root)
+                await self._undo_start(root, ConsumerState.ABORTING)
             finally:
                 await root.leave_block()
             raise
+        else:
+            if self._life.state is ConsumerState.STARTING:  # otherwise another task closed it
+                self._life.move(ConsumerState.RUNNING)
         finally:
-            self._starting = None
-            starting.set()
+            started.set()
         return root
 
     async def _ensure_started(self) -> None:
         """Start the background task for the first awaited call, without any other wait."""
-        self._check_usable()
-        while self._background_task is None or self._starting is not None:
-            if self._starting is not None:
+        self._life.check_usable()
+        while self._background_task is None or not self._started.is_set():
+            if not self._started.is_set():
                 self._check_loop()
-                await self._starting.wait()
+                await self._started.wait()
             else:
                 await self._start_task(in_block=False)
-            self._check_usable()
+            self._life.check_usable()
         self._check_loop()
 
     async def _call(self, plan: Plan[T]) -> T:
@@ -141,18 +146,19 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         self._engine.check_running()
         return await plan.function()
 
-    async def _undo_start(self, root: BackgroundTask) -> None:
+    async def _undo_start(self, root: BackgroundTask, undoing: ConsumerState) -> None:
         """Restore the state before start(), with the same subscription or assignment."""
-        if self._closed or self._closing is not None:  # another task closed it meanwhile
-            await self._close(autocommit=False)
+        if self._life.is_ending:  # another task closed it meanwhile
+            await self._close(NO_COMMIT)
             return
-        ended = self._closing = anyio.Event()
+        self._life.move(undoing)
+        ended = self._ended = anyio.Event()
         self._signal.notify()
         try:
             await self._end_failed_start(root)
         finally:
             self._replace_engine()
-            self._closing = None
+            self._life.move(ConsumerState.NEW)
             ended.set()
 
     async def _end_failed_start(self, root: BackgroundTask) -> None:
@@ -176,12 +182,11 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
             clock=anyio.current_time,
             subscription=old.subscription,
         )
-        self._watch_callbacks(self._engine)
         self._engine.group_adapter.has_listener = old.group_adapter.has_listener
         self._engine.callback_queue.is_wakeup_requested = old.callback_queue.is_wakeup_requested
-        self._callback_runner = self._make_callback_runner()
+        self._serve_callbacks()
         self._callback_runner.listener = listener
-        self._background_task = self._loop = self._pid = None
+        self._background_task = self._life.loop = self._life.pid = None
 
     async def _wait_until_started(self, *, in_block: bool) -> None:
         """Wait for the metadata and the first assignment. poll() raises later errors.
@@ -192,7 +197,7 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         try:
             await engine.cluster.wait_bootstrapped()
         except KafkaError:
-            self._check_usable()  # another task closed it meanwhile
+            self._life.check_usable()  # another task closed it meanwhile
             raise
         # The first poll should not raise an error of an outage that is over.
         engine.errors.drop(NoBrokersAvailable)
@@ -205,12 +210,12 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         async with self._polling("start()"):
             while True:
                 event = self._signal.event()
-                await self._run_callbacks()
+                await self._callbacks.run()
                 self._check_open()
                 engine.check_running()
                 if not in_block:
                     engine.errors.raise_group_failure()
-                if starting.is_done() or engine.errors.waiting or self._pending_close:
+                if starting.is_done() or engine.errors.waiting or self._life.close_request:
                     return
                 with anyio.move_on_after(starting.seconds):
                     await event.wait()
@@ -249,52 +254,49 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         """
         timeout = _arguments.timeout_seconds(timeout_ms, 1000 * CLOSE_TIMEOUT)
         assert timeout is not None
-        await self._close(autocommit=autocommit, timeout=timeout, leave_group=leave_group)
+        await self._close(CloseRequest(autocommit, timeout, leave_group))
 
-    async def _close(
-        self,
-        *,
-        autocommit: bool,
-        timeout: float = CLOSE_TIMEOUT,
-        leave_group: bool | None = None,
-    ) -> None:
+    async def _close_pending(self) -> None:
+        assert self._life.close_request is not None
+        await self._close(self._life.close_request)
+
+    async def _close(self, request: CloseRequest) -> None:
+        life = self._life
         self._engine.subscription.wake_up.set()
-        if self._closed or self._pid not in (None, os.getpid()):
-            self._closed = True
+        if life.is_closed or not life.is_of_this_process:
+            life.move(ConsumerState.CLOSED)
             return
         if self._background_task is None:
-            self._closed = True
+            life.move(ConsumerState.CLOSED)
             self._close_deserializers()
             return
         if self._has_loop_ended():
-            self._closed = True
+            life.move(ConsumerState.CLOSED)
             self._callback_runner.abandon()
             self._close_deserializers()
             return
         self._check_loop()
-        if self._callback_task == anyio.get_current_task().id:
-            self._pending_close = True
-            self._close_options = autocommit, timeout, leave_group
+        if self._callbacks.is_inside:
+            life.close_request = request
             return
-        if self._closing is not None:
-            await self._closing.wait()
-            if not self._closed:  # a failed start() was being undone
-                await self._close(autocommit=autocommit, timeout=timeout, leave_group=leave_group)
+        if life.is_ending:
+            await self._ended.wait()
+            if not life.is_closed:  # a failed start() was being undone
+                await self._close(request)
             return
-        self._closing = anyio.Event()
+        life.move(ConsumerState.CLOSING)
+        ended = self._ended = anyio.Event()
         self._signal.notify()
         try:
-            await self._close_now(self._background_task, autocommit, timeout, leave_group)
+            await self._close_now(self._background_task, request)
         finally:
-            self._closing.set()
+            ended.set()
 
-    async def _close_now(
-        self, root: BackgroundTask, autocommit: bool, timeout: float, leave_group: bool | None
-    ) -> None:
+    async def _close_now(self, root: BackgroundTask, request: CloseRequest) -> None:
         error: KafkaError | None = None
-        limit = leave_timeout(timeout)
+        limit = leave_timeout(request.timeout)
         deadline = anyio.current_time() + limit
-        if not (self._pending_close or self._left_with_error):
+        if not (self._life.close_request or self._life.left_with_error):
             self._engine.auto_commit.note_consumed()
         try:
             if root.is_alive:
@@ -302,9 +304,11 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
                     with anyio.move_on_after(limit / 2):
                         await self._await_commits()
                     reason = "the consumer was closed"
-                    error = await self._leave(reason, autocommit, deadline, leave_group)
+                    error = await self._leave(
+                        reason, request.autocommit, deadline, request.leave_group
+                    )
         finally:
-            self._closed = True
+            self._life.move(ConsumerState.CLOSED)
             self._signal.notify()
             await root.stop()
             self._callback_runner.abandon()
@@ -315,27 +319,25 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
 
     async def _await_commits(self) -> None:
         """Wait for the commits of commit_async()."""
-        while self._commits:
+        commits = self._engine.offset_requests.futures
+        while commits:
             event = self._signal.event()
-            if self._commits:
+            if commits:
                 await event.wait()
 
     async def _leave(
         self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
     ) -> KafkaError | None:
-        while self._callback_task is not None:
-            await self._signal.event().wait()
-        self._callback_task = anyio.get_current_task().id
+        await self._callbacks.enter_callback()
         # A __del__ method may start a task that stops the consumer. The garbage collector clears
         # weak references before it calls __del__, so they are set again.
-        self._callback_runner.connect(_call, weak_callback(self._call_with_callbacks))
+        self._callback_runner.connect(_call, weak_callback(self._callbacks.call))
         try:
             return await self._callback_runner.leave(
                 reason, autocommit, deadline, leave_group=leave_group
             )
         finally:
-            self._callback_task = None
-            self._signal.notify()
+            self._callbacks.leave_callback()
 
     async def unsubscribe(self) -> None:
         """Commit (if automatic), call the listener, leave the group, and remove all topics.
@@ -343,21 +345,21 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
         It takes at most 5 seconds. It also removes the partitions of assign(). Raises
         RebalanceListenerError.
         """
-        self._check_usable()
+        self._life.check_usable()
         if self._background_task is None:
             self._engine.subscription.unsubscribe()
             return
         error: KafkaError | None = None
         async with self._polling("unsubscribe()"):
             self._engine.check_running()
-            self._is_unsubscribing = True
+            self._life.is_unsubscribing = True
             deadline = anyio.current_time() + CLOSE_TIMEOUT
             try:
                 with anyio.move_on_after(CLOSE_TIMEOUT):
                     error = await self._leave("the consumer unsubscribed", True, deadline)
             finally:
-                if self._is_unsubscribing:  # otherwise subscribe() was called meanwhile
-                    self._is_unsubscribing = False
+                if self._life.is_unsubscribing:  # otherwise subscribe() was called meanwhile
+                    self._life.is_unsubscribing = False
                     self._engine.subscription.unsubscribe()
                 self._engine.finish_leave()
         if error is not None:
@@ -369,15 +371,15 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
         try:
-            self._left_with_error = exc_type is not None
-            await self._close(autocommit=True)
+            self._life.left_with_error = exc_type is not None
+            await self._close(CloseRequest(True, CLOSE_TIMEOUT, None))
         finally:
             if self._background_task is not None:
                 await self._background_task.leave_block()
 
     def __del__(self) -> None:
         root = getattr(self, "_background_task", None)
-        if root is not None and not self._closed and self._pid == os.getpid():
+        if root is not None and not self._life.is_closed and self._life.is_of_this_process:
             root.abandon()
             self._warn_unclosed()  # last: with "python -W error" it raises
 
@@ -385,18 +387,15 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
     async def _polling(self, what: str) -> AsyncIterator[None]:
         """Run the body as a poll: it counts as activity, and callbacks may run in it."""
         await self._ensure_started()
-        self._check_not_inside(what)
-        self._engine.callback_queue.enter_poll()
-        self._active_polls += 1
+        callbacks, life = self._callbacks, self._life
+        callbacks.check_not_inside(what)
+        callbacks.enter_poll()
         try:
             self._engine.auto_commit.note_consumed()
             yield
         finally:
-            self._active_polls -= 1
-            if not self._active_polls:
-                self._engine.callback_queue.leave_poll()
-                self._start_unpolled()
-            if self._pending_close and not self._closed and self._callback_task is None:
+            callbacks.leave_poll()
+            if life.close_request and not life.is_closed and not callbacks.is_running:
                 await self._close_pending()
 
     async def _yield_to_loop(self) -> None:
@@ -406,10 +405,17 @@ class AsyncLifecycle(AsyncCallbacks, RequestPlans):
 
     def _has_loop_ended(self) -> bool:
         """Return True if the consumer's event loop has ended."""
-        return event_loop() is not self._loop and not (
+        return event_loop() is not self._life.loop and not (
             self._background_task and self._background_task.is_alive
         )
 
     def _check_open(self) -> None:
-        if self._closed or self._closing is not None:
+        if self._life.is_ending:
             raise ConsumerClosedError("the consumer was closed")
+
+    def _check_loop(self) -> None:
+        if event_loop() is not self._life.loop:
+            raise IllegalStateError(
+                "the consumer cannot be used here: it was started in another event loop. Await its "
+                "methods there, or create a new consumer here"
+            )

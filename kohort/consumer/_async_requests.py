@@ -35,7 +35,7 @@ class AsyncRequests(AsyncLifecycle):
         try:
             await self._call(self._plan_commit(offsets, timeout_ms))
         finally:
-            if self._callback_task is None:
+            if not self._callbacks.is_running:
                 self._callback_runner.run_commit_callbacks()
 
     def commit_async(
@@ -52,9 +52,9 @@ class AsyncRequests(AsyncLifecycle):
         :meth:`commit` and raises its errors. AsyncKafkaConsumer returns a future to await, and
         raises IllegalStateError before it is started.
         """
-        self._check_usable()
+        self._life.check_usable()
         chosen = self._offsets_to_commit(offsets)
-        if self._background_task is None or self._starting is not None:
+        if self._background_task is None or not self._started.is_set():
             raise IllegalStateError(
                 "commit_async() failed: the consumer is not started. Await start() or poll() first"
             )

@@ -13,7 +13,6 @@ from typing import Any, Protocol, cast
 import anyio
 import anyio.lowlevel
 
-from kohort.consumer._interrupts import protect, protect_modules
 from kohort.errors import IllegalStateError
 
 logger = logging.getLogger("kohort.consumer")
@@ -190,6 +189,8 @@ class _TaskGroupTask:
             finally:
                 second.ended.set()
 
+        from kohort.consumer._interrupts import protect
+
         protect(main)
         (context or self._context.copy()).run(self._group.start_soon, main)
 
@@ -247,6 +248,8 @@ def make_background_task(*, in_block: bool) -> BackgroundTask:
                 "the consumer is not started: on trio its background task needs an 'async with' "
                 "block. Use 'async with AsyncKafkaConsumer(...) as consumer'"
             ) from None
+        from kohort.consumer._interrupts import protect_modules
+
         protect_modules()
         return _TaskGroupTask()
     return _AsyncioTask()

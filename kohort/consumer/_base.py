@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import warnings
 import weakref
@@ -16,9 +15,8 @@ from kohort.consumer._callback_runner import CallbackRunner
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._engine import Engine
 from kohort.consumer._iteration_buffer import IterationBuffer
+from kohort.consumer._state import ConsumerLife
 from kohort.errors import (
-    ConsumerClosedError,
-    ForkedConsumerError,
     IllegalStateError,
     InvalidOptionError,
     NotAssignedError,
@@ -67,12 +65,7 @@ class ConsumerBase:
     """The records that iteration returns without any other check."""
     _callback_runner: CallbackRunner
     _drain_size: DrainSize
-    _is_unsubscribing = False
-    """True from an unsubscribe() until the listener has been called for it (async API)."""
-    _closed: bool
-    _left_with_error: bool
-    """True if an exception left the block, so the last records may not be processed."""
-    _pid: int | None
+    _life: ConsumerLife
 
     @classmethod
     def _from_properties(
@@ -110,25 +103,15 @@ class ConsumerBase:
         self._drain_size = DrainSize(
             config.fetch.max_poll_records, deserializes=deserializes, timed=self._asynchronous
         )
-        self._closed = False
-        self._left_with_error = False
-        self._pid = None
+        self._life = ConsumerLife()
         if topics:
             engine.subscription.subscribe(_arguments.topic_names(topics))
 
     # -- guards -------------------------------------------------------------------------------
 
-    def _check_process(self) -> None:
-        if self._pid is not None and self._pid != os.getpid():
-            raise ForkedConsumerError(
-                "the consumer cannot be used in this process: it was started before fork(), and "
-                "its connections and its thread belong to the parent. Create a new consumer here"
-            )
-
-    def _check_usable(self) -> None:
-        self._check_process()
-        if self._closed:
-            raise ConsumerClosedError("the consumer is closed. Create a new one")
+    @property
+    def _closed(self) -> bool:
+        return self._life.is_closed
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -139,18 +122,12 @@ class ConsumerBase:
     def __repr__(self) -> str:
         # Debuggers show consumers that are half made, closed, or copied by fork(). No lock is
         # taken here.
-        name, config = type(self).__name__, getattr(self, "_config", None)
-        if config is None or not hasattr(self, "_pid"):
+        name, life = type(self).__name__, getattr(self, "_life", None)
+        if life is None:
             return f"<{name} without options>"
-        group = "" if config.group.group_id is None else f" group={config.group.group_id!r}"
-        return f"<{name}{group} {self._engine.subscription!r} {self._life()}>"
-
-    def _life(self) -> str:
-        if self._closed:
-            return "closed"
-        if self._pid is None:
-            return "not started"
-        return "running" if self._pid == os.getpid() else "of another process"
+        group_id = self._config.group.group_id
+        group = "" if group_id is None else f" group={group_id!r}"
+        return f"<{name}{group} {self._engine.subscription!r} {life}>"
 
     def _warn_unclosed(self) -> None:
         warnings.warn(
@@ -164,7 +141,7 @@ class ConsumerBase:
 
         Do nothing before the start, because the engine reads the subscription when it starts.
         """
-        if self._pid is not None:
+        if self._life.is_started:
             self._engine.callback_queue.engine_loop.call_soon(action)
 
     # -- records ------------------------------------------------------------------------------
@@ -172,7 +149,7 @@ class ConsumerBase:
     # -- subscription -------------------------------------------------------------------------
 
     def _subscribe(self, topics: Iterable[str], pattern: object, listener: Any) -> None:
-        self._check_usable()
+        self._life.check_usable()
         if listener is not None:
             check_listener(listener, asynchronous=self._asynchronous)
         if pattern is not None and topics:
@@ -180,7 +157,7 @@ class ConsumerBase:
         subscription = self._engine.subscription
         if pattern is not None:
             subscription.subscribe_pattern(
-                _arguments.topic_pattern(pattern), replaces=self._is_unsubscribing
+                _arguments.topic_pattern(pattern), replaces=self._life.is_unsubscribing
             )
         else:
             names = _arguments.topic_names(topics)
@@ -189,7 +166,7 @@ class ConsumerBase:
                     "subscribe() needs topics or a pattern. Call unsubscribe() to end a "
                     "subscription"
                 )
-            subscription.subscribe(names, replaces=self._is_unsubscribing)
+            subscription.subscribe(names, replaces=self._life.is_unsubscribing)
         self._callback_runner.listener = listener
         self._engine.note_subscribe(has_listener=listener is not None)
         self._engine.errors.drop(TopicAuthorizationFailedError)
@@ -201,7 +178,7 @@ class ConsumerBase:
         ``reason`` is sent to the coordinator (KIP-800) and logged. Raises IllegalStateError if the
         consumer is not subscribed in a group.
         """
-        self._check_usable()
+        self._life.check_usable()
         self._require_group()
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"reason must be a str, not {reason!r}")
@@ -214,7 +191,7 @@ class ConsumerBase:
 
     def subscription(self) -> set[str]:
         """Return a copy of the subscribed topics; empty without a subscription. No I/O."""
-        self._check_process()
+        self._life.check_process()
         subscription = self._engine.subscription
         return set(subscription.topics()) if subscription.is_subscribed else set()
 
@@ -225,9 +202,9 @@ class ConsumerBase:
         commits are automatic. With a ``group_id``, commits still go to that group. Raises
         IllegalStateError after subscribe().
         """
-        self._check_usable()
+        self._life.check_usable()
         chosen = _arguments.topic_partitions(partitions)
-        if self._pid is not None:
+        if self._life.is_started:
             self._engine.auto_commit.keep_replaced()
         if chosen or self._engine.subscription.is_subscribed:  # after subscribe() it raises
             self._engine.subscription.assign(chosen)
@@ -238,7 +215,7 @@ class ConsumerBase:
 
     def assignment(self) -> set[TopicPartition]:
         """Return a copy of the partitions that the group or assign() has assigned. No I/O."""
-        self._check_process()
+        self._life.check_process()
         return set(self._engine.subscription.assigned())
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -246,12 +223,12 @@ class ConsumerBase:
 
         Buffered records are kept. Raises NotAssignedError for a partition that is not assigned.
         """
-        self._check_usable()
+        self._life.check_usable()
         self._engine.subscription.pause(_arguments.topic_partitions(partitions))
 
     def paused(self) -> set[TopicPartition]:
         """Return a copy of the assigned partitions that are paused. No I/O."""
-        self._check_process()
+        self._life.check_process()
         return set(self._engine.subscription.paused())
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -259,7 +236,7 @@ class ConsumerBase:
 
         Raises NotAssignedError for a partition that is not assigned.
         """
-        self._check_usable()
+        self._life.check_usable()
         self._engine.subscription.resume(_arguments.topic_partitions(partitions))
         self._engine.callback_queue.notify()  # another task may wait for buffered records
         self._call_soon(self._engine.fetcher.wake)
@@ -274,7 +251,7 @@ class ConsumerBase:
         Raises NotAssignedError for a partition that is not assigned, and ValueError for a
         negative offset.
         """
-        self._check_usable()
+        self._life.check_usable()
         tp = _arguments.topic_partition(partition)
         end = None if until is None else _arguments.offset(until, "until")
         self._engine.subscription.seek(tp, _arguments.offset(offset), until=end)
@@ -295,7 +272,7 @@ class ConsumerBase:
         self._reset(partitions, OffsetReset.LATEST)
 
     def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> None:
-        self._check_usable()
+        self._life.check_usable()
         for tp in self._assigned_or(partitions):
             self._engine.subscription.request_reset(tp, strategy)
         self._call_soon(self._engine.fetcher.wake)
@@ -333,7 +310,7 @@ class ConsumerBase:
 
         It is the offset after the last replicated record. Raises NotAssignedError.
         """
-        self._check_process()
+        self._life.check_process()
         return self._engine.subscription.high_watermark(_arguments.topic_partition(partition))
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
@@ -341,7 +318,7 @@ class ConsumerBase:
 
         It is -1 with ``isolation_level="read_uncommitted"``. Raises NotAssignedError.
         """
-        self._check_process()
+        self._life.check_process()
         tp = _arguments.topic_partition(partition)
         offset = self._engine.subscription.last_stable_offset(tp)
         committed = self._config.fetch.isolation_level == "read_committed"
@@ -352,7 +329,7 @@ class ConsumerBase:
 
         The time is in milliseconds since the epoch. Raises NotAssignedError.
         """
-        self._check_process()
+        self._life.check_process()
         tp = _arguments.topic_partition(partition)
         self._check_assigned([tp])
         fetched = self._engine.fetcher.fetched_at(tp)
@@ -366,13 +343,13 @@ class ConsumerBase:
 
         The cluster metadata has subscribed and assigned topics, and with a pattern all topics.
         """
-        self._check_process()
+        self._life.check_process()
         (name,) = _arguments.topic_names([topic])
         return set(self._engine.cluster.metadata.partitions_for(name)) or None
 
     def bootstrap_connected(self) -> bool:
         """Return True if the consumer has reached the cluster and is not closed. No I/O."""
-        self._check_process()
+        self._life.check_process()
         return not self._closed and self._engine.cluster.bootstrapped
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -381,7 +358,7 @@ class ConsumerBase:
         A transactional producer needs them to commit offsets (KIP-447). Without a group all
         fields have their defaults.
         """
-        self._check_process()
+        self._life.check_process()
         group = self._config.group
         if self._engine.coordinator is None:
             return ConsumerGroupMetadata()
@@ -402,7 +379,7 @@ class ConsumerBase:
         """
         from kohort.consumer._metrics import lags
 
-        self._check_process()
+        self._life.check_process()
         return lags(self._engine.parts)
 
     def explain(self) -> _explanation.Explanation:
@@ -413,8 +390,10 @@ class ConsumerBase:
         """
         from kohort.consumer._diagnosis import collect_diagnosis
 
-        started = self._pid is not None
-        facts = collect_diagnosis(self._engine.parts, started=started, closed=self._closed)
+        life = self._life
+        facts = collect_diagnosis(
+            self._engine.parts, started=life.is_started, closed=life.is_closed
+        )
         return _explanation.Explanation(facts)
 
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
@@ -424,7 +403,7 @@ class ConsumerBase:
         """
         from kohort.consumer._metrics import collect
 
-        self._check_process()
+        self._life.check_process()
         return collect(self._engine.parts) if self._config.metrics_enabled else None
 
     # -- offsets to commit --------------------------------------------------------------------

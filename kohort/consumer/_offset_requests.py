@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -41,6 +41,8 @@ class OffsetRequests:
         self.statistics = CommitStatistics()
         self.former_ids: dict[TopicPartition, bytes] = {}
         """Topic ids of partitions that are no longer assigned, for commits of their offsets."""
+        self.futures: set[Any] = set()
+        """Futures of commit_async() that have no result yet."""
         self._tasks: TaskGroup | None = None
         self._started_commits: set[Callable[[BaseException | None], None]] = set()
 

@@ -35,9 +35,6 @@ class RequestPlans(ConsumerBase):
     KafkaConsumer calls the engine with a plan, and AsyncKafkaConsumer awaits the call.
     """
 
-    _commits: set[Any]
-    """Futures of commit_async() that have no result yet."""
-
     def _follow_commit(
         self,
         future: Any,
@@ -46,7 +43,7 @@ class RequestPlans(ConsumerBase):
     ) -> None:
         """Queue the callback of commit_async() when its future has a result."""
         wanted = callback or self._config.default_offset_commit_callback
-        commits, callback_queue = self._commits, self._engine.callback_queue
+        commits, callback_queue = self._engine.offset_requests.futures, self._engine.callback_queue
         commits.add(future)
 
         def done(future: Any) -> None:
@@ -67,7 +64,7 @@ class RequestPlans(ConsumerBase):
     def _plan_commit(
         self, offsets: _typing.CommitOffsets | None, timeout_ms: float | None
     ) -> Plan[None]:
-        self._check_usable()
+        self._life.check_usable()
         chosen = self._offsets_to_commit(offsets)
         timeout = self._timeout(timeout_ms)
         return Plan(lambda: self._engine.offset_requests.commit(chosen, timeout), timeout)
@@ -94,7 +91,7 @@ class RequestPlans(ConsumerBase):
     def _plan_assigned_committed(
         self, partitions: tuple[TopicPartition, ...], timeout_ms: float | None
     ) -> Plan[dict[TopicPartition, int | None]]:
-        self._check_usable()
+        self._life.check_usable()
         self._require_group()
         return self._plan_committed(self._assigned_or(partitions), False, timeout_ms)
 
@@ -104,7 +101,7 @@ class RequestPlans(ConsumerBase):
                 self.seek(tp, offset)
 
     def _plan_position(self, partition: TopicPartition, timeout_ms: float | None) -> Plan[int]:
-        self._check_usable()
+        self._life.check_usable()
         tp = _arguments.topic_partition(partition)
         timeout = self._timeout(timeout_ms)
         return Plan(lambda: self._engine.positions.find(tp, timeout), timeout)

@@ -292,7 +292,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
             remaining = deadline - time.monotonic()
             timed_out = remaining <= 0
             runner.raise_errors(timed_out=timed_out)
-            if self._pending_close is not None:
+            if self._life.close_request is not None:
                 return {}
             if table is not None:
                 if table.drain(chosen, repeat_errors=timed_out):
@@ -324,7 +324,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
 
     def _step(self) -> ConsumerRecord[K, V]:
         """Return the next record when the run of SyncIteration.__next__() has ended."""
-        if self._closed:
+        if self._life.is_closed:
             raise StopIteration
         given = self._iteration_buffer.delivered_count
         try:
@@ -351,7 +351,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
             or not self._owner_lock.is_free
         ):
             return None
-        self._check_usable()
+        self._life.check_usable()
         record = self._iteration_buffer.next_after_consumed()
         if record is not None:
             callback_queue.leave_poll()
@@ -368,7 +368,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         # Rebalances run between two records, because the buffered ones may last for hours.
         record = None if self._callback_runner.has_callbacks else self._iteration_buffer.next()
         while record is None:
-            if timed_out or self._pending_close is not None:
+            if timed_out or self._life.close_request is not None:
                 return None
             remaining = deadline - time.monotonic()
             timed_out = remaining <= 0
@@ -426,7 +426,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         RebalanceListenerError.
         """
         if self._thread is None:
-            self._check_usable()
+            self._life.check_usable()
             self._engine.subscription.unsubscribe()
             return
         error = self._run_as_owner("unsubscribe()", self._unsubscribe)

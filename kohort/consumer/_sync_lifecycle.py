@@ -17,10 +17,10 @@ from kohort.consumer import _arguments
 from kohort.consumer._base import leave_timeout
 from kohort.consumer._callback_runner import CallbackRunner, run_inline
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
-from kohort.consumer._greenlet import make_consumer_thread
 from kohort.consumer._owner_lock import OwnerLock
 from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import WAIT_SLICE_SECONDS, ThreadSignal
+from kohort.consumer._state import CloseRequest, ConsumerState
 from kohort.consumer._thread import ConsumerThread, thread_timeout
 from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
@@ -52,9 +52,7 @@ class SyncLifecycle(RequestPlans):
         self._pauses = PollPauses(self._signal)
         self._owner_lock = OwnerLock()
         self._thread: ConsumerThread | None = None
-        self._pending_close: tuple[bool, float | None, bool | None] | None = None
         self._closing_until: float | None = None
-        self._commits = set()
         engine = Engine(config, notify=self._signal.notify, clock=time.monotonic)
         self._callback_queue = engine.callback_queue
         self._prepare(config, engine, topics)
@@ -87,7 +85,7 @@ class SyncLifecycle(RequestPlans):
     # -- the consumer thread ------------------------------------------------------------------
 
     def _running_thread(self) -> ConsumerThread:
-        self._check_usable()
+        self._life.check_usable()
         if self._thread is None:
             self._start_thread()
         thread = self._thread
@@ -98,16 +96,19 @@ class SyncLifecycle(RequestPlans):
 
     def _start_thread(self) -> None:
         """Start the thread. After ThreadStartError nothing remains, and a later call retries."""
+        from kohort.consumer._greenlet import make_consumer_thread
+
         callback_queue = self._engine.callback_queue
         before = callback_queue.engine_loop
         thread = make_consumer_thread(
             self._engine, f"kohort-heartbeat-{self._config.client.client_id}"
         )
+        self._life.move(ConsumerState.STARTING)
         pid = os.getpid()
         # The thread is stored first, because Ctrl-C may come when it runs, and an engine must not
         # run twice. No call comes before the try, because CPython runs signal handlers in calls.
         callback_queue.engine_loop = self._thread = thread
-        self._pid = pid
+        self._life.pid = pid
         try:
             thread.start()
         except BaseException:
@@ -115,7 +116,10 @@ class SyncLifecycle(RequestPlans):
             raise
         finally:
             if thread.ended:
-                callback_queue.engine_loop, self._thread, self._pid = before, None, None
+                callback_queue.engine_loop, self._thread, self._life.pid = before, None, None
+                self._life.move(ConsumerState.NEW)
+            else:
+                self._life.move(ConsumerState.RUNNING)
 
     def _call(self, plan: Plan[T]) -> T:
         return self._call_engine(plan.function, plan.seconds)
@@ -142,7 +146,7 @@ class SyncLifecycle(RequestPlans):
 
     def _result(self, thread: ConsumerThread, future: Future[T]) -> T:
         try:
-            if thread.ended and not self._closed:
+            if thread.ended and not self._life.is_closed:
                 if isinstance(future.exception(), ConsumerClosedError):
                     self._engine.check_running()
             return future.result()
@@ -197,8 +201,8 @@ class SyncLifecycle(RequestPlans):
                     self._release_owner()
                 finally:
                     self._release_owner()  # Ctrl-C during the first call must not keep the lock
-                    if self._pending_close is not None:
-                        self._close(*self._pending_close)
+                    if self._life.close_request is not None:
+                        self._close(self._life.close_request)
 
     def _release_owner(self) -> None:
         if self._owner_lock.is_held_by_caller:
@@ -246,7 +250,7 @@ class SyncLifecycle(RequestPlans):
                 run_inline(runner.run_all())
             engine.check_running()
             engine.errors.raise_group_failure()
-            if starting.is_done() or engine.errors.waiting or self._pending_close:
+            if starting.is_done() or engine.errors.waiting or self._life.close_request:
                 return
             seconds = starting.seconds
             self._signal.wait(1.0 if seconds is None else seconds)
@@ -282,25 +286,27 @@ class SyncLifecycle(RequestPlans):
         Raises only RebalanceListenerError. If the thread of a KafkaConsumer does not respond, it
         logs a warning, and the group reassigns the partitions when the session expires.
         """
-        timeout = _arguments.timeout_seconds(timeout_ms)
-        if self._closed or self._pid not in (None, os.getpid()):
-            self._closed = True
+        timeout = _arguments.timeout_seconds(timeout_ms, 1000 * CLOSE_TIMEOUT)
+        assert timeout is not None
+        life = self._life
+        if life.is_closed or not life.is_of_this_process:
+            life.move(ConsumerState.CLOSED)
             return
+        request = CloseRequest(autocommit, timeout, leave_group)
         if self._owner_lock.is_held_by_caller:
-            self._pending_close = (autocommit, timeout, leave_group)
+            life.close_request = request
             self._signal.notify()
             return
-        self._close(autocommit, timeout, leave_group)
+        self._close(request)
 
-    def _close(self, autocommit: bool, timeout: float | None, leave_group: bool | None) -> None:
+    def _close(self, request: CloseRequest) -> None:
         self._owner_lock.acquire("close()")
         self._engine.subscription.wake_up.set()
         try:
-            if self._pending_close is None and not self._left_with_error:
+            if self._life.close_request is None and not self._life.left_with_error:
                 self._engine.auto_commit.note_consumed()
-            self._pending_close = None
-            limit = CLOSE_TIMEOUT if timeout is None else timeout
-            self._close_now(autocommit, limit, leave_group)
+            self._life.close_request = None
+            self._close_now(*request)
         finally:
             self._owner_lock.release()
 
@@ -310,13 +316,14 @@ class SyncLifecycle(RequestPlans):
         thread = self._thread
         error: KafkaError | None = None
         try:
+            self._life.move(ConsumerState.CLOSING)
             # The exiting interpreter stops daemon threads, so there is nothing to wait for.
             if thread is not None and not (self._engine.ended or sys.is_finalizing()):
                 self._await_commits(deadline - limit / 2)
                 reason = "the consumer was closed"
                 error = self._leave(reason, autocommit, deadline, leave_group)
         finally:
-            self._closed = True
+            self._life.move(ConsumerState.CLOSED)
             if thread is not None and not sys.is_finalizing():
                 left = max(2 * DISCONNECT_SECONDS, begun + limit - time.monotonic())
                 if not thread.stop(left):
@@ -333,9 +340,10 @@ class SyncLifecycle(RequestPlans):
 
     def _await_commits(self, deadline: float) -> None:
         """Wait for the commits of commit_async()."""
-        while self._commits and (left := deadline - time.monotonic()) > 0:
+        commits = self._engine.offset_requests.futures
+        while commits and (left := deadline - time.monotonic()) > 0:
             self._signal.clear()
-            if self._commits:
+            if commits:
                 self._signal.wait(left)
 
     def _leave(
@@ -357,11 +365,11 @@ class SyncLifecycle(RequestPlans):
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        self._left_with_error = exc_type is not None
+        self._life.left_with_error = exc_type is not None
         self.close()
 
     def __del__(self) -> None:
         thread = getattr(self, "_thread", None)
-        if thread is not None and not self._closed and self._pid == os.getpid():
+        if thread is not None and not self._life.is_closed and self._life.is_of_this_process:
             thread.request_stop()
             self._warn_unclosed()  # last: with "python -W error" it raises

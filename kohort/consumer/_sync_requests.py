@@ -54,7 +54,7 @@ class SyncRequests(SyncLifecycle):
         """
         from kohort.consumer._commit_future import CommitFuture
 
-        self._check_usable()
+        self._life.check_usable()
         chosen = self._offsets_to_commit(offsets)
         thread = self._running_thread()
         self._engine.check_running()

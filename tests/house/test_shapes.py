@@ -24,18 +24,11 @@ KNOWN_PARAMETERS: Known = {
     "OffsetManager": (9, "it takes the hooks of the consumer one by one"),
 }
 KNOWN_ATTRIBUTES: Known = {
-    "AsyncCallbacks": (20, "consumer: one object inherited over several files"),
-    "AsyncKafkaConsumer": (24, "consumer: one object inherited over several files"),
-    "AsyncLifecycle": (24, "consumer: one object inherited over several files"),
-    "AsyncRequests": (24, "consumer: one object inherited over several files"),
     "ClassicMembership": (49, "membership: one object inherited over several files"),
     "CoordinatorClient": (18, "coordinator client: hooks and parts"),
     "Joining": (33, "membership: one object inherited over several files"),
-    "KafkaConsumer": (17, "consumer: one object inherited over several files"),
     "Leaving": (47, "membership: one object inherited over several files"),
     "MemberData": (16, "membership: one object inherited over several files"),
-    "SyncLifecycle": (17, "consumer: one object inherited over several files"),
-    "SyncRequests": (17, "consumer: one object inherited over several files"),
     "Syncing": (41, "membership: one object inherited over several files"),
 }
 

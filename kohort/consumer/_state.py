@@ -1,0 +1,124 @@
+"""The state of a consumer's life, from its constructor to the end of close()."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from typing import NamedTuple
+
+from kohort.errors import ConsumerClosedError, ForkedConsumerError
+
+
+class ConsumerState(Enum):
+    """The states of a consumer's life. :data:`MOVES` has the transitions."""
+
+    NEW = "not started"
+    STARTING = "starting"
+    """The thread or task of the engine is being started."""
+    ABORTING = "aborting"
+    """The engine did not start, and is being ended. NEW follows."""
+    RUNNING = "running"
+    RESETTING = "resetting"
+    """start() failed while the engine ran, and the engine is being replaced. NEW follows."""
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+MOVES: dict[ConsumerState, frozenset[ConsumerState]] = {
+    ConsumerState.NEW: frozenset({ConsumerState.STARTING, ConsumerState.CLOSING}),
+    ConsumerState.STARTING: frozenset(
+        {
+            ConsumerState.NEW,
+            ConsumerState.ABORTING,
+            ConsumerState.RUNNING,
+            ConsumerState.CLOSING,
+        }
+    ),
+    ConsumerState.ABORTING: frozenset({ConsumerState.NEW}),
+    ConsumerState.RUNNING: frozenset({ConsumerState.RESETTING, ConsumerState.CLOSING}),
+    ConsumerState.RESETTING: frozenset({ConsumerState.NEW}),
+    ConsumerState.CLOSING: frozenset(),
+    ConsumerState.CLOSED: frozenset(),
+}
+"""State -> the states that may follow. CLOSED may follow any state, for example after fork()."""
+
+
+_ENDING = frozenset(
+    {
+        ConsumerState.ABORTING,
+        ConsumerState.RESETTING,
+        ConsumerState.CLOSING,
+        ConsumerState.CLOSED,
+    }
+)
+
+
+class CloseRequest(NamedTuple):
+    """The arguments of a close() inside a callback, which runs when the callback has ended."""
+
+    autocommit: bool
+    timeout: float
+    leave_group: bool | None
+
+
+class ConsumerLife:
+    """The state of one consumer, with the process and the event loop that it lives in."""
+
+    def __init__(self) -> None:
+        self.state = ConsumerState.NEW
+        self.pid: int | None = None
+        """The process in which the engine was started; None before the start."""
+        self.loop: object = None
+        """The event loop in which the async API started the engine."""
+        self.close_request: CloseRequest | None = None
+        self.is_unsubscribing = False
+        """True from an unsubscribe() until the listener has been called for it (async API)."""
+        self.left_with_error = False
+        """True if an exception left the block, so the last records may not be processed."""
+
+    def move(self, to: ConsumerState) -> None:
+        """Set the state. Raise RuntimeError if it may not follow the current one."""
+        if to not in (ConsumerState.CLOSED, self.state) and to not in MOVES[self.state]:
+            raise RuntimeError(f"internal error in kohort: a consumer moved {self.state} to {to}")
+        self.state = to
+
+    @property
+    def is_closed(self) -> bool:
+        """True from the end of the engine in close()."""
+        return self.state is ConsumerState.CLOSED
+
+    @property
+    def is_ending(self) -> bool:
+        """True while close() or the end of a failed start() runs, and after close()."""
+        return self.state in _ENDING
+
+    @property
+    def is_started(self) -> bool:
+        """True if the engine was started in any process."""
+        return self.pid is not None
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """True unless the consumer was started before fork() in a parent of this process."""
+        return self.pid is None or self.pid == os.getpid()
+
+    def check_process(self) -> None:
+        """Raise ForkedConsumerError in a child of the process that started the consumer."""
+        if not self.is_of_this_process:
+            raise ForkedConsumerError(
+                "the consumer cannot be used in this process: it was started before fork(), and "
+                "its connections and its thread belong to the parent. Create a new consumer here"
+            )
+
+    def check_usable(self) -> None:
+        """Raise ConsumerClosedError if the consumer is closed, or ForkedConsumerError."""
+        self.check_process()
+        if self.state is ConsumerState.CLOSED:
+            raise ConsumerClosedError("the consumer is closed. Create a new one")
+
+    def __str__(self) -> str:
+        if self.is_closed:
+            return "closed"
+        if self.pid is None:
+            return "not started"
+        return "running" if self.is_of_this_process else "of another process"

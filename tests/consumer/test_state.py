@@ -1,0 +1,89 @@
+"""The state of a consumer's life: its table of transitions, and how both APIs move through it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort.consumer._state import MOVES, ConsumerLife, ConsumerState
+from kohort.errors import ConsumerClosedError, ForkedConsumerError
+from kohort.testing import Cluster
+
+
+@pytest.mark.parametrize("state", ConsumerState)
+def test_state_moves_only_along_the_table(state: ConsumerState) -> None:
+    for to in ConsumerState:
+        life = ConsumerLife()
+        life.state = state
+        if to in MOVES[state] | {state, ConsumerState.CLOSED}:
+            life.move(to)
+            assert life.state is to
+        else:
+            with pytest.raises(RuntimeError, match="internal error"):
+                life.move(to)
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    assert MOVES.keys() == set(ConsumerState)
+    reached = {to for moves in MOVES.values() for to in moves}
+    assert reached | {ConsumerState.CLOSED} == set(ConsumerState)
+
+
+def test_use_is_refused_after_close_and_after_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = ConsumerLife()
+    life.check_usable()
+    life.pid = os.getpid()
+    life.check_usable()
+    parent = os.getpid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: parent + 1)
+        with pytest.raises(ForkedConsumerError):
+            life.check_usable()
+    life.move(ConsumerState.CLOSED)
+    with pytest.raises(ConsumerClosedError):
+        life.check_usable()
+
+
+class Moves(ConsumerLife):
+    """A life that keeps its states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[ConsumerState] = []
+
+    def move(self, to: ConsumerState) -> None:
+        super().move(to)
+        self.seen.append(to)
+
+
+WHOLE_LIFE = [
+    ConsumerState.STARTING,
+    ConsumerState.RUNNING,
+    ConsumerState.CLOSING,
+    ConsumerState.CLOSED,
+]
+
+
+def test_sync_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kohort.consumer._base.ConsumerLife", Moves)
+    with Cluster(topics={"orders": 1}) as cluster:
+        consumer: Any = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
+        assert consumer._life.state is ConsumerState.NEW
+        with consumer:
+            consumer.poll()
+        assert consumer._life.seen == WHOLE_LIFE
+
+
+@pytest.mark.anyio
+async def test_async_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kohort.consumer._base.ConsumerLife", Moves)
+    with Cluster(topics={"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        consumer: Any = AsyncKafkaConsumer("orders", bootstrap_servers=servers)
+        assert consumer._life.state is ConsumerState.NEW
+        async with consumer:
+            await consumer.poll()
+        assert consumer._life.seen == WHOLE_LIFE
