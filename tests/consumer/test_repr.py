@@ -53,7 +53,7 @@ def test_repr_shows_no_secret(cls: type[Any]) -> None:
 def test_repr_works_when_the_consumer_is_half_made(cls: Any) -> None:
     assert repr(cls.__new__(cls)) == f"<{cls.__name__} without options>"
     consumer = cls("orders")
-    del consumer._pid
+    del consumer._life
     assert repr(consumer) == f"<{cls.__name__} without options>"
 
 
@@ -95,9 +95,9 @@ def test_repr_takes_no_lock(cls: type[Any]) -> None:
 
 def test_repr_shows_another_process_after_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = KafkaConsumer("orders")
-    consumer._pid = os.getpid()
+    consumer._life.pid = os.getpid()
     parent = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     assert repr(consumer) == "<KafkaConsumer topics=['orders'] of another process>"
     monkeypatch.undo()
-    consumer._pid = None
+    consumer._life.pid = None
