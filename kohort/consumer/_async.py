@@ -9,6 +9,7 @@ from kohort.config import ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
 from kohort.consumer._async_requests import AsyncRequests
 from kohort.consumer._base import K, V
+from kohort.consumer._delivery import Delivery, IterationDelivery, PollDelivery
 from kohort.errors import (
     ConsumerClosedError,
 )
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from kohort import _options
     from kohort import records as _records
     from kohort.consumer import _typing
-    from kohort.consumer._tables import TablePoll
     from kohort.records import Allocate, TablePlan
 else:
     _records, pyarrow = LazyModule("kohort.records"), LazyModule("pyarrow")
@@ -186,10 +186,9 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         """
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
-        async with self._polling("poll()"):
-            records = await self._poll(timeout, count, chosen)
-            self._engine.callback_queue.has_returned_records |= bool(records)
-            return records
+        delivery = PollDelivery(self._engine.fetcher.buffer, self._iteration_buffer, count)
+        await self._deliver(delivery, timeout, chosen)
+        return delivery.records
 
     async def poll_arrow(
         self,
@@ -210,7 +209,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         ``partitions``, it returns only rows of these. Raises ImportError without pyarrow, and the
         errors of :meth:`poll`.
         """
-        # Imports come before the poll, so that Ctrl-C during an import loses no records.
+        # Imports come before the poll, so that Ctrl-C interrupts none of them after records came.
         from kohort.consumer._tables import require_pyarrow
         from kohort.records import TablePlan, allocate_in_arrow, to_arrow
 
@@ -252,16 +251,22 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
 
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
-        warn_of_deserializers(self._engine)
-        poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
+        buffer = self._engine.fetcher.buffer
+        warn_of_deserializers(self._config, buffer)
+        poll = TablePoll(buffer, self._discard_iterated, rows, build, allocate)
+        await self._deliver(poll, timeout, chosen)
+        return poll.table
+
+    async def _deliver(
+        self, delivery: Delivery, timeout: float, chosen: frozenset[TopicPartition] | None
+    ) -> None:
         try:
             async with self._polling("poll()"):
-                await self._poll(timeout, 0, chosen, table=poll)
-                self._engine.callback_queue.has_returned_records |= poll.table is not None
+                taken = await self._poll(delivery, timeout, chosen)
+                self._engine.callback_queue.has_returned_records |= taken
         except BaseException:
-            poll.undo()
+            delivery.roll_back()
             raise
-        return poll.table
 
     async def _next(self) -> ConsumerRecord[K, V]:
         """Wait for the next record. Raise ConsumerClosedError if the consumer is closed."""
@@ -281,27 +286,25 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         waits = self._engine.callback_queue.pending or self._callbacks.is_spawned
         record = None if waits else self._iteration_buffer.next()
         if record is None:
-            records = await self._poll(1.0, self._drain_size.count, None, buffered=False)
-            self._iteration_buffer.load(records)
+            await self._refill()
             record = self._iteration_buffer.next()
         return record
 
-    async def _poll(
-        self,
-        timeout: float,
-        count: int,
-        chosen: frozenset[TopicPartition] | None,
-        *,
-        buffered: bool = True,
-        table: TablePoll[Any] | None = None,
-    ) -> Records[K, V]:
-        """Return records of the iteration buffer or of the fetcher's.
+    async def _refill(self) -> None:
+        buffer, size = self._engine.fetcher.buffer, self._drain_size
+        delivery = IterationDelivery(buffer, self._iteration_buffer, size, self._clock)
+        try:
+            await self._poll(delivery, 1.0, None)
+            delivery.commit()
+        except BaseException:
+            delivery.roll_back()
+            raise
 
-        With ``buffered=False``, return ``{}`` as soon as the iteration buffer has a record. With
-        ``table``, the rows go there and ``{}`` is returned.
-        """
+    async def _poll(
+        self, delivery: Delivery, timeout: float, chosen: frozenset[TopicPartition] | None
+    ) -> bool:
+        """Run callbacks and wait until the delivery may end. Return True if it has records."""
         deadline = self._clock() + timeout
-        buffer = self._engine.fetcher.buffer
         # If records are buffered, a cancellation is raised only here, before any are taken.
         await self._yield_to_loop()
         while True:
@@ -312,26 +315,10 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
             timed_out = remaining <= 0
             self._callback_runner.raise_errors(timed_out=timed_out)
             if self._life.close_request:
-                return {}
-            if table is not None:
-                if table.drain(chosen, repeat_errors=timed_out) or timed_out:
-                    return {}
-                await event.wait(remaining)
-                continue
-            if (
-                buffered
-                and self._iteration_buffer
-                and (records := self._iteration_buffer.take(count, chosen))
-            ):
-                return records
-            if not buffered and self._iteration_buffer.has_next():
-                return {}
-            began = self._clock()
-            records = buffer.drain(count, chosen, repeat_errors=timed_out)
-            if not buffered:
-                self._drain_size.adapt(records.values(), self._clock() - began)
-            if records or timed_out:
-                return records
+                return False
+            taken = delivery.take(chosen, repeat_errors=timed_out)
+            if taken or timed_out:
+                return taken
             await event.wait(remaining)
 
     if TYPE_CHECKING:
@@ -351,7 +338,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
             session = self._engine.coordinator or NO_GROUP
             run.until = self._run_until = min(self._yield_at, session.confirmed_until)
         run.now = self._clock()
-        # No call follows: CPython runs signal handlers in calls, so Ctrl-C cannot come between.
+        # No call follows, so Ctrl-C cannot come between (see _delivery).
         if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
             run.wake_up.taken_at = run.now
             record: ConsumerRecord[K, V] = run.records[run.index]

@@ -144,7 +144,10 @@ class ConsumerBase:
         if self._life.is_started:
             self._engine.callback_queue.engine_loop.call_soon(action)
 
-    # -- records ------------------------------------------------------------------------------
+    def _discard_iterated(self) -> None:
+        """Let the buffered records of iteration be fetched again as bytes, for a table."""
+        if self._iteration_buffer and self._iteration_buffer.discard():
+            self._engine.wake_fetcher()
 
     # -- subscription -------------------------------------------------------------------------
 

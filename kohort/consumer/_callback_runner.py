@@ -85,7 +85,7 @@ class CallbackRunner:
         """Run all queued callbacks."""
         pending = self._engine.callback_queue.pending
         while pending:
-            # It stays in the queue until it is done. Ctrl-C after a popleft() would lose it.
+            # It stays in the queue until it is done (see _delivery, rule 4).
             first = pending[0]
             if not first.is_finished:
                 await self._run(first)
@@ -112,11 +112,14 @@ class CallbackRunner:
         if self._listener_error is not None and (timed_out or self._rebalance_ended):
             error, self._listener_error = self._listener_error, None
             raise error
-        self._engine.callback_queue.raise_wakeup()
-        errors = self._engine.errors.waiting
+        engine = self._engine
+        if engine.callback_queue.is_wakeup_requested:
+            engine.callback_queue.raise_wakeup()
+        errors = engine.errors.waiting
         if errors:
             raise errors.popleft()
-        self._engine.check_running()
+        if engine.ended:
+            engine.check_running()
 
     async def _run(self, pending: PendingCallback) -> None:
         result: Any = None

@@ -69,20 +69,6 @@ class Engine:
             logs_refusals=config.fetch.on_error in LOGGED_POLICIES,
         )
         self.cluster.on_refusal(self.errors.report, self.errors.withdraw)
-        first_positions = FirstPositionRules(self.subscription, config.fetch)
-        self.fetcher = Fetcher(
-            self.cluster,
-            self.subscription,
-            FetcherOptions.of(
-                config, config.wall_clock or time.time, rng, first_positions.rule_for
-            ),
-            FetcherEvents(
-                on_ready=notify,
-                notify_waiting_caller=self.callback_queue.notify_waiting_caller,
-                on_room=weak_callback(self.wake_fetcher),
-                may_deliver=weak_callback(self.may_deliver),
-            ),
-        )
         self.group_adapter = GroupAdapter(
             self.callback_queue,
             self.subscription,
@@ -103,6 +89,20 @@ class Engine:
                 on_group_topics=lambda topics: engine._topics.wake(),
                 history=self.subscription.history,
             )
+        first_positions = FirstPositionRules(self.subscription, config.fetch)
+        self.fetcher = Fetcher(
+            self.cluster,
+            self.subscription,
+            FetcherOptions.of(
+                config, config.wall_clock or time.time, rng, first_positions.rule_for
+            ),
+            FetcherEvents(
+                on_ready=notify,
+                notify_waiting_caller=self.callback_queue.notify_waiting_caller,
+                on_room=weak_callback(self.wake_fetcher),
+                may_deliver=partial(_may_deliver, self.callback_queue, self.coordinator),
+            ),
+        )
         self.cluster_requests = ClusterRequests(
             self.cluster,
             timeout=client.request_timeout_ms / 1000,
@@ -220,8 +220,7 @@ class Engine:
 
         After a suspension, for example, another member may have read the buffered records.
         """
-        coordinator = self.coordinator
-        return coordinator is None or self.callback_queue.clock() < coordinator.confirmed_until
+        return _may_deliver(self.callback_queue, self.coordinator)
 
     def wake_fetcher(self) -> None:
         """Plan the next fetches, from any thread."""
@@ -293,3 +292,7 @@ class Engine:
         self.auto_commit.drop_replaced()
         self._topics.release()
         self._on_assignment()
+
+
+def _may_deliver(callback_queue: CallbackQueue, coordinator: CoordinatorClient | None) -> bool:
+    return coordinator is None or callback_queue.clock() < coordinator.confirmed_until

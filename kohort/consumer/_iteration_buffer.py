@@ -1,7 +1,6 @@
 """The buffer of iteration, which returns records one by one and moves positions with them.
 
-Ctrl-C may interrupt it between any two steps. The order of its changes, and the way they are
-undone, guarantee that one interrupt loses no record. No record is dropped from the buffer, and no
+One Ctrl-C at any step loses no record (see _delivery). No record is dropped from the buffer, and no
 position moves past a record that was not returned.
 """
 
@@ -49,7 +48,7 @@ class _BufferedPartition:
         given = records[self.index : index]
         position = records[index].offset if index < len(records) else self.end
         epoch = given[-1].leader_epoch
-        # No call follows: CPython runs signal handlers in calls, so Ctrl-C cannot come between.
+        # No call follows, so Ctrl-C cannot come between (see _delivery, rule 3).
         self.index, state.position, state.leader_epoch = index, position, epoch
         return given
 

@@ -13,7 +13,7 @@ class OwnerLock:
     """The lock that a thread holds inside poll() and similar calls.
 
     It is a dict with one key, because the methods of a dict are atomic. A lock and its owner would
-    be two steps, and Ctrl-C between them would lock out all threads.
+    be two steps, and an interrupt between them would lock out all threads (see _delivery, rule 4).
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, ove
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
 from kohort.consumer._base import K, V
-from kohort.consumer._callback_runner import run_inline
+from kohort.consumer._delivery import Delivery, IterationDelivery, PollDelivery
 from kohort.consumer._iteration_buffer import RUN_SECONDS
 from kohort.consumer._sync_requests import SyncRequests
 from kohort.errors import (
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kohort import _options
     from kohort import records as _records
     from kohort.consumer import _typing
-    from kohort.consumer._tables import TablePoll
     from kohort.records import Allocate, TablePlan
 else:
     _records, pyarrow = LazyModule("kohort.records"), LazyModule("pyarrow")
@@ -187,18 +186,9 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         """
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
-        records: Records[K, V] = {}
-
-        def poll() -> None:
-            nonlocal records
-            records = self._poll(timeout, count, chosen)
-
-        try:
-            self._run_as_owner("poll()", poll)
-        except BaseException:
-            self._iteration_buffer.load(records, undelivered=True)  # Ctrl-C on the way out
-            raise
-        return records
+        delivery = PollDelivery(self._engine.fetcher.buffer, self._iteration_buffer, count)
+        self._deliver(delivery, timeout, chosen)
+        return delivery.records
 
     def poll_arrow(
         self,
@@ -219,7 +209,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         ``partitions``, it returns only rows of these. Raises ImportError without pyarrow, and the
         errors of :meth:`poll`.
         """
-        # Imports come before the poll, so that Ctrl-C during an import loses no records.
+        # Imports come before the poll, so that Ctrl-C interrupts none of them after records came.
         from kohort.consumer._tables import require_pyarrow
         from kohort.records import TablePlan, allocate_in_arrow, to_arrow
 
@@ -259,61 +249,27 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
 
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
-        warn_of_deserializers(self._engine)
-        poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
-        try:
-            self._run_as_owner("poll()", lambda: self._poll(timeout, 0, chosen, table=poll))
-        except BaseException:
-            poll.undo()  # Ctrl-C on the way out
-            raise
+        buffer = self._engine.fetcher.buffer
+        warn_of_deserializers(self._config, buffer)
+        poll = TablePoll(buffer, self._discard_iterated, rows, build, allocate)
+        self._deliver(poll, timeout, chosen)
         return poll.table
 
-    def _poll(
-        self,
-        timeout: float,
-        count: int,
-        chosen: frozenset[TopicPartition] | None = None,
-        *,
-        buffered: bool = True,
-        table: TablePoll[Any] | None = None,
-    ) -> Records[K, V]:
-        """Return records of the iteration buffer or of the fetcher's.
+    def _deliver(
+        self, delivery: Delivery, timeout: float, chosen: frozenset[TopicPartition] | None
+    ) -> None:
+        try:
+            self._run_as_owner(
+                "poll()", lambda: self._poll_loop.run(delivery, timeout, chosen, self._pause)
+            )
+        except BaseException:
+            delivery.roll_back()
+            raise
 
-        With ``buffered=False``, return ``{}`` as soon as the iteration buffer has a record. With
-        ``table``, the rows go there and ``{}`` is returned.
-        """
-        deadline = time.monotonic() + timeout
-        buffer, iteration = self._engine.fetcher.buffer, self._iteration_buffer
-        runner = self._callback_runner
-        while True:
-            self._signal.clear()
-            if runner.has_callbacks:
-                run_inline(runner.run_all())
-            remaining = deadline - time.monotonic()
-            timed_out = remaining <= 0
-            runner.raise_errors(timed_out=timed_out)
-            if self._life.close_request is not None:
-                return {}
-            if table is not None:
-                if table.drain(chosen, repeat_errors=timed_out):
-                    return {}
-                if timed_out and not self._pause_for_thread(timeout):
-                    return {}
-                self._signal.wait(remaining)
-                continue
-            if buffered and iteration and (records := iteration.take(count, chosen)):
-                return records
-            if not buffered and iteration.has_next():
-                return {}
-            records = buffer.drain(count, chosen, repeat_errors=timed_out)
-            if records or (timed_out and not self._pause_for_thread(timeout)):
-                return records
-            self._signal.wait(remaining)
-
-    def _pause_for_thread(self, timeout: float) -> bool:
+    def _pause(self) -> bool:
         """Let the consumer thread run, in a poll() without a timeout. Return True if notified."""
         thread = self._thread
-        return timeout <= 0 and thread is not None and self._pauses.pause(thread.is_busy)
+        return thread is not None and self._pauses.pause(thread.is_busy)
 
     if TYPE_CHECKING:
 
@@ -377,13 +333,13 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         return record
 
     def _refill(self, timeout: float) -> None:
-        drained: Records[K, V] = {}
+        buffer, size = self._engine.fetcher.buffer, self._drain_size
+        delivery = IterationDelivery(buffer, self._iteration_buffer, size, time.monotonic)
         try:
-            drained = self._poll(timeout, self._drain_size.count, buffered=False)
-            self._drain_size.adapt(drained.values())
-            self._iteration_buffer.load(drained)
+            self._poll_loop.run(delivery, timeout, None, self._pause)
+            delivery.commit()
         except BaseException:
-            self._iteration_buffer.load(drained)  # Ctrl-C came before it was loaded
+            delivery.roll_back()
             raise
 
     # -- subscription -------------------------------------------------------------------------

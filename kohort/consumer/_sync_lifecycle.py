@@ -10,18 +10,18 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent import futures
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import leave_timeout
 from kohort.consumer._callback_runner import CallbackRunner, run_inline
+from kohort.consumer._delivery import PollLoop
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._owner_lock import OwnerLock
 from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import WAIT_SLICE_SECONDS, ThreadSignal
 from kohort.consumer._state import CloseRequest, ConsumerState
-from kohort.consumer._thread import ConsumerThread, thread_timeout
 from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
     ConsumerClosedError,
@@ -32,6 +32,9 @@ from kohort.errors import (
 )
 from kohort.listeners._dispatch import CallbackName, call_listener
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.consumer._thread import ConsumerThread
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -64,6 +67,7 @@ class SyncLifecycle(RequestPlans):
 
         self._callback_runner = CallbackRunner(engine, invoke)
         self._connect_callback_runner()
+        self._poll_loop = PollLoop(self._signal, self._callback_runner, self._life)
 
     def _connect_callback_runner(self) -> None:
         """Connect the callback runner, which refers to this consumer weakly."""
@@ -138,7 +142,7 @@ class SyncLifecycle(RequestPlans):
                     self._engine.callback_queue.raise_wakeup()
                 if (left := deadline - time.monotonic()) <= 0:
                     thread.cancel_call(future)
-                    raise thread_timeout(seconds)
+                    raise thread.timeout_error(seconds)
                 futures.wait([future], min(WAIT_SLICE_SECONDS, left))
             return self._result(thread, future)
         finally:
@@ -175,7 +179,7 @@ class SyncLifecycle(RequestPlans):
                     return self._result(thread, future)
                 if (left := deadline - time.monotonic()) <= 0:
                     thread.cancel_call(future)
-                    logger.warning("%s", thread_timeout(seconds))
+                    logger.warning("%s", thread.timeout_error(seconds))
                     return None
                 self._signal.wait(min(left, 1.0))
         finally:
@@ -189,25 +193,25 @@ class SyncLifecycle(RequestPlans):
     def _run_as_owner(self, what: str, function: Callable[[], T]) -> T:
         """Run a function as poll(): hold the owner lock, count as activity, allow callbacks."""
         self._running_thread()
-        nested = self._owner_lock.is_held_by_caller
+        lock, callback_queue = self._owner_lock, self._callback_queue
+        nested = lock.is_held_by_caller
         try:
-            self._owner_lock.acquire(what)
-            self._engine.callback_queue.enter_poll()
+            lock.acquire(what)
+            callback_queue.enter_poll()
             self._engine.auto_commit.note_consumed()
             return function()
         finally:
             if not nested:
                 try:
-                    self._release_owner()
+                    if lock.is_held_by_caller:
+                        callback_queue.leave_poll()
+                        lock.release()
                 finally:
-                    self._release_owner()  # Ctrl-C during the first call must not keep the lock
+                    if lock.is_held_by_caller:  # Ctrl-C came in between
+                        callback_queue.leave_poll()
+                        lock.release()
                     if self._life.close_request is not None:
                         self._close(self._life.close_request)
-
-    def _release_owner(self) -> None:
-        if self._owner_lock.is_held_by_caller:
-            self._engine.callback_queue.leave_poll()
-            self._owner_lock.release()
 
     def _timeout(self, timeout_ms: float | None) -> float:
         timeout = super()._timeout(timeout_ms)

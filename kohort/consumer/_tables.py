@@ -5,15 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from kohort.fetcher import TableTarget
+from kohort.config import ConsumerConfig
+from kohort.fetcher import FetchBuffer, TableTarget
 from kohort.records import Allocate, SizeHistory, TablePlan
 from kohort.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kohort.consumer._engine import Engine
-    from kohort.consumer._iteration_buffer import IterationBuffer
 
 T = TypeVar("T")
 
@@ -29,9 +26,8 @@ def require_pyarrow() -> None:
         )
 
 
-def warn_of_deserializers(engine: Engine) -> None:
+def warn_of_deserializers(config: ConsumerConfig, buffer: FetchBuffer) -> None:
     """Warn at the first table of a consumer with deserializers, because they do not run."""
-    buffer, config = engine.fetcher.buffer, engine.config
     if buffer.tables is not None:
         return
     buffer.tables = SizeHistory()
@@ -50,43 +46,42 @@ def warn_of_deserializers(engine: Engine) -> None:
 
 
 class TablePoll(Generic[T]):
-    """One call of poll_arrow() or poll_batches()."""
+    """The rows of one poll_arrow() or poll_batches()."""
 
     def __init__(
         self,
-        engine: Engine,
-        iteration_buffer: IterationBuffer,
+        buffer: FetchBuffer,
+        discard_iterated: Callable[[], None],
         max_rows: int,
         build: Callable[[TablePlan], T],
         allocate: Allocate,
     ) -> None:
         self.table: T | None = None
-        self._engine = engine
-        self._iteration_buffer = iteration_buffer
+        self._buffer = buffer
+        self._discard_iterated = discard_iterated
         self._max_rows = max_rows
         self._build = build
         self._allocate = allocate
         self._target: TableTarget[T] | None = None
 
-    def drain(self, partitions: Collection[TopicPartition] | None, *, repeat_errors: bool) -> bool:
+    def take(self, partitions: Collection[TopicPartition] | None, *, repeat_errors: bool) -> bool:
         """Build the table from the buffered batches. Return True if there were any.
 
         Raise the errors of FetchBuffer.drain().
         """
-        if self._iteration_buffer and self._iteration_buffer.discard():
-            self._engine.wake_fetcher()
-        buffer = self._engine.fetcher.buffer
+        self._discard_iterated()
+        buffer = self._buffer
         plan = TablePlan(
             self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables
         )
         target = TableTarget(plan, self._build)
-        # It is set before the drain, so that undo() finds it after Ctrl-C.
+        # It is set before the drain, so that roll_back() finds it (see _delivery).
         self._target = target
         buffer.drain_table(target, partitions, repeat_errors=repeat_errors)
         self.table = target.table
         return self.table is not None
 
-    def undo(self) -> None:
+    def roll_back(self) -> None:
         """Let the rows be fetched again, because the table did not reach the caller."""
         if self._target is not None:
-            self._engine.fetcher.buffer.undo(self._target)
+            self._buffer.undo(self._target)

@@ -206,6 +206,10 @@ class ConsumerThread(EngineLoop):
         if self._claim(future) and (future.running() or future.set_running_or_notify_cancel()):
             future.set_exception(ConsumerClosedError("the consumer is closed"))
 
+    def timeout_error(self, seconds: float) -> KafkaTimeoutError:
+        """Return the error of a call to which this thread did not respond."""
+        return thread_timeout(seconds)
+
     @property
     def is_running(self) -> bool:
         """True if the thread runs."""

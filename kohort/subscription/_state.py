@@ -228,7 +228,8 @@ class SubscriptionState(BoundPositions):
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """Return the state of an assigned partition. The caller holds the lock."""
-        self._run.apply()
+        if self._run is not NO_RUN:
+            self._run.apply()
         state = self._partitions.get(tp)
         if state is not None:
             self._moved[tp] = state  # the caller of the method may move the position

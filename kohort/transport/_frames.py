@@ -128,14 +128,11 @@ class FrameSource:
             return None
         prefix = self._staging[self._start : self._start + PREFIX_SIZE]
         self._start += PREFIX_SIZE
-        return await self._read(await self._size(prefix))
-
-    async def _size(self, prefix: Buffer) -> int:
-        """Return the size of the frame. Raises FrameTooLargeError."""
         try:
-            return frame_size(prefix, self.max_size)
+            size = frame_size(prefix, self.max_size)
         except FrameTooLargeError as error:
-            raise await self._with_head(error, int.from_bytes(prefix, "big", signed=True)) from None
+            raise await self._with_head(error, prefix) from None
+        return await self._read(size)
 
     async def _read_whole(self, receive_frame: ReceiveFrame) -> Frame | None:
         """Receive a frame in one piece, into a buffer of the size of the previous one."""
@@ -161,7 +158,10 @@ class FrameSource:
             self._check_start(data)
             raise self._cut(filled, size)
         self._receive_frame = None
-        size = await self._size(prefix)
+        try:
+            size = frame_size(prefix, self.max_size)
+        except FrameTooLargeError as error:
+            raise await self._with_head(error, prefix) from None
         return Frame(data) if filled == size else await self._read(size)
 
     async def _read(self, size: int) -> Frame:
@@ -187,12 +187,13 @@ class FrameSource:
         if expected is not None and len(data) >= _CORRELATION_ID.size:
             check_correlation_id(data, expected)
 
-    async def _with_head(self, error: FrameTooLargeError, size: int) -> FrameTooLargeError:
+    async def _with_head(self, error: FrameTooLargeError, prefix: Buffer) -> FrameTooLargeError:
         """Return the error, with the first bytes of the frame if ``wants_head_of`` has its id.
 
         In other frames only the correlation id is awaited, because more bytes may never come.
         """
         self.too_large = error
+        size = int.from_bytes(prefix, "big", signed=True)
         correlation_id = self.wants_head_of()
         if size < 0 or correlation_id is None:
             return error
