@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kohort.consumer._async_lifecycle import AsyncLifecycle
+from kohort.consumer._commit_future import AsyncCommitFuture
 from kohort.errors import IllegalStateError
 from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     import uuid
 
-    from kohort.consumer import _commit_future, _typing
+    from kohort.consumer import _typing
 else:
     uuid, _typing = LazyModule("uuid"), LazyModule("kohort.consumer._typing")
-    _commit_future = LazyModule("kohort.consumer._commit_future")
 
 
 class AsyncRequests(AsyncLifecycle):
@@ -42,7 +42,7 @@ class AsyncRequests(AsyncLifecycle):
         self,
         offsets: _typing.CommitOffsets | None = None,
         callback: _typing.CommitCallback | None = None,
-    ) -> _commit_future.AsyncCommitFuture:
+    ) -> AsyncCommitFuture:
         """Start a commit and return its future, without a wait. close() waits for it.
 
         A later poll(), commit() or close() calls ``callback(offsets, error)``, where ``error`` is
@@ -60,7 +60,7 @@ class AsyncRequests(AsyncLifecycle):
             )
         self._check_loop()
         self._engine.check_running()
-        future = _commit_future.AsyncCommitFuture()
+        future = AsyncCommitFuture()
         self._follow_commit(future, chosen, callback)
         self._engine.offset_requests.start_commit(chosen, future.finish)
         return future

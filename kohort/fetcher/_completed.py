@@ -118,6 +118,11 @@ class CompletedFetch:
         return taken
 
     @property
+    def holds_bytes(self) -> bool:
+        """True until :meth:`release`."""
+        return self._lease is not None or self._set.has_bytes
+
+    @property
     def is_partly_decoded(self) -> bool:
         """True if records were decoded and not taken. The bytes of these are gone."""
         return bool(self._ready) or self._set.used < len(self._set.records)
@@ -163,6 +168,9 @@ class CompletedFetch:
     def release(self) -> None:
         """Release the bytes. Batches that are not decoded yet are lost."""
         self._set.release()
+        self._release_lease()
+
+    def _release_lease(self) -> None:
         if self._lease is not None:
             self._lease.release()
             self._lease = None
@@ -210,7 +218,8 @@ class CompletedFetch:
             while not found.done:
                 found.read(enough)
                 if found.done:
-                    self.release()
+                    found.release()
+                    self._release_lease()
                 if found.records:
                     return True
                 self._passed = found.passed
@@ -248,6 +257,7 @@ class FailedFetch:
 
     size: Final = 0
     is_exhausted: Final = False
+    holds_bytes: Final = False
 
     def __init__(
         self, topic_partition: TopicPartition, epoch: int, error: KafkaError, *, is_transient: bool

@@ -344,4 +344,5 @@ class PartitionQueues:
         self.limits.drop_stale(tp, queue)
         for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
             queue.remove(item)
-            item.release()
+            if item.holds_bytes:  # Ctrl-C came before the drain released them
+                item.release()

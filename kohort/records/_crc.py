@@ -6,6 +6,11 @@ from __future__ import annotations
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """Compute the CRC-32C (Castagnoli) of a contiguous buffer."""
     # The import is slow, and a consumer with the compiled decoder may never need it.
-    from crc32c import crc32c as checksum
+    from crc32c import crc32c as compute
 
-    return checksum(data)
+    return compute(data)
+
+
+def checksum(data: bytes | bytearray | memoryview, start: int, stop: int) -> int:
+    """Compute the CRC-32C of a part of the bytes."""
+    return crc32c(memoryview(data)[start:stop])

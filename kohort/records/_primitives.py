@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from kohort.records._compression import Bytes
-from kohort.records._crc import crc32c
+from kohort.records._crc import checksum
 from kohort.records._record import ConsumerRecord, Headers, Origin, Record, RecordDraft
 
 __all__ = [
@@ -92,11 +92,6 @@ def uint32_at(data: Bytes, pos: int) -> int:
 
 def int64_at(data: Bytes, pos: int) -> int:
     return int(_INT64.unpack_from(data, pos)[0])
-
-
-def checksum(data: Bytes, start: int, stop: int) -> int:
-    """Compute the CRC-32C of a part of the bytes."""
-    return crc32c(memoryview(data)[start:stop])
 
 
 def window(data: Bytes, start: int, stop: int) -> bytes:

@@ -289,6 +289,11 @@ class RecordSet:
                 return pos, cut, False
         return stop, next_offset, True
 
+    @property
+    def has_bytes(self) -> bool:
+        """True until :meth:`release`."""
+        return len(self._data) > 0
+
     def release(self) -> None:
         """Release the bytes. Records that are not read yet are lost."""
         self._data = memoryview(b"")
