@@ -45,12 +45,12 @@ from kohort.transport._pipeline import (
     Pending,
     Pipeline,
     RequestSender,
-    ResponseReader,
     decoded,
     respond,
 )
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
+from kohort.transport._response_reader import ResponseReader
 from kohort.transport._versions import BrokerVersions
 
 if TYPE_CHECKING:

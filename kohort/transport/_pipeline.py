@@ -1,28 +1,25 @@
-"""Pipelined requests of one connection: their queue, sender, responses, deadlines and end."""
+"""Pipelined requests of one connection: their queue, sender, deadlines and end."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import anyio
 
 from kohort.errors import KafkaConnectionError, KafkaError, ProtocolError
 from kohort.protocol import Buffer, Response, decode_response
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, works_in_callbacks
-from kohort.transport._frames import Frame, FrameSource, OversizedFrameError, check_correlation_id
+from kohort.transport._frames import Frame, OversizedFrameError, check_correlation_id
 from kohort.transport._leased import Leased
-from kohort.transport._lifetimes import weak_callback
-from kohort.transport._loop import CallbackLoop, OneShot
+from kohort.transport._loop import OneShot
 from kohort.transport._repeatable_event import RepeatableEvent
-from kohort.transport._tcp import TcpConnection, unsent_after
+from kohort.transport._tcp import unsent_after
 
 R = TypeVar("R", bound=Response)
 
-HEAD_SECONDS = 1.0
-"""Longest time for the first bytes of a response over the size limit, in seconds."""
 MAX_THROTTLE_MS = 60_000
 """Longest pause that a broker may request (KIP-219)."""
 
@@ -263,96 +260,6 @@ class RequestSender:
                 self._is_sending = False
             else:
                 await self.sendable.wait()
-
-
-class ResponseReader:
-    """Receiver of responses, which completes the requests of the sender's pipeline.
-
-    ``timer`` is woken when :meth:`failure` may return another value.
-    """
-
-    def __init__(
-        self,
-        source: FrameSource,
-        sender: RequestSender,
-        end: ConnectionEnd,
-        timer: DeadlineTimer,
-        clock: Callable[[], float],
-    ) -> None:
-        self.source = source
-        self.response_count: int = 0
-        """Number of responses since the handshake."""
-        self.last_response = -math.inf
-        self.head_until = math.inf
-        """Time limit for the first bytes of a response over the size limit."""
-        self._sender = sender
-        self._end = end
-        self._timer = timer
-        self._clock = clock
-        self._failure: tuple[Exception, Pending | None] | None = None
-
-    def begin(self, max_frame: int) -> None:
-        """Expect responses of up to this size from now on, instead of those of the handshake."""
-        self.source.max_size = max_frame
-        self.source.wants_head_of = weak_callback(self._large_response)
-        self.source.awaited_id = self._sender.pipeline.awaited_id
-
-    def _large_response(self) -> int | None:
-        """Return the correlation id of the next response if it is for request_leased(), or None."""
-        if (pending := self._sender.pipeline.awaited) is None or not pending.large:
-            return None
-        self.head_until = self._clock() + HEAD_SECONDS
-        self._timer.wake()
-        return pending.correlation_id
-
-    async def run(self) -> None:
-        """Receive responses until the connection ends or fails."""
-        while self._end.failure is None:
-            frame = await self.source.read()
-            if frame is None:
-                raise self._end.announced or KafkaConnectionError("closed by the broker")
-            self._deliver(frame)
-
-    def _deliver(self, frame: Frame) -> None:
-        pipeline = self._sender.pipeline
-        pending = pipeline.match_response(frame.data)
-        self.response_count += 1
-        self.last_response = self._clock()
-        self.source.pool.trim(self.last_response)
-        pending.complete(frame)
-        if pipeline.waiting:
-            self._sender.sendable.set()
-
-    def run_in_callbacks(
-        self, link: ByteConnection, loop: CallbackLoop | None, running: Coroutine[Any, Any, None]
-    ) -> bool:
-        """Continue run() whenever the event loop finds the socket readable, without a task.
-
-        Return False if the loop or the link cannot do that. ``running`` is the coroutine of run(),
-        which must not use anyio, because anyio finds no event loop in a callback. Its error is left
-        for failure().
-        """
-        if loop is None or not works_in_callbacks(link):
-            return False
-
-        def on_readable() -> None:
-            try:
-                running.send(None)
-            except Exception as error:
-                cast(TcpConnection, link).stop_reading()
-                # A request that is sent before failure() is called is not the cause.
-                self._failure = error, self._sender.pipeline.awaited
-                self._timer.wake()
-
-        return cast(TcpConnection, link).read_with(loop, on_readable)
-
-    def failure(self) -> tuple[Exception, Pending | None] | None:
-        """Return the error that ended reading, with the request that awaited a response."""
-        if self._failure is not None:
-            return self._failure
-        if self._clock() >= self.head_until and (error := self.source.too_large) is not None:
-            return error, self._sender.pipeline.awaited
-        return None
 
 
 def decoded(kind: type[R], version: int, frame: Frame) -> R:

@@ -1,0 +1,106 @@
+"""Receiver of the responses of one connection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from kohort.errors import KafkaConnectionError
+from kohort.transport._bytes import ByteConnection, works_in_callbacks
+from kohort.transport._frames import FrameSource
+from kohort.transport._lifetimes import weak_callback
+from kohort.transport._loop import CallbackLoop
+from kohort.transport._pipeline import ConnectionEnd, DeadlineTimer, Pending, RequestSender
+from kohort.transport._tcp import TcpConnection
+
+HEAD_SECONDS = 1.0
+"""Longest time for the first bytes of a response over the size limit, in seconds."""
+
+
+class ResponseReader:
+    """Receiver of responses, which completes the requests of the sender's pipeline.
+
+    ``timer`` is woken when :meth:`failure` may return another value.
+    """
+
+    def __init__(
+        self,
+        source: FrameSource,
+        sender: RequestSender,
+        end: ConnectionEnd,
+        timer: DeadlineTimer,
+        clock: Callable[[], float],
+    ) -> None:
+        self.source = source
+        self.response_count: int = 0
+        """Number of responses since the handshake."""
+        self.last_response = -math.inf
+        self.head_until = math.inf
+        """Time limit for the first bytes of a response over the size limit."""
+        self._sender = sender
+        self._end = end
+        self._timer = timer
+        self._clock = clock
+        self._failure: tuple[Exception, Pending | None] | None = None
+
+    def begin(self, max_frame: int) -> None:
+        """Expect responses of up to this size from now on, instead of those of the handshake."""
+        self.source.max_size = max_frame
+        self.source.wants_head_of = weak_callback(self._large_response)
+        self.source.awaited_id = self._sender.pipeline.awaited_id
+
+    def _large_response(self) -> int | None:
+        """Return the correlation id of the next response if it is for request_leased(), or None."""
+        if (pending := self._sender.pipeline.awaited) is None or not pending.large:
+            return None
+        self.head_until = self._clock() + HEAD_SECONDS
+        self._timer.wake()
+        return pending.correlation_id
+
+    async def run(self) -> None:
+        """Receive responses until the connection ends or fails."""
+        pipeline = self._sender.pipeline
+        while self._end.failure is None:
+            frame = await self.source.read()
+            if frame is None:
+                raise self._end.announced or KafkaConnectionError("closed by the broker")
+            pending = pipeline.match_response(frame.data)
+            self.response_count += 1
+            self.last_response = self._clock()
+            self.source.pool.trim(self.last_response)
+            pending.complete(frame)
+            if pipeline.waiting:
+                self._sender.sendable.set()
+            del frame, pending  # otherwise the response would live until the next one
+
+    def run_in_callbacks(
+        self, link: ByteConnection, loop: CallbackLoop | None, running: Coroutine[Any, Any, None]
+    ) -> bool:
+        """Continue run() whenever the event loop finds the socket readable, without a task.
+
+        Return False if the loop or the link cannot do that. ``running`` is the coroutine of run(),
+        which must not use anyio, because anyio finds no event loop in a callback. Its error is left
+        for failure().
+        """
+        if loop is None or not works_in_callbacks(link):
+            return False
+
+        def on_readable() -> None:
+            try:
+                running.send(None)
+            except Exception as error:
+                cast(TcpConnection, link).stop_reading()
+                # A request that is sent before failure() is called is not the cause.
+                self._failure = error, self._sender.pipeline.awaited
+                self._timer.wake()
+
+        return cast(TcpConnection, link).read_with(loop, on_readable)
+
+    def failure(self) -> tuple[Exception, Pending | None] | None:
+        """Return the error that ended reading, with the request that awaited a response."""
+        if self._failure is not None:
+            return self._failure
+        if self._clock() >= self.head_until and (error := self.source.too_large) is not None:
+            return error, self._sender.pipeline.awaited
+        return None
