@@ -20,17 +20,8 @@ Known = Mapping[str, tuple[int, str]]
 
 KNOWN_PARAMETERS: Known = {
     "AIOKafkaConsumer": (39, "aiokafka's own signature, which programs use unchanged"),
-    "CoordinatorClient": (9, "it takes the hooks of the consumer one by one"),
-    "OffsetManager": (9, "it takes the hooks of the consumer one by one"),
 }
-KNOWN_ATTRIBUTES: Known = {
-    "ClassicMembership": (49, "membership: one object inherited over several files"),
-    "CoordinatorClient": (18, "coordinator client: hooks and parts"),
-    "Joining": (33, "membership: one object inherited over several files"),
-    "Leaving": (47, "membership: one object inherited over several files"),
-    "MemberData": (16, "membership: one object inherited over several files"),
-    "Syncing": (41, "membership: one object inherited over several files"),
-}
+KNOWN_ATTRIBUTES: Known = {}
 
 VALUE_BASES = {
     "Enum",
