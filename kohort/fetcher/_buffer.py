@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import KafkaError, OffsetOutOfRangeError, TopicRecreatedError
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._drain_target import DrainTarget, Records, RecordTarget, TableTarget
+from kohort.fetcher._drain import DrainSteps, DrainTarget, Records, RecordTarget, TableTarget
 from kohort.fetcher._error_policy import ErrorPolicy, Item, OnError
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._partition_queues import PartitionQueues
@@ -49,7 +49,7 @@ class FetchBuffer:
         memory: FetchMemory | None = None,
         laggiest_first: bool = False,
     ) -> None:
-        """Take the arguments of PartitionQueues.
+        """Take the arguments of PartitionQueues and DrainSteps.
 
         While ``may_deliver`` returns False, drains deliver nothing.
         """
@@ -58,7 +58,9 @@ class FetchBuffer:
             max_bytes=max_bytes,
             on_room=on_room,
             memory=memory,
-            laggiest_first=laggiest_first,
+        )
+        self.steps: DrainSteps = DrainSteps(
+            subscription, self.queues, laggiest_first=laggiest_first
         )
         self.policy: ErrorPolicy = ErrorPolicy(subscription, on_error, on_room=on_room)
         self.tables: SizeHistory | None = None
@@ -103,13 +105,13 @@ class FetchBuffer:
 
         Deserializers do not run.
         """
-        self.queues.use_table_limits()
-        target.plan.expect(self.queues.deliverable_bytes(partitions))
+        self.steps.use_table_limits()
+        target.plan.expect(self.steps.deliverable_bytes(partitions))
         self._drain(target, target.plan.max_rows, partitions, repeat_errors)
 
     def undo(self, target: DrainTarget) -> None:
         """Undo the drain into a target, so that its records are drained or fetched again."""
-        self.queues.put_back(target)
+        self.steps.put_back(target)
 
     def report(self, error: KafkaError) -> None:
         """Let the next drain raise an error that concerns no single partition."""
@@ -133,7 +135,7 @@ class FetchBuffer:
         try:
             stopped = self._decode(target, max_records, partitions, repeat_errors)
             target.finish()
-            delivered = self.queues.deliver(target)
+            delivered = self.steps.deliver(target)
             if not target.is_complete():
                 self.undo(target)
                 return  # a later drain raises the errors after the rows before them
@@ -169,15 +171,15 @@ class FetchBuffer:
         Return the items with errors, which stop their partitions.
         """
         stopped: list[Item] = []
-        queues, drained, missing = self.queues, target.drained, max_records
-        for tp in queues.drain_order(partitions):
+        steps, drained, missing = self.steps, target.drained, max_records
+        for tp in steps.drain_order(partitions):
             if missing <= 0:
                 break
             index = 0
             while missing > 0:
-                item = queues.claim(tp, index, partitions, drained)
+                item = steps.claim(tp, index, partitions, drained)
                 if item is None:
-                    if tp not in queues:
+                    if tp not in self.queues:
                         self.policy.forget(tp)
                     break
                 if isinstance(item, FailedFetch):
@@ -207,7 +209,7 @@ class FetchBuffer:
         item, self._pending_error = self._pending_error, None
         if item is None or item.error is None:
             return
-        if self.queues.is_current(item, partitions):
+        if self.steps.is_current(item, partitions):
             self._raise(item)
 
     def _raise(self, item: Item) -> None:
@@ -216,7 +218,7 @@ class FetchBuffer:
         item.raised = self._raises
         self.queues.counters.errors_raised += 1
         if isinstance(item, FailedFetch) and item.is_transient:
-            self.queues.remove(item)
+            self.steps.remove(item)
         # The traceback of an earlier raise would grow with each poll.
         raise error.with_traceback(None)
 
