@@ -17,7 +17,7 @@ from kohort.errors import (
 )
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._drain_target import RecordTarget
+from kohort.fetcher._drain import RecordTarget
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.fetcher.bench import Bench, raising_at
@@ -84,7 +84,7 @@ class TestDraining:
         """The fetcher may append just before the buffer puts the drained records back."""
         bench = Bench(T0)
         bench.put(T0, 0, batch(0, 2))
-        put_back = bench.buffer.queues.put_back
+        put_back = bench.buffer.steps.put_back
 
         def appended_first(*args: Any) -> None:
             bench.put(T0, 2, batch(2, 2))
@@ -95,7 +95,7 @@ class TestDraining:
                 raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(bench.buffer.queues, "put_back", appended_first)
+            patch.setattr(bench.buffer.steps, "put_back", appended_first)
             with pytest.raises(KeyboardInterrupt):
                 bench.buffer._drain(Interrupted(), 100, None, True)
         assert bench.drain() == {}
