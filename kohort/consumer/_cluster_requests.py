@@ -44,6 +44,8 @@ class ClusterRequests:
     async def wait_bootstrapped(self, timeout: float | None) -> float:
         """Wait for the first metadata, and return the seconds left of the timeout."""
         seconds = self._seconds(timeout)
+        if self._cluster.bootstrapped:
+            return seconds
         until = anyio.current_time() + seconds
         with TimeLimit(seconds, "no broker was reached"):
             await self._cluster.wait_bootstrapped()

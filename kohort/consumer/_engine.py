@@ -73,7 +73,7 @@ class Engine:
             self.callback_queue,
             self.subscription,
             self.errors,
-            on_assignment=weak_callback(self._on_assignment),
+            on_assignment=lambda: engine.positions.wake(),
         )
         self.coordinator: CoordinatorClient | None = None
         if group.group_id is not None:
@@ -141,7 +141,7 @@ class Engine:
             TopicEvents(
                 notify=notify,
                 wake_fetcher=self.fetcher.wake,
-                on_assignment=weak_callback(self._on_assignment),
+                on_assignment=self.positions.wake,
                 on_recreated=weak_callback(self._on_recreated),
                 commit_replaced=self.auto_commit.commit_replaced,
             ),
@@ -228,10 +228,6 @@ class Engine:
 
     # -- subscription -------------------------------------------------------------------------
 
-    def _on_assignment(self) -> None:
-        self.positions.wake()
-        self.fetcher.wake()
-
     def _on_recreated(self, topics: Collection[str]) -> None:
         for topic in topics:
             self.offset_requests.statistics.forget_topic(topic)
@@ -249,12 +245,12 @@ class Engine:
     def apply_new_subscription(self) -> None:
         """Apply a call of subscribe() or assign()."""
         self._topics.renew()
-        self._on_assignment()
+        self.positions.wake()
 
     def apply_subscription(self) -> None:
         """Apply a change of the subscription or assignment to topics, positions and fetches."""
         self._topics.wake()
-        self._on_assignment()
+        self.positions.wake()
 
     @property
     def has_first_assignment(self) -> bool:
@@ -291,7 +287,7 @@ class Engine:
         """Finish :meth:`leave` after the subscription was removed or replaced."""
         self.auto_commit.drop_replaced()
         self._topics.release()
-        self._on_assignment()
+        self.positions.wake()
 
 
 def _may_deliver(callback_queue: CallbackQueue, coordinator: CoordinatorClient | None) -> bool:

@@ -79,8 +79,9 @@ class PositionFinder:
         self._denied = DeniedPositions(max_age, config.rng or random.Random())
 
     def wake(self) -> None:
-        """Look for partitions without a position now."""
+        """Look for partitions without a position now, and fetch those that have one."""
         self._woken.set()
+        self._fetcher.wake()
 
     async def run(self) -> None:
         """Run until cancelled; never raises."""
