@@ -130,9 +130,9 @@ async def test_heartbeats_go_on_while_a_listener_waits(
 
     async def assigned(partitions: Partitions) -> None:
         before = beats()
-        await cluster.wait_until_async(lambda: beats() > before + 14)
+        await cluster.wait_until_async(lambda: beats() > before + 44)
 
-    options["session_timeout_ms"] = 500
+    options["session_timeout_ms"] = 2000  # 44 heartbeats of 50 ms take longer
     listener = AsyncRecorder(assigned=assigned)
     async with member(topic, group, listener, options) as consumer:
         await consumer.poll()
