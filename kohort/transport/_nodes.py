@@ -235,7 +235,8 @@ class Nodes:
 
         Nodes in back-off are left out, and None is returned if no node is left. A bootstrap address
         is returned only if no broker is left (KIP-899). If the recovery strategy is none, it is
-        returned only if no broker is known.
+        returned only if no broker is known. Of the bootstrap addresses without requests, the one
+        with the fewest failures in a row is returned.
         """
         may_rebootstrap = self._config.metadata_recovery_strategy == "rebootstrap"
         taken = {(node.broker.host, node.broker.port) for node in self.brokers.values()}
@@ -249,9 +250,18 @@ class Nodes:
         for nodes in (list(self.brokers.values()), spare):
             ready = [node for node in nodes if node.not_before <= now]
             if ready:
-                best = min((node.load, node.idle_since) for node in ready)
+                ranks = [
+                    # Each bootstrap address is tried before another one is tried again.
+                    (node.load, node.failures if nodes is spare else 0, node.idle_since)
+                    for node in ready
+                ]
+                best = min(ranks)
                 return self._rng.choice(
-                    [node.broker.id for node in ready if (node.load, node.idle_since) == best]
+                    [
+                        node.broker.id
+                        for node, rank in zip(ready, ranks, strict=True)
+                        if rank == best
+                    ]
                 )
         return None
 
@@ -408,10 +418,10 @@ class Nodes:
     ) -> None:
         node.last_used = max(node.last_used, connection.last_used)
         _forget(node, purpose, entry)
+        # A broker that accepts and then closes each time must not reset its back-off.
+        if connection.response_count:
+            node.failures = 0
         if connection.failure is not None and not connection.closed_by_us:
-            # A broker that accepts and then closes each time must not reset its back-off.
-            if connection.response_count:
-                node.failures = 0
             self._failed(node, connection.failure, lost=connection.lost_requests > 0)
 
     def _failed(self, node: Node, error: KafkaError, *, lost: bool = True) -> None:

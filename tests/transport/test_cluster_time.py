@@ -74,6 +74,37 @@ async def test_timeout_of_zero_ends_when_each_server_failed_once() -> None:
             await client.wait_bootstrapped()
 
 
+async def test_each_server_is_tried_once_before_a_second_try() -> None:
+    async def accept_only(peer: Peer) -> None:
+        await anyio.sleep_forever()
+
+    holes = tuple((f"hole{number}", 1) for number in range(5))
+    async with running(bootstrap=holes, bootstrap_timeout_ms=0) as (client, cluster):
+        for hole in holes:
+            cluster.network.listen(*hole, accept_only)
+        with pytest.raises(NoBrokersAvailable):
+            await client.wait_bootstrapped()
+        attempts = [attempt[1:] for attempt in cluster.network.attempts]
+        assert sorted(attempts[: len(holes)]) == sorted(holes)
+        assert len(attempts) <= len(holes) + 1  # the next round may begin
+
+
+async def test_failures_of_a_server_end_with_its_response() -> None:
+    """After the loss of all brokers it must not come after servers that never responded."""
+    async with running(bootstrap=(("b1", 9092),)) as (client, cluster):
+        (broker,) = cluster.brokers
+        broker.down()
+        with anyio.move_on_after(5):
+            await client.wait_bootstrapped()
+        (node,) = client._nodes.bootstrap.values()
+        assert node.failures > 1
+        broker.up()
+        with anyio.fail_after(30):
+            await client.wait_bootstrapped()
+        await anyio.sleep(1)
+        assert node.failures == 0
+
+
 async def test_timeout_of_zero_gives_each_server_its_time() -> None:
     async def accept_only(peer: Peer) -> None:
         await anyio.sleep_forever()
