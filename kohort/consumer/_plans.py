@@ -157,7 +157,10 @@ class RequestPlans(ConsumerBase):
 
     def _plan_bootstrap(self, timeout_ms: float | None, refresh: bool) -> Plan[None]:
         client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
-        seconds = (client.bootstrap_timeout_ms + client.request_timeout_ms) / 1000
+        # With 0 each server has the time of one request.
+        servers_ms = len(client.bootstrap_servers) * client.request_timeout_ms
+        until_error_ms = client.bootstrap_timeout_ms or servers_ms
+        seconds = (until_error_ms + client.request_timeout_ms) / 1000
         return Plan(
             lambda: self._engine.cluster_requests.bootstrap(timeout, refresh=refresh),
             seconds if timeout is None else timeout,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -86,6 +87,24 @@ def test_unreachable_servers_are_reported_once_in_the_log_and_again_and_again_by
         consumer.bootstrap()
     with pytest.raises(NoBrokersAvailable):
         consumer.topics()
+
+
+@pytest.mark.parametrize("method", ["start", "bootstrap"])
+def test_timeout_of_zero_waits_for_all_silent_servers(method: str, make: MakeConsumer) -> None:
+    """The call must outlast the servers, which together take longer than one request."""
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(servers.server(None)) for _ in range(4)]
+        consumer = make(
+            "orders",
+            bootstrap_servers=addresses,
+            bootstrap_timeout_ms=0,
+            request_timeout_ms=800,
+            socket_connection_setup_timeout_ms=800,
+        )
+        with pytest.raises(NoBrokersAvailable) as caught:
+            getattr(consumer, method)()
+        assert all(address in str(caught.value) for address in addresses)
+        consumer.close()
 
 
 def test_a_cluster_that_comes_up_late_is_used(make: MakeConsumer) -> None:
