@@ -365,7 +365,7 @@ class BrokerConnection:
             await self._timer.wait(min(self._pipeline.next_deadline, self._reader.head_until))
 
     def begin_sending(self) -> None:
-        """Send queued requests without waiting, nearly always all."""
+        """Send queued requests as far as the system takes their bytes at once."""
         self._sender.begin()
 
     # -- the end ------------------------------------------------------------------------------

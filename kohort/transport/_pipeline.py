@@ -158,7 +158,7 @@ class DeadlineTimer:
         self._wake_up = RepeatableEvent()
 
     async def wait(self, until: float) -> None:
-        """Wait until this time, or another one of move_to(), or the next wake()."""
+        """Wait until this time, another time of move_to(), or a wake() during the wait."""
         self.end = until
         with anyio.CancelScope(deadline=until) as self._scope:
             await self._wake_up.wait()
@@ -168,7 +168,7 @@ class DeadlineTimer:
         self.end = self._scope.deadline = end
 
     def wake(self) -> None:
-        """End the current wait, or the next one, at once."""
+        """End the current wait. Without a wait nothing happens, so check conditions before it."""
         self._wake_up.set()
 
 
@@ -237,7 +237,7 @@ class RequestSender:
         self._error: Exception | None = None
 
     def begin(self) -> None:
-        """Send without waiting, nearly always all."""
+        """Send the bytes that the system takes at once. The task of run() sends the rest."""
         if self._send_now is not None and not self._is_sending and not self._unsent:
             buffers = self.pipeline.take_sendable()
             try:
