@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -41,11 +42,31 @@ def refusing(count: int) -> list[str]:
     return [f"127.0.0.1:{port}" for port in free_ports(count)]
 
 
-async def test_start_fails_after_one_try_of_each_server(make: Make) -> None:
-    consumer = make(*refusing(3))
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of addresses to which this process begins to connect."""
+    addresses: list[str] = []
+
+    def noting(connect: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(self: socket.socket, address: tuple[str, int]) -> Any:
+            addresses.append(f"{address[0]}:{address[1]}")
+            return connect(self, address)
+
+        return noted
+
+    for name in ("connect", "connect_ex"):  # aiokafka calls one, and kohort the other
+        monkeypatch.setattr(socket.socket, name, noting(getattr(socket.socket, name)))
+    return addresses
+
+
+async def test_start_fails_after_one_try_of_each_server(make: Make, tried: list[str]) -> None:
+    servers = refusing(5)
+    consumer = make(*servers)
     for _ in range(2):
+        tried.clear()
         with pytest.raises(aiokafka.errors.KafkaConnectionError, match="Unable to bootstrap from"):
             await within(consumer.start())
+        assert sorted(tried) == sorted(servers)
 
 
 async def test_start_fails_after_servers_closed_the_connection(make: Make) -> None:
