@@ -114,8 +114,9 @@ class RecordColumns:
 class RecordTable:
     """Columns of any partitions and polls as one table, without a copy.
 
-    ``pyarrow.table(RecordTable(batches))`` has one chunk for each poll. polars, DuckDB and pandas
-    take the object, too. Without any columns it is a table of no rows with all columns.
+    ``pyarrow.table(RecordTable(batches))`` makes one chunk from all columns of a poll in their
+    order. polars, DuckDB and pandas take the object, too. Without any columns it is a table of no
+    rows with all columns.
     """
 
     __module__ = "kohort"
@@ -123,7 +124,13 @@ class RecordTable:
     __slots__ = ("batches",)
 
     def __init__(self, batches: Iterable[RecordColumns]) -> None:
+        """Take columns in any order. Raises TypeError for anything else, also for one table."""
+        if isinstance(batches, RecordColumns | RecordTable):  # both iterate over records
+            raise _no_columns(batches)
         self.batches: tuple[RecordColumns, ...] = tuple(batches)
+        for each in self.batches:
+            if not isinstance(each, RecordColumns):
+                raise _no_columns(each)
 
     def __len__(self) -> int:
         return sum(map(len, self.batches))
@@ -142,6 +149,14 @@ class RecordTable:
 
     def __repr__(self) -> str:
         return f"<RecordTable of {len(self.batches)} batches: {len(self)} records>"
+
+
+def _no_columns(given: object) -> TypeError:
+    what = type(given).__name__
+    if isinstance(given, RecordColumns):
+        return TypeError(f"RecordTable needs a list of RecordColumns, not {what}: pass [columns]")
+    advice = "pass table.batches" if isinstance(given, RecordTable) else "pass [columns]"
+    return TypeError(f"RecordTable needs RecordColumns, not {what}: {advice}")
 
 
 def _joined(batches: Iterable[RecordColumns]) -> list[tuple[Table, range]]:
