@@ -30,7 +30,10 @@ class MemoryClusterOptions(TypedDict, total=False):
     group_initial_rebalance_delay_ms: int
     """Kafka's config of that name. Default: 0. Kafka's default is 3,000."""
     group_settings: Mapping[str, int] | None
-    """Settings of groups by Kafka's names without the ``group.`` prefix."""
+    """Limits of groups, such as ``{"min_session_timeout_ms": 500}``.
+
+    The names are those of Kafka's configs with underscores, and without the prefix ``group.``.
+    """
     max_request_bytes: int
     """Longest request. Default: 100 MiB."""
     broker_session_timeout_ms: int
