@@ -122,6 +122,21 @@ class PartitionQueues:
             if state := self._subscription.partition_at(tp, epoch):
                 state.status.last_error = error
 
+    def drop_finished(self, tp: TopicPartition, queue: Queue, state: PartitionState | None) -> None:
+        """Drop delivered fetches and fetches of another epoch. The caller holds the lock.
+
+        The next drain drops a delivered fetch, because the drain that delivered it may be undone.
+        """
+        epoch = None if state is None else state.epoch
+        if queue and queue[0].epoch == epoch and not queue[0].is_exhausted:
+            return  # later fetches are not delivered either, because order is kept
+        if any(item.epoch != epoch for item in queue):
+            self.limits.drop_stale(tp, queue)
+        for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
+            queue.remove(item)
+            if item.holds_bytes:  # Ctrl-C came before the drain released them
+                item.release()
+
     def clear(self) -> None:
         """Drop all items."""
         with self._lock:
@@ -153,18 +168,3 @@ class PartitionQueues:
                 and item.is_blocked
                 and self._subscription.partition_at(tp, item.epoch) is not None
             }
-
-    def drop_finished(self, tp: TopicPartition, queue: Queue, state: PartitionState | None) -> None:
-        """Drop delivered fetches and fetches of another epoch. The caller holds the lock.
-
-        The next drain drops a delivered fetch, because the drain that delivered it may be undone.
-        """
-        epoch = None if state is None else state.epoch
-        if queue and queue[0].epoch == epoch and not queue[0].is_exhausted:
-            return  # later fetches are not delivered either, because order is kept
-        if [item for item in queue if item.epoch != epoch]:
-            self.limits.drop_stale(tp, queue)
-        for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
-            queue.remove(item)
-            if item.holds_bytes:  # Ctrl-C came before the drain released them
-                item.release()

@@ -438,6 +438,25 @@ class TestInterrupts:
         assert offsets(buffer.drain(100)[T0]) == [0, 1, 2]
         assert subscription.position(T0) == 3
 
+    def test_interrupted_release_of_a_drained_fetch_is_repeated(self) -> None:
+        class InterruptedLease(CountedLease):
+            calls = 0
+
+            def release(self) -> None:
+                self.calls += 1
+                if self.calls == 1:
+                    raise KeyboardInterrupt
+                super().release()
+
+        bench, lease = Bench(T0), InterruptedLease()
+        bench.put(T0, 0, batch(0, 3), lease=lease)
+        with pytest.raises(KeyboardInterrupt):
+            bench.drain()
+        assert bench.drain() == {T0: [0, 1, 2]}
+        assert lease.released == 0
+        assert bench.drain() == {}
+        assert (lease.released, lease.calls) == (1, 2)
+
     def test_a_partition_lost_while_it_is_decoded_is_not_delivered(self) -> None:
         subscription = SubscriptionState()
         subscription.subscribe(["t"])

@@ -17,6 +17,7 @@ from kohort.errors import (
     RecordDeserializationError,
     RecordTooLargeError,
 )
+from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 from tests.fetcher.bench import Bench, raising_at
 from tests.fetcher.making import (
@@ -363,6 +364,27 @@ class TestCallables:
             bench.drain()
         assert isinstance(raised.value.__cause__, error)
         assert bench.position(T0) == 2
+
+
+def test_on_error_is_called_again_after_the_error_was_withdrawn() -> None:
+    """A retry withdraws an error that was decided on and not raised yet."""
+    asked: list[DataError] = []
+
+    def policy(error: DataError) -> str:
+        asked.append(error)
+        return "raise" if len(asked) == 1 else "pause"
+
+    bench = bench_with(policy, T0, T1)
+    error = CorruptBatchError("no", topic_partition=T0, offset=0)
+    bench.put(T1, 0, batch(0, 2))
+    bench.fail(T0, error, is_transient=True)
+    assert bench.drain() == {T1: [0, 1]}
+    bench.buffer.queues.note_up_to_date([(T0, bench.epoch(T0), Watermarks())], 0.0)
+    assert bench.drain() == {}
+    bench.fail(T0, error, is_transient=True)
+    assert bench.drain() == {}
+    assert asked == [error, error]
+    assert bench.subscription.paused() == {T0}
 
 
 def test_what_is_neither_corrupt_nor_undeserializable_is_not_asked_about() -> None:
