@@ -51,7 +51,16 @@ def owned(query: Query) -> set[int]:
 
 def held_back(query: Query) -> set[int]:
     """Return the partitions of a revocation that waits for the end of a micro-batch."""
-    return {tp.partition for tp in query.reader._driver._partitions.revoking()}
+    partitions = query.reader._driver._partitions
+    with partitions._changed:
+        return {tp.partition for tp in partitions._revoking}
+
+
+def owned_by_group(query: Query) -> set[int]:
+    """Return the partitions that the group has assigned to the query, known to it or not."""
+    partitions = query.reader._driver._partitions
+    with partitions._changed:
+        return {tp.partition for tp in partitions._owned}
 
 
 class Polling:

@@ -52,7 +52,7 @@ def test_revocation_waits_for_the_batch_in_flight() -> None:
     readable: list[object] = []
 
     def finish() -> None:
-        while not partitions.revoking() and not is_released.wait(0.001):
+        while partitions.readable() and not is_released.wait(0.001):
             pass
         readable.append(partitions.readable())
         partitions.finish_batch(lambda view: {FIRST: 5})
@@ -64,7 +64,47 @@ def test_revocation_waits_for_the_batch_in_flight() -> None:
     thread.join(DEADLINE)
     assert readable == [{}]
     assert released == ReleasedPartitions({FIRST: 5}, frozenset(), is_ending=False)
-    assert partitions.owned() == {}
+    assert partitions.existing() == {}
+
+
+class WatchedLock(threading.Condition):
+    """A lock that notes whether one thread found it held at its first attempt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched: threading.Thread | None = None
+        self.was_held: bool | None = None
+        self.attempted = threading.Event()
+
+    def __enter__(self) -> bool:
+        if threading.current_thread() is not self.watched or self.attempted.is_set():
+            return super().__enter__()
+        is_free = self.acquire(blocking=False)
+        self.was_held = not is_free
+        self.attempted.set()
+        return is_free or self.acquire()
+
+
+def test_revocation_waits_while_a_batch_begins() -> None:
+    """A release between the plan and its mark as in flight would not wait for the batch."""
+    partitions = assigned()
+    lock = partitions._changed = WatchedLock()
+    released: list[ReleasedPartitions] = []
+
+    def release() -> None:
+        released.append(partitions.release(BOTH, DEADLINE))
+
+    def plan(view: BatchView) -> BatchPlan:
+        thread.start()
+        assert lock.attempted.wait(DEADLINE)
+        return BatchPlan(BATCH, view.readable.keys())
+
+    thread = lock.watched = threading.Thread(target=release)
+    partitions.begin_batch(nothing, plan)
+    partitions.finish_batch(lambda view: {FIRST: 5})
+    thread.join(DEADLINE)
+    assert lock.was_held
+    assert released == [ReleasedPartitions({FIRST: 5}, frozenset(), is_ending=False)]
 
 
 def test_revocation_after_its_time_reports_the_unfinished_batch() -> None:

@@ -22,6 +22,7 @@ from tests.spark_connector.members import (
     member,
     member_options,
     owned,
+    owned_by_group,
     plain,
 )
 from tests.spark_connector.reading import Query, produce
@@ -212,11 +213,6 @@ def test_available_now_leaves_to_later_runs_what_it_gains_on_the_way(cluster: Cl
     query.stop()
     assert query.values() == []
     assert sorted(other.values) == sorted(expected)
-
-
-def owned_by_group(query: Query) -> set[int]:
-    """Return the partitions that the group has assigned to the query, known to it or not."""
-    return {tp.partition for tp in query.reader._driver._partitions.owned()}
 
 
 def test_a_member_without_partitions_waits_once_and_then_runs_empty(

@@ -21,8 +21,10 @@ from tests.spark_connector.members import (
     DEADLINE,
     GROUP,
     committed,
+    held_back,
     member,
     member_options,
+    owned_by_group,
     plain,
 )
 from tests.spark_connector.reading import produce
@@ -156,12 +158,11 @@ def test_a_query_leaves_while_a_revocation_cannot_commit(
     query = member(cluster)
     query.start()
     query.trigger()
-    partitions = query.reader._driver._partitions
     with plain(cluster) as other:
-        cluster.wait_until(lambda: other.poll(50) or partitions.revoking())
+        cluster.wait_until(lambda: other.poll(50) or held_back(query))
         with cluster.fail("OffsetCommit", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None):
             query.trigger()  # ends the batch that the revocation waits for
-            cluster.wait_until(lambda: len(partitions.owned()) < 3)
+            cluster.wait_until(lambda: len(owned_by_group(query)) < 3)
             query.stop()
         assert len(cluster.group(GROUP).members) == 1
 
