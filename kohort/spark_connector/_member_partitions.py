@@ -1,7 +1,7 @@
 """Partitions of a group member, shared by Spark's thread and the member's thread.
 
 The module does no I/O. Each method is atomic: it holds the lock from its first read to its last
-change.
+change. Only a property that reads a single attribute needs no lock. A wait releases the lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Checkpoint(NamedTuple):
 
 
 class BatchView(NamedTuple):
-    """Partitions for a function that plans, which no other thread changes while it runs."""
+    """Partitions for a planning function. No other thread changes them while it runs."""
 
     ready: Mapping[TopicPartition, ReadablePartition]
     """Owned partitions with a known start."""
@@ -116,7 +116,8 @@ class MemberPartitions:
     @property
     def has_partitions(self) -> bool:
         """True if the member owns partitions, or if the topics have none."""
-        return bool(self._owned) or (self._all is not None and not self._all)
+        with self._changed:
+            return bool(self._owned) or (self._all is not None and not self._all)
 
     @property
     def has_all_starts(self) -> bool:
@@ -124,20 +125,10 @@ class MemberPartitions:
         with self._changed:
             return self._is_stable and self.existing().keys() <= self._ready.keys()
 
-    def owned(self) -> dict[TopicPartition, int]:
-        """Return the assigned partitions with their epochs, also those that do not exist."""
-        with self._changed:
-            return dict(self._owned)
-
     def readable(self) -> dict[TopicPartition, ReadablePartition]:
         """Return the partitions that a new micro-batch may read."""
         with self._changed:
             return {tp: ready for tp, ready in self._ready.items() if tp not in self._revoking}
-
-    def revoking(self) -> frozenset[TopicPartition]:
-        """Return the partitions of a revocation that waits for the micro-batch in flight."""
-        with self._changed:
-            return frozenset(self._revoking)
 
     def existing(self) -> dict[TopicPartition, int]:
         """Return the owned partitions that exist.
@@ -269,7 +260,8 @@ class MemberPartitions:
     @property
     def is_running(self) -> bool:
         """True if the query neither ends nor has failed."""
-        return not self._is_ending and self._error is None
+        with self._changed:
+            return not self._is_ending and self._error is None
 
     @property
     def was_assigned(self) -> bool:
@@ -406,7 +398,8 @@ class MemberPartitions:
 
     def note_error(self, error: KafkaError) -> None:
         """Keep a transient error, as the cause of a later timeout."""
-        self._last_error = error
+        with self._changed:
+            self._last_error = error
 
     def fail(self, error: BaseException) -> None:
         """Keep the first error. Spark's next call raises it."""
