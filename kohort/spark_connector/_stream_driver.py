@@ -108,9 +108,10 @@ class StreamDriver:
         self._starts: dict[TopicPartition, int] = {}  # of partitions in no batch yet
 
     def prepare_available_now(self) -> None:
-        """Set the current ends of the partitions as the end of the stream."""
-        self._tracked.refresh(is_first=not self._has_planned, force=True)
-        self._target = dict(self._tracked.ends)
+        """Set the current ends of the partitions as the end of the stream, once."""
+        if self._target is None:
+            self._tracked.refresh(is_first=not self._has_planned, force=True)
+            self._target = dict(self._tracked.ends)
 
     def next_offset(
         self, start: StreamOffset, max_rows: int | None, *, ignore_minimum: bool = False

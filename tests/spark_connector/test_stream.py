@@ -182,6 +182,18 @@ def test_available_now_takes_no_notice_of_what_comes_later(cluster: Cluster) -> 
     assert query.values() == expected
 
 
+def test_second_call_for_available_now_keeps_the_first_end(cluster: Cluster) -> None:
+    expected = produce(cluster, 5)
+    query = Query(options(cluster, startingOffsets="earliest"))
+    query.start(available_now=True)
+    produce(cluster, 5)
+    query.reader.prepareForTriggerAvailableNow()
+    while query.trigger():
+        assert len(query.batches) < 5
+    query.stop()
+    assert query.values() == expected
+
+
 def test_partitions_that_are_added_are_read_from_their_beginning(cluster: Cluster) -> None:
     query = Query(options(cluster))  # startingOffsets=latest
     query.start()
