@@ -188,7 +188,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
         delivery = PollDelivery(self._engine.fetcher.buffer, self._iteration_buffer, count)
         await self._deliver(delivery, timeout, chosen)
-        return delivery.records
+        return delivery.target.records
 
     async def poll_arrow(
         self,

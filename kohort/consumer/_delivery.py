@@ -6,8 +6,8 @@ CPython runs signal handlers when a Python function is entered, after a call of 
 when a loop goes back. So Ctrl-C may raise KeyboardInterrupt in any call of a poll. The call may be
 in ``finally``, and the records may be out of their buffer already. Four rules keep them:
 
-1. A :class:`Delivery` stores what it takes, without a call between both. It exists before the
-   poll begins.
+1. A :class:`Delivery` exists before the poll begins. It stores the target of a drain before the
+   drain, and other records without a call after they are taken.
 2. A poll that raises rolls its delivery back. The records return to the buffer, and their
    positions return with them.
 3. Attributes that must change together are stored in one run of statements without a call, which
@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kohort.consumer._callback_runner import CallbackRunner, run_inline
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._iteration_buffer import IterationBuffer
 from kohort.consumer._state import ConsumerLife
-from kohort.fetcher import FetchBuffer, Records
+from kohort.fetcher import FetchBuffer, RecordTarget
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -57,30 +57,32 @@ class Delivery(Protocol):
 class PollDelivery:
     """The records of one poll(): buffered ones of iteration first, then fetched ones."""
 
-    __slots__ = ("_count", "_fetched", "_iterated", "records")
+    __slots__ = ("_count", "_fetched", "_iterated", "target")
 
     def __init__(self, fetched: FetchBuffer, iterated: IterationBuffer, count: int) -> None:
-        self.records: Records[Any, Any] = {}
+        self.target = RecordTarget()
+        """The target whose records poll() returns. It reads only attributes, without a call."""
         self._fetched = fetched
         self._iterated = iterated
         self._count = count
 
     def take(self, partitions: Chosen, *, repeat_errors: bool) -> bool:
+        self.target = target = RecordTarget()
         if self._iterated:
-            self.records = self._iterated.take(self._count, partitions)
-            if self.records:
+            target.records = self._iterated.take(self._count, partitions)
+            if target.records:
                 return True
-        self.records = self._fetched.drain(self._count, partitions, repeat_errors=repeat_errors)
-        return bool(self.records)
+        self._fetched.drain(self._count, partitions, repeat_errors=repeat_errors, target=target)
+        return bool(target.records)
 
     def roll_back(self) -> None:
-        self._iterated.load(self.records, undelivered=True)
+        self._iterated.load(self.target.records, undelivered=True)
 
 
 class IterationDelivery:
     """The fetched records that one step of iteration adds to its buffer."""
 
-    __slots__ = ("_clock", "_fetched", "_iterated", "_size", "records")
+    __slots__ = ("_clock", "_fetched", "_iterated", "_size", "_target")
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class IterationDelivery:
         size: DrainSize,
         clock: Callable[[], float],
     ) -> None:
-        self.records: Records[Any, Any] = {}
+        self._target = RecordTarget()
         self._fetched = fetched
         self._iterated = iterated
         self._size = size
@@ -98,16 +100,17 @@ class IterationDelivery:
     def take(self, partitions: Chosen, *, repeat_errors: bool) -> bool:
         if self._iterated.has_next():
             return True
+        self._target = target = RecordTarget()
         begun = self._clock()
-        self.records = self._fetched.drain(
-            self._size.count, partitions, repeat_errors=repeat_errors
+        self._fetched.drain(
+            self._size.count, partitions, repeat_errors=repeat_errors, target=target
         )
-        self._size.adapt(self.records.values(), self._clock() - begun)
-        return bool(self.records)
+        self._size.adapt(target.records.values(), self._clock() - begun)
+        return bool(target.records)
 
     def commit(self) -> None:
         """Add the records to the buffer of iteration, except those that it has already."""
-        self._iterated.load(self.records)
+        self._iterated.load(self._target.records)
 
     roll_back = commit
 

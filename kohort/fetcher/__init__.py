@@ -8,7 +8,7 @@ the records. The subscription's lock guards the state that both use.
 from __future__ import annotations
 
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._drain import Records, TableTarget
+from kohort.fetcher._drain import Records, RecordTarget, TableTarget
 from kohort.fetcher._errors import denied_topics_error
 from kohort.fetcher._failure_reports import LOGGED_POLICIES
 from kohort.fetcher._fetcher import Fetcher
@@ -24,6 +24,7 @@ __all__ = [
     "FetcherEvents",
     "FetcherOptions",
     "OffsetLookup",
+    "RecordTarget",
     "Records",
     "TableTarget",
     "denied_topics_error",

@@ -77,6 +77,7 @@ class FetchBuffer:
         partitions: Collection[TopicPartition] | None = None,
         *,
         repeat_errors: bool = True,
+        target: RecordTarget | None = None,
     ) -> Records[Any, Any]:
         """Return up to ``max_records`` buffered records, or none, and move the positions.
 
@@ -88,9 +89,11 @@ class FetchBuffer:
         that finds no records raises it again. With ``repeat_errors=False`` a drain raises only
         errors that were not raised before. A caller that waits for records passes False until its
         timeout ends, so that it neither spins nor misses the error. ``on_error`` is called first
-        for data that cannot be read.
+        for data that cannot be read. A caller that passes a new ``target`` finds the delivered
+        records there if an exception is raised (see consumer/_delivery).
         """
-        target = RecordTarget()
+        if target is None:
+            target = RecordTarget()
         self._drain(target, max_records, partitions, repeat_errors)
         return target.records
 
@@ -143,21 +146,35 @@ class FetchBuffer:
             self.undo(target)
             raise
         if not stopped:
-            return  # CPython runs signal handlers in calls, and none follows the delivery here
-        blocked: list[Item] = []
-        for item in stopped:
-            if isinstance(item, FailedFetch) and self._is_reset(item):
-                self._reset(item)
-            else:
-                blocked.append(item)
-        try_resolve = self.policy.try_resolve
-        blocked = [it for it in blocked if not try_resolve(it, delivered, repeat=repeat_errors)]
+            return
+        try:
+            blocked = self._resolve(stopped, delivered, repeat_errors)
+        except BaseException:
+            self.queues.on_room()  # the exception may have come before this call in a step
+            raise
         if blocked:
             item = min(blocked, key=lambda item: item.raised)
             if delivered:
                 self._pending_error = item
             elif repeat_errors or not item.raised:
                 self._raise(item)
+
+    def _resolve(
+        self, stopped: list[Item], delivered: set[TopicPartition], repeat_errors: bool
+    ) -> list[Item]:
+        """Reset partitions and apply ``on_error``. Return the items with errors to raise.
+
+        A partition is reset by a drain without records of it. Otherwise their positions would be
+        lost before they reach the caller.
+        """
+        blocked: list[Item] = []
+        for item in stopped:
+            if not isinstance(item, FailedFetch) or not self._is_reset(item):
+                blocked.append(item)
+            elif item.topic_partition not in delivered:
+                self._reset(item)
+        try_resolve = self.policy.try_resolve
+        return [it for it in blocked if not try_resolve(it, delivered, repeat=repeat_errors)]
 
     def _decode(
         self,

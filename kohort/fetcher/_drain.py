@@ -78,6 +78,10 @@ class DrainTarget(Protocol):
         """
         ...
 
+    def clear(self) -> None:
+        """Remove all records, because the drain was undone."""
+        ...
+
 
 class RecordTarget:
     """The target for record objects."""
@@ -113,6 +117,9 @@ class RecordTarget:
 
     def is_complete(self) -> bool:
         return True
+
+    def clear(self) -> None:
+        self.records = {}
 
 
 class TableTarget(Generic[T]):
@@ -158,6 +165,9 @@ class TableTarget(Generic[T]):
         if self._delivered_rows < self.plan.rows:
             self.table = None
         return self._delivered_rows == self.plan.rows
+
+    def clear(self) -> None:
+        self.table = None
 
 
 class DrainSteps:
@@ -280,6 +290,7 @@ class DrainSteps:
     def put_back(self, target: DrainTarget) -> None:
         """Undo a drain. Its positions return, and its records are drained or fetched again."""
         with self._lock:
+            target.clear()
             for found in reversed(target.drained):
                 fetch, tp = found.fetch, found.fetch.topic_partition
                 if found.moved is not None:

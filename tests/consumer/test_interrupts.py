@@ -15,10 +15,19 @@ from typing import Any
 import pytest
 
 from kohort import TopicPartition
+from kohort.consumer._delivery import IterationDelivery, PollDelivery
+from kohort.consumer._drain_size import DrainSize
+from kohort.consumer._iteration_buffer import IterationBuffer
 from kohort.consumer._signal import wait_slices
+from kohort.consumer._tables import TablePoll
+from kohort.errors import OffsetOutOfRangeError
+from kohort.records import allocate_in_python, to_columns
+from kohort.subscription import OffsetReset
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import poll_until
+from tests.fetcher.bench import Bench
+from tests.fetcher.making import T0, T1, batch, broken, offsets
 
 
 def _runs_no_handlers(frame: FrameType, event: str) -> bool:
@@ -181,3 +190,110 @@ def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
             sys.setprofile(None)
         assert offsets == list(range(len(offsets)))
     assert interrupts > 50
+
+
+# --- with a partition that fails ------------------------------------------------------------
+
+
+class Failing:
+    """A buffer with three records of T0, and T1, or T0 after its records, cannot be read."""
+
+    def __init__(self, cause: str) -> None:
+        policy = {"on_error": "pause" if cause == "pause" else "skip"}
+        self.bench = bench = Bench(T0, T1, default_reset=OffsetReset.EARLIEST, buffered=policy)
+        self.iterated = IterationBuffer(bench.subscription)
+        if cause.startswith("out of range"):
+            bench.put(T0, 0, batch(0, 3))
+            tp = T0 if cause == "out of range after the records" else T1
+            bench.fail(tp, OffsetOutOfRangeError("out of range"), is_transient=False)
+            return
+        bench.put(T1, 0, broken(batch(0, 3)))
+        bench.drain()
+        if cause != "corrupt for the first time":
+            bench.drain()
+            bench.put(T1, 0, broken(batch(0, 3)))
+        else:
+            bench.subscription.seek(T1, 3)
+            bench.put(T1, 3, broken(batch(3, 3)))
+        bench.put(T0, 0, batch(0, 3))
+
+    def poll(self) -> dict[TopicPartition, list[int]]:
+        delivery = PollDelivery(self.bench.buffer, self.iterated, 10)
+        try:
+            delivery.take(None, repeat_errors=True)
+            records = delivery.target.records
+            sys.setprofile(None)
+        except BaseException:
+            delivery.roll_back()
+            raise
+        return {tp: offsets(found) for tp, found in records.items()}
+
+    def iterate(self) -> dict[TopicPartition, list[int]]:
+        buffer, size = self.bench.buffer, DrainSize(10, deserializes=False, timed=False)
+        delivery = IterationDelivery(buffer, self.iterated, size, float)
+        try:
+            delivery.take(None, repeat_errors=True)
+            delivery.commit()
+            sys.setprofile(None)
+        except BaseException:
+            delivery.roll_back()
+            raise
+        found: dict[TopicPartition, list[int]] = {}
+        while (record := self.iterated.next()) is not None:
+            tp = TopicPartition(record.topic, record.partition)
+            found.setdefault(tp, []).append(record.offset)
+        return found
+
+    def read_batches(self) -> dict[TopicPartition, list[int]]:
+        bench = self.bench
+        if not bench.buffer.queues.bytes_buffered() and bench.position(T0) == 0:
+            bench.put(T0, 0, batch(0, 3))  # rows that are put back are fetched again
+        poll = TablePoll(bench.buffer, lambda: None, 10, to_columns, allocate_in_python)
+        try:
+            poll.take(None, repeat_errors=True)
+            tables = poll.table or []
+            sys.setprofile(None)
+        except BaseException:
+            poll.roll_back()
+            raise
+        return {TopicPartition(part.topic, part.partition): list(part.offset) for part in tables}
+
+
+CAUSES = (
+    "out of range",
+    "out of range after the records",
+    "corrupt for the first time",
+    "corrupt",
+    "pause",
+)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("way", ["poll", "iterate", "read_batches"])
+def test_an_interrupt_anywhere_loses_nothing_beside_a_failure(cause: str, way: str) -> None:
+    at, is_over = 0, False
+    while not is_over:
+        at += 1
+        failing = Failing(cause)
+        found: dict[TopicPartition, list[int]] = {}
+        rooms = failing.bench.rooms
+        try:
+            sys.setprofile(Interrupt(at))
+            found = getattr(failing, way)()
+            is_over = True
+        except KeyboardInterrupt:
+            is_over = False
+        finally:
+            sys.setprofile(None)
+        steps = 1
+        while T0 not in found and steps < 4:
+            assert failing.bench.position(T0) == 0, at
+            found = getattr(failing, way)()
+            steps += 1
+        assert found == {T0: [0, 1, 2]}, at
+        assert failing.bench.position(T0) == 3, at
+        for _ in range(2):
+            assert getattr(failing, way)() == {}, at
+        if cause != "pause":
+            assert failing.bench.rooms > rooms, "the fetcher must fetch or look up T1"
+    assert at > 50

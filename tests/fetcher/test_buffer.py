@@ -386,6 +386,15 @@ class TestErrors:
         assert bench.rooms == 1
         assert bench.drain() == {}
 
+    def test_reset_waits_for_a_drain_without_records_of_the_partition(self) -> None:
+        bench = Bench(T0, default_reset=OffsetReset.EARLIEST)
+        bench.put(T0, 0, batch(0, 2))
+        bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), is_transient=False)
+        assert bench.drain() == {T0: [0, 1]}
+        assert bench.position(T0) == 2, "iteration buffers the records and needs their position"
+        bench.drain()
+        assert bench.position(T0) is None
+
     def test_an_error_of_no_partition_is_raised_once(self) -> None:
         bench = Bench(T0)
         bench.put(T0, 0, batch(0, 2))
