@@ -66,7 +66,7 @@ class ErrorReports:
     def _add(self, error: Exception) -> Exception:
         """Report an error, and return it as poll() raises it."""
         error = self._named(error)
-        # A copy, because the caller's thread may remove an error while they are compared.
+        # A copy, because the other thread may add or remove an error while they are compared.
         for other in tuple(self.waiting):
             if type(error) is type(other) and str(error) == str(other):
                 error = other
@@ -82,8 +82,10 @@ class ErrorReports:
 
     def drop(self, kind: type[Exception]) -> None:
         """Drop the reported errors of a type, because their cause is over."""
-        for error in [error for error in self.waiting if isinstance(error, kind)]:
-            self.waiting.remove(error)
+        for error in tuple(self.waiting):  # a copy, as in _add()
+            if isinstance(error, kind):
+                with suppress(ValueError):  # the caller removed it meanwhile
+                    self.waiting.remove(error)
 
     def withdraw(self, error: Exception) -> None:
         """Drop a reported error whose cause is over, if it was not raised yet."""
