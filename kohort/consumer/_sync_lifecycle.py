@@ -304,15 +304,21 @@ class SyncLifecycle(RequestPlans):
         self._close(request)
 
     def _close(self, request: CloseRequest) -> None:
-        self._owner_lock.acquire("close()")
-        self._engine.subscription.wake_up.set()
+        lock = self._owner_lock
         try:
+            lock.acquire("close()")
+            self._engine.subscription.wake_up.set()
             if self._life.close_request is None and not self._life.left_with_error:
                 self._engine.auto_commit.note_consumed()
             self._life.close_request = None
             self._close_now(*request)
         finally:
-            self._owner_lock.release()
+            try:
+                if lock.is_held_by_caller:
+                    lock.release()
+            finally:
+                if lock.is_held_by_caller:  # Ctrl-C came in between
+                    lock.release()
 
     def _close_now(self, autocommit: bool, limit: float, leave_group: bool | None) -> None:
         begun = time.monotonic()

@@ -25,7 +25,7 @@ from kohort.records import allocate_in_python, to_columns
 from kohort.subscription import OffsetReset
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
-from tests.consumer.kit import poll_until
+from tests.consumer.kit import poll_until, read
 from tests.fetcher.bench import Bench
 from tests.fetcher.making import T0, T1, batch, broken, offsets
 
@@ -190,6 +190,38 @@ def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
             sys.setprofile(None)
         assert offsets == list(range(len(offsets)))
     assert interrupts > 50
+
+
+def test_close_works_after_an_interrupt_before_it(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    cluster.produce(topic, [b"0"], partition=0)
+    consumer = make(topic, group_id=group, auto_commit_interval_ms=60_000)
+    read(consumer, 1)
+    close_now, entered = consumer._close_now, False
+
+    def close_uninterrupted(*request: Any) -> None:
+        nonlocal entered
+        sys.setprofile(None)
+        entered = True
+        close_now(*request)
+
+    consumer._close_now = close_uninterrupted  # type: ignore[method-assign,assignment]
+    at = 0
+    while not entered:
+        at += 1
+        try:
+            sys.setprofile(Interrupt(at))
+            consumer.close()
+        except KeyboardInterrupt:
+            assert not consumer._life.is_closed
+            assert consumer._owner_lock.is_free
+        finally:
+            sys.setprofile(None)
+    assert at > 10
+    assert consumer._life.is_closed
+    assert not cluster.group(group).members
+    assert cluster.committed(group)[TopicPartition(topic, 0)].offset == 1
 
 
 # --- with a partition that fails ------------------------------------------------------------
