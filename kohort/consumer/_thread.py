@@ -170,12 +170,12 @@ class ConsumerThread(EngineLoop):
                 self._calls[future] = self._loop.create_task(self._run_call(function, future))
 
     async def _run_call(self, function: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+        # The call is removed meanwhile, so that no other thread sets the future. The lock is not
+        # held, because an interrupt in a method of the future may leave its own lock acquired.
+        if not self._claim(future) or not future.set_running_or_notify_cancel():
+            return
         with self._lock:
-            if future not in self._calls:
-                return
-            if not future.set_running_or_notify_cancel():
-                del self._calls[future]
-                return
+            self._calls[future] = asyncio.current_task()
         try:
             await self._engine_started.wait()
             result = await function()
