@@ -76,8 +76,16 @@ class ConsumerLife:
         self.left_with_error = False
         """True if an exception left the block, so the last records may not be processed."""
 
-    def move(self, to: ConsumerState) -> None:
-        """Set the state. Raise RuntimeError if it may not follow the current one."""
+    def move(self, to: ConsumerState, *, only_from: ConsumerState | None = None) -> None:
+        """Set the state. Raise RuntimeError if it may not follow the current one.
+
+        With ``only_from``, do nothing in another state. A signal handler or another thread may
+        close the consumer while it starts.
+        """
+        if only_from is not None:
+            if self.state is only_from:  # no call follows, so neither of them comes between
+                self.state = to
+            return
         if to not in (ConsumerState.CLOSED, self.state) and to not in MOVES[self.state]:
             raise RuntimeError(f"internal error in kohort: a consumer moved {self.state} to {to}")
         self.state = to

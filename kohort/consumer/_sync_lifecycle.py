@@ -92,6 +92,7 @@ class SyncLifecycle(RequestPlans):
         self._life.check_usable()
         if self._thread is None:
             self._start_thread()
+            self._life.check_usable()  # a signal handler or another thread may have closed it
         thread = self._thread
         assert thread is not None
         if thread.ended:
@@ -121,9 +122,11 @@ class SyncLifecycle(RequestPlans):
         finally:
             if thread.ended:
                 callback_queue.engine_loop, self._thread, self._life.pid = before, None, None
-                self._life.move(ConsumerState.NEW)
+                self._life.move(ConsumerState.NEW, only_from=ConsumerState.STARTING)
             else:
-                self._life.move(ConsumerState.RUNNING)
+                self._life.move(ConsumerState.RUNNING, only_from=ConsumerState.STARTING)
+            if self._life.is_closed:  # close() may have come before the thread was stored
+                thread.stop(2 * DISCONNECT_SECONDS)
 
     def _call(self, plan: Plan[T]) -> T:
         return self._call_engine(plan.function, plan.seconds)

@@ -12,24 +12,50 @@ from kohort.consumer._state import MOVES, ConsumerLife, ConsumerState
 from kohort.errors import ConsumerClosedError, ForkedConsumerError
 from kohort.testing import Cluster
 
+NEW, STARTING, ABORTING = ConsumerState.NEW, ConsumerState.STARTING, ConsumerState.ABORTING
+RUNNING, RESETTING = ConsumerState.RUNNING, ConsumerState.RESETTING
+CLOSING, CLOSED = ConsumerState.CLOSING, ConsumerState.CLOSED
+
+EXPECTED: dict[ConsumerState, set[ConsumerState]] = {
+    NEW: {NEW, STARTING, CLOSING, CLOSED},
+    STARTING: {STARTING, NEW, ABORTING, RUNNING, CLOSING, CLOSED},
+    ABORTING: {ABORTING, NEW, CLOSED},
+    RUNNING: {RUNNING, RESETTING, CLOSING, CLOSED},
+    RESETTING: {RESETTING, NEW, CLOSED},
+    CLOSING: {CLOSING, CLOSED},
+    CLOSED: {CLOSED},
+}
+"""State -> the states that it may move to."""
+
 
 @pytest.mark.parametrize("state", ConsumerState)
 def test_state_moves_only_along_the_table(state: ConsumerState) -> None:
     for to in ConsumerState:
         life = ConsumerLife()
         life.state = state
-        if to in MOVES[state] | {state, ConsumerState.CLOSED}:
+        if to in EXPECTED[state]:
             life.move(to)
             assert life.state is to
         else:
             with pytest.raises(RuntimeError, match="internal error"):
                 life.move(to)
+            assert life.state is state
 
 
 def test_every_state_can_be_reached_and_left() -> None:
     assert MOVES.keys() == set(ConsumerState)
     reached = {to for moves in MOVES.values() for to in moves}
-    assert reached | {ConsumerState.CLOSED} == set(ConsumerState)
+    assert reached | {CLOSED} == set(ConsumerState)
+    left = {state for state, moves in MOVES.items() if moves}
+    assert left | {CLOSING, CLOSED} == set(ConsumerState), "CLOSED follows CLOSING"
+
+
+@pytest.mark.parametrize("state", ConsumerState)
+def test_move_from_one_state_does_nothing_in_others(state: ConsumerState) -> None:
+    life = ConsumerLife()
+    life.state = state
+    life.move(RUNNING, only_from=STARTING)
+    assert life.state is (RUNNING if state is STARTING else state)
 
 
 def test_use_is_refused_after_close_and_after_fork(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,20 +77,16 @@ class Moves(ConsumerLife):
     """A life that keeps its states."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.seen: list[ConsumerState] = []
+        super().__init__()
 
-    def move(self, to: ConsumerState) -> None:
-        super().move(to)
-        self.seen.append(to)
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "state":
+            self.seen.append(value)
 
 
-WHOLE_LIFE = [
-    ConsumerState.STARTING,
-    ConsumerState.RUNNING,
-    ConsumerState.CLOSING,
-    ConsumerState.CLOSED,
-]
+WHOLE_LIFE = [NEW, STARTING, RUNNING, CLOSING, CLOSED]
 
 
 def test_sync_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:

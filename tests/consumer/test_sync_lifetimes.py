@@ -12,11 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
+from kohort.consumer._state import ConsumerState
+from kohort.consumer._thread import ConsumerThread
 from kohort.errors import ConsumerClosedError, ForkedConsumerError, IllegalStateError
 from kohort.testing import Cluster
 from tests.consumer import servers
@@ -165,6 +168,89 @@ def test_close_in_a_signal_handler_is_done_when_poll_returns(
     with pytest.raises(ConsumerClosedError):
         consumer.poll()
     assert not cluster.group(group).members
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_close_during_the_start_is_a_clear_error(
+    cluster: Cluster,
+    topic: str,
+    make: MakeConsumer,
+    monkeypatch: pytest.MonkeyPatch,
+    before: bool,
+    elsewhere: bool,
+) -> None:
+    consumer, start = make(topic), ConsumerThread.start
+
+    def close() -> None:
+        if elsewhere:
+            thread = threading.Thread(target=consumer.close, kwargs={"timeout_ms": 300})
+            thread.start()
+            thread.join()
+        else:
+            consumer.close(timeout_ms=300)  # as a signal handler does
+
+    def close_and_start(thread: ConsumerThread) -> None:
+        if before:
+            close()
+        start(thread)
+        if not before:
+            close()
+
+    monkeypatch.setattr(ConsumerThread, "start", close_and_start)
+    with pytest.raises(ConsumerClosedError, match="Create a new one"):
+        consumer.poll()
+    assert consumer._life.is_closed
+    cluster.wait_until(lambda: not kohort_threads())
+
+
+def test_close_before_the_thread_is_stored_ends_the_thread(
+    cluster: Cluster, topic: str, make: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer: KafkaConsumer = make(topic)
+    getpid = os.getpid
+
+    def close_once() -> int:
+        if consumer._life.state is ConsumerState.STARTING and consumer._thread is None:
+            monkeypatch.setattr(os, "getpid", getpid)
+            consumer.close()
+        return getpid()
+
+    monkeypatch.setattr(os, "getpid", close_once)
+    with pytest.raises(ConsumerClosedError):
+        consumer.poll()
+    assert consumer._life.is_closed
+    cluster.wait_until(lambda: not kohort_threads())
+
+
+def test_stop_is_bounded_while_a_future_is_locked() -> None:
+    """An interrupt in a method of a future may leave the lock of the future acquired."""
+
+    class Idle:
+        async def run(self, started: Callable[[], None]) -> None:
+            started()
+            await asyncio.sleep(60)
+
+    class Locked(Future[None]):
+        def set_running_or_notify_cancel(self) -> bool:
+            entered.set()
+            assert unlocked.wait(60)
+            return super().set_running_or_notify_cancel()
+
+    entered, unlocked = threading.Event(), threading.Event()
+    ended: list[bool] = []
+    thread = ConsumerThread(Idle(), "locked")
+    thread.start()
+    try:
+        thread.call(lambda: asyncio.sleep(0), Locked())
+        assert entered.wait(20)
+        stopping = threading.Thread(target=lambda: ended.append(thread.stop(0.1)), daemon=True)
+        stopping.start()
+        stopping.join(20)
+        assert ended == [False]
+    finally:
+        unlocked.set()
+    assert thread.stop(20)
 
 
 def test_one_thread_at_a_time(topic: str, make: MakeConsumer) -> None:
