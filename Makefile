@@ -22,7 +22,7 @@ PINS := constraints/pins.txt
 PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
 # Pyright finds packages through PATH and PYTHONPATH. The last variable keeps it from asking PyPI for a newer version.
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
-PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_batch.py _columns.py _iteration.py) $(wildcard kohort/records/*.pxd kohort/records/*.h kohort/transport/*.pyx)
+PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_record_decoder.py _columns.py _iteration.py) $(wildcard kohort/records/*.pxd kohort/records/*.h kohort/transport/*.pyx)
 
 # A file's tests stay together, in the order of the files: the longest are put first.
 SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder

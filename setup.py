@@ -1,9 +1,9 @@
 """The optional extension.
 
-The extension is modules of ``records`` compiled again, ``_batch`` as ``_batch_c``, and the selector
-of ``transport``.
+The extension is modules of ``records`` compiled again, and the selector of ``transport``. The
+module ``_record_decoder`` is compiled as ``_record_decoder_c``.
 
-All else is in pyproject.toml. Their types are in ``_batch_c.pxd``, ``_columns_c.pxd`` and
+All else is in pyproject.toml. Their types are in ``_record_decoder_c.pxd``, ``_columns_c.pxd`` and
 ``_iteration_c.pxd``; ``_capsule_c`` and ``_poller_c`` are C alone.
 ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error;
 ``KOHORT_LINES=1`` lets debuggers and profilers see the lines of the source.
@@ -21,15 +21,15 @@ from setuptools import Extension, setup
 
 RECORDS = Path("kohort", "records")
 MODULES = {
-    "_batch_c": "_batch.py",
+    "_record_decoder_c": "_record_decoder.py",
     "_columns_c": "_columns.py",
     "_capsule_c": "_capsule_c.pyx",
     "_iteration_c": "_iteration.py",
 }
 SOURCES = (
     "_record.py",
-    "_batch.py",
-    "_batch_c.pxd",
+    "_record_decoder.py",
+    "_record_decoder_c.pxd",
     "_columns.py",
     "_columns_c.pxd",
     "_capsule_c.pyx",
@@ -49,7 +49,7 @@ LINES = os.environ.get("KOHORT_LINES") == "1"
 
 
 def source_state(folder: Path, sources: tuple[str, ...]) -> int:
-    """The state of the source, as ``kohort/records/_decoder.py`` computes it."""
+    """Return the state of the source, as ``kohort/records/_decoder_choice.py`` computes it."""
     state = 0
     for name in sources:
         state = zlib.crc32((folder / name).read_bytes(), state)

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 OUTPUTS = ("records", "arrow", "columns")
 PER_BATCH, BATCHES = 140, 300  # batches of 16 KiB, as a producer creates
 PER_POLL = 500
-SOURCES = ("_batch.py", "_columns.py", "_native.h")
+SOURCES = ("_record_decoder.py", "_columns.py", "_native.h")
 
 
 K = TypeVar("K")

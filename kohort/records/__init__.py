@@ -10,10 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
-from kohort.records._crc import crc32c
-from kohort.records._decoder import COMPILED, compiled_module
+from kohort.records._crc32c import crc32c
+from kohort.records._decoder_choice import (
+    COMPILED,
+    AsyncIteration,
+    RecordRun,
+    SyncIteration,
+    WakeUp,
+    compiled_module,
+)
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
-from kohort.records._iterators import AsyncIteration, RecordRun, SyncIteration, WakeUp
 from kohort.records._legacy import scan_messages
 from kohort.records._record import (
     CREATE_TIME,
@@ -24,9 +30,9 @@ from kohort.records._record import (
     Record,
     deserialized,
 )
+from kohort.records._record_batch import BatchSplit, RecordBatch, split_batches
+from kohort.records._record_set import RecordSet
 from kohort.records._scratch import Scratch
-from kohort.records._set import RecordSet
-from kohort.records._split import BatchSplit, RecordBatch, split_batches
 from kohort.records._transactions import (
     AbortedTransactions,
     ControlType,

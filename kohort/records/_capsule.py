@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kohort.records._arrow import arrow_schema, record_batch
 from kohort.records._table import Table
-from kohort.records._table_decoder import capsules
+from kohort.records._table_decoder_choice import capsules
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -34,7 +34,7 @@ cdef extern from "_capsule.h":
 
 
 def built_from():
-    """As in ``_batch``."""
+    """As in ``_record_decoder``."""
     return KOHORT_SOURCE_STATE
 
 

@@ -4,8 +4,8 @@
 
 One pass checks each record and puts it into the columns, while they have room. The row count
 changes only after the last record of a batch. So a batch that is invalid or has no room leaves no
-rows. Like ``_batch.py`` this is plain Python that compiles without changes, with the types of
-``_columns_c.pxd``. A compiled pass runs without the interpreter's lock.
+rows. Like ``_record_decoder.py`` this is plain Python that compiles without changes, with the types
+of ``_columns_c.pxd``. A compiled pass runs without the interpreter's lock.
 
 Values that all rows of a batch or partition share are filled after the rows. Compiled columns are
 pointers, so every index must be checked against a ``*_room`` first.
@@ -31,7 +31,7 @@ prepare()
 
 
 def built_from() -> int:
-    """Return the state of the source, as in ``_batch``."""
+    """Return the state of the source, as in ``_record_decoder``."""
     return build_state()
 
 

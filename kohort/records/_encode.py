@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kohort.records._compression import Compression, codec_of, compress
-from kohort.records._crc import crc32c
+from kohort.records._crc32c import crc32c
 from kohort.records._header import (
     ATTRIBUTES_AT,
     CONTROL_BIT,

@@ -1,7 +1,8 @@
 """Memory operations of the decoder in plain Python. Compiled modules use ``_native.h`` instead.
 
-``_batch.py``, ``_columns.py`` and ``_iteration.py`` import all names of this module by ``*``. The
-compiled modules have functions under the same names instead, which their ``.pxd`` files declare.
+``_record_decoder.py``, ``_columns.py`` and ``_iteration.py`` import all names of this module by
+``*``. The compiled modules have functions under the same names instead, which their ``.pxd`` files
+declare.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from kohort.records._compression import Bytes
-from kohort.records._crc import checksum
+from kohort.records._crc32c import checksum
 from kohort.records._record import ConsumerRecord, Headers, Origin, Record, RecordDraft
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 from kohort.errors import CorruptBatchError
 from kohort.records._lz4 import decompressor_address
+from kohort.records._record_batch import RecordBatch
 from kohort.records._scratch import Output, Scratch
-from kohort.records._split import RecordBatch
-from kohort.records._table_decoder import (
+from kohort.records._table_decoder_choice import (
     ALL_FIT,
     NO_ROOM,
     WRONG,

@@ -11,7 +11,7 @@ from kohort.errors import CorruptBatchError
 
 if TYPE_CHECKING:
     from kohort.records._encode import NewRecord
-    from kohort.records._split import RecordBatch
+    from kohort.records._record_batch import RecordBatch
 
 _KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")

@@ -72,7 +72,8 @@ from kohort.records import to_columns, allocate_in_python  # compiled modules ar
 import kohort.consumer._tables
 
 MODULES = ["kohort.consumer._tables"] + ["kohort.records." + each for each in (
-    "_arrow", "_capsule", "_column_views", "_columns", "_table", "_table_decoder", "_views")]
+    "_arrow", "_capsule", "_column_views", "_columns", "_table", "_table_decoder_choice",
+    "_views")]
 # Python ignores exceptions in callbacks of weak references ("cb", "remove"). An interrupt in the
 # other functions leaves an import lock of Python held, and the consumer thread cannot import.
 UNSAFE = {"cb", "remove", "_get_module_lock", "acquire", "release", "__init__", "__enter__",

@@ -13,7 +13,7 @@ import zipfile
 from itertools import chain
 from pathlib import Path
 
-from kohort.records._decoder import SOURCES
+from kohort.records._decoder_choice import SOURCES
 from kohort.transport import _poller
 from tests.house._source import ROOT
 

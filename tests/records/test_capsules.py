@@ -25,7 +25,7 @@ from kohort.records import (
     to_arrow,
     to_columns,
 )
-from kohort.records._table_decoder import capsules
+from kohort.records._table_decoder_choice import capsules
 from tests.support.decoders import REQUIRED
 from tests.support.undisturbed import least
 

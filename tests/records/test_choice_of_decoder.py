@@ -40,7 +40,7 @@ def test_a_module_built_from_another_state_of_its_source_is_noticed(tmp_path: Pa
     shutil.copytree(Path(kohort.__file__).parent, package, ignore=shutil.ignore_patterns("__pyc*"))
     env = {"PYTHONPATH": str(tmp_path), "KOHORT_PURE": "0"}
     assert _compiled(env=env, cwd=tmp_path) == "True"
-    source = package / "records" / "_batch.py"
+    source = package / "records" / "_record_decoder.py"
     source.write_text(source.read_text() + "\n# changed\n")
     assert _compiled(env=env, cwd=tmp_path) == "False"
     assert "install kohort again" in _compiled("-W", "error", env=env, cwd=tmp_path)

@@ -22,7 +22,7 @@ from kohort.records import (
     Scratch,
     TablePlan,
     _decompress,
-    _set,
+    _record_set,
     _table,
     encode_batch,
 )
@@ -96,7 +96,7 @@ def test_records_need_python_for_the_first_lz4_batch_alone(
     assert _records_of(b"".join(batches)) == expected
     assert calls == [Compression.LZ4]
     decoder_named("compiled").use_lz4(0)
-    compiled.setattr(_set, "use_lz4", lambda _: None)
+    compiled.setattr(_record_set, "use_lz4", lambda _: None)
     assert _records_of(b"".join(batches)) == expected
     assert len(calls) == 6
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kohort.records import _batch, _columns, _set, _split, _table
+from kohort.records import _columns, _record_batch, _record_decoder, _record_set, _table
 
 REQUIRED = os.environ.get("KOHORT_REQUIRE_REAL") == "1"
 NAMES = ("pure", "compiled")
@@ -17,7 +17,7 @@ NAMES = ("pure", "compiled")
 
 def decoder_named(name: str) -> ModuleType:
     """Return the module that reads records. Skip the test if it could not be compiled."""
-    return _batch if name == "pure" else _compiled("_batch_c")
+    return _record_decoder if name == "pure" else _compiled("_record_decoder_c")
 
 
 def columns_named(name: str) -> ModuleType:
@@ -38,10 +38,10 @@ def replacements(name: str) -> list[tuple[ModuleType, str, Any]]:
     """Return (module, name, value) for each name to replace so that one decoder is in use."""
     module, columns = decoder_named(name), columns_named(name)
     places: list[tuple[ModuleType, str, Any]] = [
-        (_split, "decode_records", module.decode_records),
-        (_set, "read_plain", module.read_plain),
-        (_set, "scan", module.scan),
-        (_set, "use_lz4", module.use_lz4),
+        (_record_batch, "decode_records", module.decode_records),
+        (_record_set, "read_plain", module.read_plain),
+        (_record_set, "scan", module.scan),
+        (_record_set, "use_lz4", module.use_lz4),
     ]
     shared = (
         "Columns",

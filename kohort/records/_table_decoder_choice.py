@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.records import _columns
 from kohort.records._columns import ALL_FIT, NO_ROOM, WRONG
-from kohort.records._decoder import COMPILED, compiled_module
+from kohort.records._decoder_choice import COMPILED, compiled_module
 
 if TYPE_CHECKING:
     from kohort.records._columns import (

@@ -1,4 +1,8 @@
-"""Splitter of the bytes of a partition into batches."""
+"""RecordBatch: one batch with its CRC check, and the splitter of a partition's bytes into batches.
+
+The fast path for many plain batches is ``read_plain()`` in ``_record_decoder``. It checks each CRC
+too, and leaves batches that do not match to ``RecordBatch.check_crc()``, which raises the error.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from collections.abc import Iterator
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
-from kohort.records._crc import crc32c
-from kohort.records._decoder import decode_records
+from kohort.records._crc32c import crc32c
+from kohort.records._decoder_choice import decode_records
 from kohort.records._header import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,

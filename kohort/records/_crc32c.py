@@ -1,4 +1,8 @@
-"""Checksum of record batches."""
+"""Computation of CRC-32C, the checksum of record batches.
+
+``RecordBatch.check_crc()`` checks one batch. ``read_plain()`` in ``_record_decoder`` and
+``take_plain()`` in ``_columns`` check each batch that they decode.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# The types of the compiled _batch.py, and the replacement of _primitives.py.
+# The types of the compiled _record_decoder.py, and the replacement of _primitives.py.
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
@@ -44,7 +44,7 @@ cdef inline int64_t unpack(
         size = kohort_unpack(codec, source, stop - start, target, scratch.shape[0])
     return size
 
-# The types of _batch.py.
+# The types of _record_decoder.py.
 cpdef int use_lz4(uintptr_t address) except -1
 
 cdef int64_t _WIDE

@@ -1,8 +1,11 @@
-"""Choice of the decoder of records: the compiled module if it was built, else ``_batch``.
+"""Choice of the decoder of records and of the iterators: compiled modules or plain ones.
+
+The plain modules are ``_record_decoder`` and ``_iteration``. The compiled ones are used if they
+were built.
 
 ``KOHORT_PURE=1`` in the environment selects the plain module. A compiled module that was built from
 another state of its source is not used, as after an edit of an editable installation.
-:mod:`kohort.records._table_decoder` has the same choice for tables.
+:mod:`kohort.records._table_decoder_choice` has the same choice for tables.
 """
 
 from __future__ import annotations
@@ -16,12 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kohort.records._batch import Scan, decode_records, read_plain, scan, use_lz4
+    from kohort.records._iteration import AsyncIteration, RecordRun, SyncIteration, WakeUp
+    from kohort.records._record_decoder import Scan, decode_records, read_plain, scan, use_lz4
 
 __all__ = [
     "COMPILED",
     "SOURCES",
+    "AsyncIteration",
+    "RecordRun",
     "Scan",
+    "SyncIteration",
+    "WakeUp",
     "compiled_module",
     "decode_records",
     "read_plain",
@@ -32,8 +40,8 @@ __all__ = [
 
 SOURCES = (
     "_record.py",
-    "_batch.py",
-    "_batch_c.pxd",
+    "_record_decoder.py",
+    "_record_decoder_c.pxd",
     "_columns.py",
     "_columns_c.pxd",
     "_capsule_c.pyx",
@@ -84,13 +92,13 @@ def compiled_module(
     return compiled
 
 
-_rows: Any = compiled_module("_batch_c")
+_rows: Any = compiled_module("_record_decoder_c")
 COMPILED: bool = _rows is not None
 """True if the compiled module is in use."""
 
 if not TYPE_CHECKING:
     if not COMPILED:
-        from kohort.records import _batch as _rows
+        from kohort.records import _record_decoder as _rows
     Scan, decode_records, read_plain, scan, use_lz4 = (
         _rows.Scan,
         _rows.decode_records,
@@ -98,3 +106,8 @@ if not TYPE_CHECKING:
         _rows.scan,
         _rows.use_lz4,
     )
+    _steps = compiled_module("_iteration_c") if COMPILED else None
+    if _steps is None:
+        from kohort.records import _iteration as _steps
+    WakeUp, RecordRun = _steps.WakeUp, _steps.RecordRun
+    SyncIteration, AsyncIteration = _steps.SyncIteration, _steps.AsyncIteration

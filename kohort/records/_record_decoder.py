@@ -6,7 +6,8 @@ A record on the wire (KIP-98, message format 2), lengths and deltas as zigzag va
     keyLength key  valueLength value  headerCount [nameLength name valueLength value]
 
 All of it is in this module, in plain Python over the indices of bytes, so that it compiles without
-changes. ``_batch_c`` is this source with the types of ``_batch_c.pxd``. The rules of safety are:
+changes. ``_record_decoder_c`` is this source with the types of ``_record_decoder_c.pxd``. The error
+of a batch with a wrong CRC comes from ``RecordBatch.check_crc()``. The rules of safety are:
 
 - The length of a record is compared with the remaining bytes.
 - The length of a field is compared with the remaining bytes of its record.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET, Compression
-from kohort.records._decoder import read_plain, scan, use_lz4
+from kohort.records._decoder_choice import read_plain, scan, use_lz4
 from kohort.records._header import COMPRESSION_MASK
 from kohort.records._legacy import read_messages, scan_messages
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
+from kohort.records._record_batch import RecordBatch, split_batches
 from kohort.records._scratch import Scratch
-from kohort.records._split import RecordBatch, split_batches
 from kohort.records._transactions import AbortedTransactions
 
 if TYPE_CHECKING:
