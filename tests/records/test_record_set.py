@@ -75,4 +75,4 @@ def test_compiled_records_are_not_tracked_by_the_garbage_collector(decoder: Modu
     found = RecordSet(batch(0, 3))
     found.read(100)
     tracked = [gc.is_tracked(record) for record in found.records]
-    assert tracked == [decoder.__name__.endswith("_batch")] * 3
+    assert tracked == [decoder.__name__.endswith("_record_decoder")] * 3
