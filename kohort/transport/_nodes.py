@@ -1,4 +1,7 @@
-"""Nodes: the brokers with their connections by purpose, back-off, and load."""
+"""Nodes: the brokers with their connections by purpose, back-off, and load.
+
+:mod:`kohort.transport._node_choice` chooses one of them for a request to any broker.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._lifetimes import Deferred, run_child
 from kohort.transport._metadata import BrokerAddress
+from kohort.transport._node_choice import least_loaded
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address, reason
 from kohort.transport._refusals import BrokerRefusals, copy_of, is_refusal
@@ -231,39 +235,14 @@ class Nodes:
     # -- choosing -----------------------------------------------------------------------------
 
     def least_loaded(self) -> int | None:
-        """Return the node with the fewest requests in flight that was idle longest.
-
-        Nodes in back-off are left out, and None is returned if no node is left. A bootstrap address
-        is returned only if no broker is left (KIP-899). If the recovery strategy is none, it is
-        returned only if no broker is known. Of the bootstrap addresses without requests, the one
-        with the fewest failures in a row is returned.
-        """
-        may_rebootstrap = self._config.metadata_recovery_strategy == "rebootstrap"
-        taken = {(node.broker.host, node.broker.port) for node in self.brokers.values()}
-        spare = [
-            node
-            for node in self.bootstrap.values()
-            if (node.broker.host, node.broker.port) not in taken
-            and (may_rebootstrap or not self.brokers)
-        ]
-        now = anyio.current_time()
-        for nodes in (list(self.brokers.values()), spare):
-            ready = [node for node in nodes if node.not_before <= now]
-            if ready:
-                ranks = [
-                    # Each bootstrap address is tried before another one is tried again.
-                    (node.load, node.failures if nodes is spare else 0, node.idle_since)
-                    for node in ready
-                ]
-                best = min(ranks)
-                return self._rng.choice(
-                    [
-                        node.broker.id
-                        for node, rank in zip(ready, ranks, strict=True)
-                        if rank == best
-                    ]
-                )
-        return None
+        """Return the node for a request to any broker, or None if no node is left."""
+        return least_loaded(
+            self.brokers.values(),
+            self.bootstrap.values(),
+            anyio.current_time(),
+            self._rng,
+            may_rebootstrap=self._config.metadata_recovery_strategy == "rebootstrap",
+        )
 
     async def wait_least_loaded(self) -> int:
         """Return least_loaded(), after the end of the first back-off if necessary."""
