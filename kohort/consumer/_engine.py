@@ -21,10 +21,10 @@ from kohort.consumer._autocommit import AutoCommit
 from kohort.consumer._callback_queue import CallbackQueue, EngineLoop
 from kohort.consumer._cluster_requests import ClusterRequests
 from kohort.consumer._error_reports import ErrorReports
-from kohort.consumer._first_positions import FirstPositionRules
 from kohort.consumer._group_adapter import GroupAdapter
 from kohort.consumer._offset_requests import OffsetRequests
-from kohort.consumer._positions import PositionFinder
+from kohort.consumer._offset_reset_rules import FirstPositionRules
+from kohort.consumer._position_lookup import PositionFinder
 from kohort.consumer._topic_checks import TopicChecks
 from kohort.consumer._topics import TopicEvents, TopicWatch
 from kohort.errors import IllegalStateError, KafkaError

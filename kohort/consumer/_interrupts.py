@@ -20,7 +20,7 @@ PROTECTED_MODULES = (
     "kohort.consumer._cluster_requests",
     "kohort.consumer._engine",
     "kohort.consumer._topics",
-    "kohort.consumer._positions",
+    "kohort.consumer._position_lookup",
     "kohort.consumer._group_adapter",
     "kohort.consumer._metrics",
     "kohort.consumer._offset_requests",

@@ -11,7 +11,7 @@ import anyio
 
 from kohort.consumer._cluster_requests import ClusterRequests
 from kohort.consumer._error_reports import ErrorReports
-from kohort.consumer._first_positions import TopicBaseline
+from kohort.consumer._offset_reset_rules import TopicBaseline
 from kohort.consumer._topic_checks import TopicChecks
 from kohort.errors import (
     CredentialsUnavailableError,

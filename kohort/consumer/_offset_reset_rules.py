@@ -1,4 +1,4 @@
-"""The first positions of partitions without committed offsets."""
+"""The rules of the offset reset for partitions without committed offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lookup of first positions: the committed offset, or else ``auto_offset_reset``."""
+"""The lookup of first positions: the committed offset, or else ``_offset_reset_rules``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import anyio
 from kohort.config import ConsumerConfig
 from kohort.consumer._cluster_requests import TimeLimit
 from kohort.consumer._error_reports import ErrorReports
-from kohort.consumer._first_positions import FirstPositionRules
 from kohort.consumer._group_adapter import GroupAdapter
 from kohort.consumer._offset_requests import OffsetRequests
+from kohort.consumer._offset_reset_rules import FirstPositionRules
 from kohort.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
