@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kohort.coordinator_client._reactions import REACTIONS, Reaction, Signal
+from kohort.coordinator_client._signal_reactions import REACTIONS, Reaction, Signal
 from kohort.coordinator_client._state import TRANSITIONS, MemberState
 
 COMMAND: Final = "python -m tools.state_picture"

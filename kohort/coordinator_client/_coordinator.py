@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 import anyio
 
 from kohort.coordinator_client._cluster_view import GroupCluster
-from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
+from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
 from kohort.errors import (
     KafkaError,
     KafkaTimeoutError,

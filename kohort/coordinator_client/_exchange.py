@@ -18,14 +18,14 @@ from kohort.coordinator_client._consumer_protocol import (
     read_assignment,
     read_members,
 )
-from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
+from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import (
     AssignmentMade,
     Event,
     ResponseReceived,
 )
 from kohort.coordinator_client._failures import MembershipFailures, error_of, is_final
-from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._partition_text import describe

@@ -6,7 +6,7 @@ import logging
 
 from kohort.coordinator_client._commands import LeaveGroup, ReportFailure, StopDelivery
 from kohort.coordinator_client._events import CommandFailed, Event
-from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._partition_text import describe

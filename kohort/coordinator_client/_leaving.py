@@ -6,15 +6,15 @@ import logging
 from collections.abc import Generator
 
 from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator, LeaveGroup
-from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
+from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import CommandFailed, Event, LeaveRequested, ResponseReceived
 from kohort.coordinator_client._failures import MembershipFailures, is_final
-from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._member import NO_PARTITIONS, MemberData
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
-from kohort.coordinator_client._reactions import REACTIONS, Reaction, Signal
 from kohort.coordinator_client._rebalance import Rebalance
+from kohort.coordinator_client._signal_reactions import REACTIONS, Reaction, Signal
 from kohort.coordinator_client._state import MemberState
 from kohort.errors import error_name
 from kohort.protocol import ApiKey

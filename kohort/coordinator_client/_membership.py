@@ -21,16 +21,16 @@ from kohort.coordinator_client._events import (
 from kohort.coordinator_client._exchange import GroupExchange
 from kohort.coordinator_client._failures import MembershipFailures
 from kohort.coordinator_client._group_callbacks import GroupStatistics
-from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._leaving import Leaving
 from kohort.coordinator_client._member import MemberData, MemberSettings
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._poll_interval import PollInterval
-from kohort.coordinator_client._reactions import REACTIONS, Reaction, Signal
 from kohort.coordinator_client._rebalance import Rebalance
 from kohort.coordinator_client._rebalance_history import RebalanceHistory, RebalanceRecord
 from kohort.coordinator_client._signal_handler import SignalHandler
+from kohort.coordinator_client._signal_reactions import REACTIONS, Reaction, Signal
 from kohort.coordinator_client._state import EXCHANGE, MemberState
 from kohort.types import TopicPartition
 

@@ -10,7 +10,7 @@ import anyio
 from kohort.config import GroupConfig
 from kohort.coordinator_client._cluster_view import GroupCluster, TopicIdHistory, topic_ids
 from kohort.coordinator_client._coordinator import CoordinatorConnection
-from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
+from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import CommitRejected, Event
 from kohort.coordinator_client._member import NO_GENERATION
 from kohort.coordinator_client._membership_interface import Membership

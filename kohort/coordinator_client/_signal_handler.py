@@ -1,17 +1,17 @@
-"""The handler of signals, which applies the table of reactions."""
+"""The handler of signals and of the responses to heartbeats. It applies the table of reactions."""
 
 from __future__ import annotations
 
 from kohort.coordinator_client._commands import DropCoordinator
-from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
+from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import CommitRejected, Event, ResponseReceived
 from kohort.coordinator_client._failures import MembershipFailures, error_of, is_final
-from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._pending_commands import PendingCommands
-from kohort.coordinator_client._reactions import REACTIONS, Reaction, Signal
 from kohort.coordinator_client._rebalance import Rebalance
 from kohort.coordinator_client._rebalance_history import RebalanceHistory
+from kohort.coordinator_client._signal_reactions import REACTIONS, Reaction, Signal
 from kohort.errors import error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import HeartbeatResponse

@@ -16,7 +16,7 @@ from kohort.coordinator_client._commands import (
     ReportFailure,
     SyncGroup,
 )
-from kohort.coordinator_client._error_actions import ACTIONS, CoordinatorAction, action_for
+from kohort.coordinator_client._error_code_actions import ACTIONS, CoordinatorAction, action_for
 from kohort.coordinator_client._events import CommitRejected, Tick
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Subscription

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.coordinator_client._error_actions import CoordinatorAction, action_for
+from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.errors import (
     BrokerResponseError,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.coordinator_client import _reactions as table
+from kohort.coordinator_client import _signal_reactions as table
 from kohort.coordinator_client._commands import (
     AwaitPoll,
     CallAssigned,
@@ -16,7 +16,7 @@ from kohort.coordinator_client._commands import (
     SyncGroup,
 )
 from kohort.coordinator_client._events import CommitRejected, RejoinRequested, Tick
-from kohort.coordinator_client._reactions import Reaction, Signal
+from kohort.coordinator_client._signal_reactions import Reaction, Signal
 from kohort.coordinator_client._state import TRANSITIONS, MemberState
 from kohort.coordinator_client.assignors import Subscription
 from tests.coordinator_client.scripts import Script, parts

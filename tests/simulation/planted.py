@@ -11,7 +11,7 @@ from unittest.mock import patch
 from kohort import AsyncKafkaConsumer
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._autocommit import AutoCommit
-from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.errors import KafkaConnectionError, KafkaError
 from kohort.security._tokens import Token

@@ -1,6 +1,8 @@
 """The table of reactions: what each signal does in each state of a classic member.
 
-Errors of JoinGroup, SyncGroup and the assignor are not signals. The rebalance itself handles them.
+``_signal_handler`` turns the actions of ``_error_code_actions`` into signals, and applies this
+table. Errors of JoinGroup, SyncGroup and the assignor are not signals. The rebalance itself handles
+them.
 """
 
 from __future__ import annotations

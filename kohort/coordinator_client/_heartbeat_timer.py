@@ -1,4 +1,4 @@
-"""The timer of a member's heartbeats."""
+"""The timer of a member's heartbeats. SignalHandler handles their responses."""
 
 from __future__ import annotations
 
