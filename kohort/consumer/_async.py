@@ -13,7 +13,7 @@ from kohort.consumer._delivery import Delivery, IterationDelivery, PollDelivery
 from kohort.errors import (
     ConsumerClosedError,
 )
-from kohort.fetcher import Records
+from kohort.fetcher import Records, RecordTarget
 from kohort.listeners import AsyncRebalanceListener
 from kohort.records import AsyncIteration, ConsumerRecord
 from kohort.subscription import NO_GROUP
@@ -186,7 +186,9 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         """
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
-        delivery = PollDelivery(self._engine.fetcher.buffer, self._iteration_buffer, count)
+        delivery = PollDelivery(
+            self._engine.fetcher.buffer, self._iteration_buffer, count, RecordTarget()
+        )
         await self._deliver(delivery, timeout, chosen)
         return delivery.target.records
 

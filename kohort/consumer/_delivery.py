@@ -59,8 +59,10 @@ class PollDelivery:
 
     __slots__ = ("_count", "_fetched", "_iterated", "target")
 
-    def __init__(self, fetched: FetchBuffer, iterated: IterationBuffer, count: int) -> None:
-        self.target = RecordTarget()
+    def __init__(
+        self, fetched: FetchBuffer, iterated: IterationBuffer, count: int, target: RecordTarget
+    ) -> None:
+        self.target = target
         """The target whose records poll() returns. It reads only attributes, without a call."""
         self._fetched = fetched
         self._iterated = iterated

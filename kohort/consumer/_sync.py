@@ -15,7 +15,7 @@ from kohort.consumer._sync_requests import SyncRequests
 from kohort.errors import (
     KafkaError,
 )
-from kohort.fetcher import Records
+from kohort.fetcher import Records, RecordTarget
 from kohort.listeners import RebalanceListener
 from kohort.records import ConsumerRecord, SyncIteration
 from kohort.subscription import NO_GROUP
@@ -186,7 +186,9 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         """
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
-        delivery = PollDelivery(self._engine.fetcher.buffer, self._iteration_buffer, count)
+        delivery = PollDelivery(
+            self._engine.fetcher.buffer, self._iteration_buffer, count, RecordTarget()
+        )
         self._deliver(delivery, timeout, chosen)
         return delivery.target.records
 

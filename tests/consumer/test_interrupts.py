@@ -21,6 +21,7 @@ from kohort.consumer._iteration_buffer import IterationBuffer
 from kohort.consumer._signal import wait_slices
 from kohort.consumer._tables import TablePoll
 from kohort.errors import OffsetOutOfRangeError
+from kohort.fetcher import RecordTarget
 from kohort.records import allocate_in_python, to_columns
 from kohort.subscription import OffsetReset
 from kohort.testing import Cluster
@@ -250,7 +251,7 @@ class Failing:
         bench.put(T0, 0, batch(0, 3))
 
     def poll(self) -> dict[TopicPartition, list[int]]:
-        delivery = PollDelivery(self.bench.buffer, self.iterated, 10)
+        delivery = PollDelivery(self.bench.buffer, self.iterated, 10, RecordTarget())
         try:
             delivery.take(None, repeat_errors=True)
             records = delivery.target.records
