@@ -130,7 +130,7 @@ class PartitionQueues:
         epoch = None if state is None else state.epoch
         if queue and queue[0].epoch == epoch and not queue[0].is_exhausted:
             return  # later fetches are not delivered either, because order is kept
-        if [item for item in queue if item.epoch != epoch]:  # Ctrl-C in a generator is ignored
+        if [item for item in queue if item.epoch != epoch]:
             self.limits.drop_stale(tp, queue)
         for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
             queue.remove(item)

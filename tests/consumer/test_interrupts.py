@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _weakrefset
 import dis
+import gc
 import signal
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -29,6 +31,18 @@ from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import poll_until, read
 from tests.fetcher.bench import Bench
 from tests.fetcher.making import T0, T1, batch, broken, offsets
+
+
+@pytest.fixture(autouse=True)
+def no_callbacks_of_the_collector() -> Iterator[None]:
+    """Remove the callbacks of the garbage collector, as Hypothesis has one.
+
+    Python drops their exceptions, so that an interrupt in one of them has no effect.
+    """
+    callbacks = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(callbacks)
 
 
 def _runs_no_handlers(frame: FrameType, event: str) -> bool:
