@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sys
 import threading
@@ -32,6 +31,8 @@ QUIET = 0.05
 """Maximum share of a CPU for polling that returns no records or only errors."""
 PATIENCE = 20.0
 """Seconds until a test fails. Working code is always faster."""
+LATE_ERRORS = 2
+"""Maximum number of errors that poll() raises after their cause ended."""
 
 
 def poll_until(
@@ -92,17 +93,21 @@ def poll_error(consumer: KafkaConsumer, kind: type[Exception]) -> Any:
 def poll_past(
     consumer: KafkaConsumer, kind: type[KafkaError], holds: Callable[[], object]
 ) -> list[Record]:
-    """Poll until the predicate holds. Return the records. Drop errors of this type.
+    """Poll until the predicate holds. Return the records. Drop late errors of this type.
 
-    An error may be on its way when a test removes its cause.
+    When a test removes the cause, one error may be reported and another one on its way.
     """
     records: list[Record] = []
+    errors: list[KafkaError] = []
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"not in time; read {records}"
-        with contextlib.suppress(kind):
+        try:
             for part in consumer.poll(timeout_ms=50).values():
                 records += part
+        except kind as error:
+            errors.append(error)
+            assert len(errors) <= LATE_ERRORS, errors
     return records
 
 
