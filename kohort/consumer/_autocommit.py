@@ -44,8 +44,9 @@ class AutoCommit:
     They commit positions after consumed records. Records are consumed when the caller enters the
     next poll() or close(). The engine commits offsets that changed at intervals, in :meth:`run`. It
     also commits for partitions that assign() has replaced, in :meth:`commit_replaced`. The caller
-    commits before a revocation, in :meth:`before_revocation`. At unsubscribe() and close() it
-    commits in :meth:`commit`. A failure is only logged.
+    commits before a revocation, in :meth:`before_revocation`. That includes unsubscribe() and
+    close() of a group member. Without a subscription they commit in :meth:`commit`. A failure is
+    only logged.
 
     Brokers delete the offsets of a group without members after a
     retention time. For partitions of assign(), unchanged offsets are therefore committed again

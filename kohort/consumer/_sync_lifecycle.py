@@ -111,7 +111,7 @@ class SyncLifecycle(RequestPlans):
         self._life.move(ConsumerState.STARTING)
         pid = os.getpid()
         # The thread is stored first, because Ctrl-C may come when it runs, and an engine must not
-        # run twice. No call comes before the try, because CPython runs signal handlers in calls.
+        # run twice. No call comes before the try (see _delivery).
         callback_queue.engine_loop = self._thread = thread
         self._life.pid = pid
         try:

@@ -10,7 +10,7 @@ from kohort.transport import escaped
 
 
 class Leadership:
-    """The part of a member that its group may have made the leader of the generation."""
+    """The group's topics as its leader knows them. Other members know none."""
 
     def __init__(self, pending: PendingCommands) -> None:
         self.is_leader = False

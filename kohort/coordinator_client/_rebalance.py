@@ -245,7 +245,7 @@ class Rebalance:
         self._pending.forget(Role.POLL, Role.ASSIGN, Role.SYNC)
 
     def forget_attempts(self) -> None:
-        """Forget begin, errors and retries, after a complete rebalance or the leaving."""
+        """Forget the start, errors and retries, after a complete rebalance or the leaving."""
         self._history.forget_begin()
         self._exchange.forget_attempts()
         self._failures.forget()

@@ -53,7 +53,7 @@ class RebalanceHistory:
             self._began_at, self._owned_before = now, owned
 
     def note_second_round(self, owned: frozenset[TopicPartition], now: float) -> None:
-        """Note the begin of a rebalance that does not wait for poll()."""
+        """Note the start of a rebalance that does not wait for poll()."""
         self._due_at = self._began_at = now
         self._owned_before = owned
 

@@ -39,7 +39,8 @@ class Reaction(Enum):
     """
 
     IGNORE = "-"
-    """Nothing, because the signal does not matter in this state or cannot occur."""
+    """No reaction of the rebalance, because the signal does not matter or cannot occur. LEAVE still
+    cancels a subscription that was made while the member leaves."""
     CONTINUE = "continue"
     """The step in progress continues. The next one uses the changed topics or membership."""
     LATER = "rebalance later"

@@ -13,13 +13,13 @@ RebalanceSteps = Generator[float | None, Event | None, T]
 
 
 class RebalanceStart(NamedTuple):
-    """The begin of a rebalance, or its restart."""
+    """The start of a rebalance, or its restart."""
 
     reason: str
     needs_poll: bool = True
     """False for a restart. It waits for poll() only if a callback must precede JoinGroup."""
     pauses: bool = False
-    """True for a restart that pauses before JoinGroup. Otherwise only the first is immediate."""
+    """True for a restart that always pauses before JoinGroup. Others pause from the second on."""
 
 
 class Restarted(Exception):

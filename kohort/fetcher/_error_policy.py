@@ -105,7 +105,7 @@ class ErrorPolicy:
         if self._decide(fetch, error, repeat) is not PolicyAction.SKIP:
             return False
         self._log_skip(error, error.next_offset)
-        # CPython runs signal handlers in calls, and none is between these steps.
+        # skip() makes its changes in one run of statements (see consumer/_delivery).
         fetch.skip()
         self.counters.records_skipped += 1
         self.counters.bytes_skipped += len(error.raw or b"")

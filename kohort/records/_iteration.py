@@ -108,7 +108,7 @@ class SyncIteration:
         """Return the next record. End after ``consumer_timeout_ms`` without one, or when closed."""
         run = self._record_run
         run.now = run.clock()
-        # No call from here on, because signal handlers run in calls.
+        # No call from here on (see consumer/_delivery).
         if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
             run.wake_up.taken_at = run.now
             record = run.records[run.index]
