@@ -5,6 +5,7 @@ from __future__ import annotations
 import _weakrefset
 import dis
 import gc
+import logging
 import signal
 import sys
 import threading
@@ -45,10 +46,15 @@ def no_callbacks_of_the_collector() -> Iterator[None]:
     gc.callbacks.extend(callbacks)
 
 
-def _runs_no_handlers(frame: FrameType, event: str) -> bool:
+# An interrupt here leaves the lock of a log handler held in Python 3.11 and 3.12. Every later test
+# of this process that logs in another thread would wait for it.
+LOCKS_OF_LOGGING = {logging.Handler.acquire.__code__, logging.Handler.release.__code__}
+
+
+def _is_not_struck(frame: FrameType, event: str) -> bool:
     if frame.f_code is wait_slices.__code__:
         return event == "call" and not _is_next_step(frame)
-    return frame.f_code.co_filename == _weakrefset.__file__
+    return frame.f_code.co_filename == _weakrefset.__file__ or frame.f_code in LOCKS_OF_LOGGING
 
 
 def _is_next_step(frame: FrameType) -> bool:
@@ -67,14 +73,15 @@ class Interrupt:
     Python runs signal handlers when a function begins and when a built-in function has returned. It
     drops exceptions in callbacks of weak references. The garbage collector may run these callbacks
     at any time, so their events do not count. The end of a suspended generator is a "call" event,
-    but Python runs no handlers there. The end of ``slices()`` does not count for this reason.
+    but Python runs no handlers there. The end of ``slices()`` does not count for this reason. The
+    locks of log handlers do not count either.
     """
 
     def __init__(self, at: int) -> None:
         self.left = at
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event in ("call", "c_return") and not _runs_no_handlers(frame, event):
+        if event in ("call", "c_return") and not _is_not_struck(frame, event):
             self.left -= 1
             if not self.left:
                 sys.setprofile(None)
