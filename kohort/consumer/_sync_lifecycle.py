@@ -90,30 +90,36 @@ class SyncLifecycle(RequestPlans):
 
     def _running_thread(self) -> ConsumerThread:
         self._life.check_usable()
-        if self._thread is None:
-            self._start_thread()
-            self._life.check_usable()  # a signal handler or another thread may have closed it
         thread = self._thread
-        assert thread is not None
+        if thread is None:
+            thread = self._start_thread()
+            self._life.check_usable()  # a signal handler or another thread may have closed it
         if thread.ended:
             self._engine.ended = True  # an engine that never ran could not set it
         return thread
 
-    def _start_thread(self) -> None:
-        """Start the thread. After ThreadStartError nothing remains, and a later call retries."""
+    def _start_thread(self) -> ConsumerThread:
+        """Start and return the thread. After ThreadStartError nothing remains, so calls retry."""
         from kohort.consumer._greenlet import make_consumer_thread
 
-        callback_queue = self._engine.callback_queue
+        callback_queue, life = self._engine.callback_queue, self._life
         before = callback_queue.engine_loop
         thread = make_consumer_thread(
             self._engine, f"kohort-heartbeat-{self._config.client.client_id}"
         )
-        self._life.move(ConsumerState.STARTING)
+        life.move(ConsumerState.STARTING, only_from=ConsumerState.NEW)
         pid = os.getpid()
+        # A signal handler or another thread may have started or closed the consumer meanwhile. No
+        # call comes between this check and the try (see _delivery).
+        if self._thread is not None or life.state is not ConsumerState.STARTING:
+            thread.end_unstarted()
+            if life.is_ending:
+                raise ConsumerClosedError("the consumer is closed. Create a new one")
+            return self._running_thread()
         # The thread is stored first, because Ctrl-C may come when it runs, and an engine must not
-        # run twice. No call comes before the try (see _delivery).
+        # run twice.
         callback_queue.engine_loop = self._thread = thread
-        self._life.pid = pid
+        life.pid = pid
         try:
             thread.start()
         except BaseException:
@@ -121,12 +127,11 @@ class SyncLifecycle(RequestPlans):
             raise
         finally:
             if thread.ended:
-                callback_queue.engine_loop, self._thread, self._life.pid = before, None, None
-                self._life.move(ConsumerState.NEW, only_from=ConsumerState.STARTING)
+                callback_queue.engine_loop, self._thread, life.pid = before, None, None
+                life.move(ConsumerState.NEW, only_from=ConsumerState.STARTING)
             else:
-                self._life.move(ConsumerState.RUNNING, only_from=ConsumerState.STARTING)
-            if self._life.is_closed:  # close() may have come before the thread was stored
-                thread.stop(2 * DISCONNECT_SECONDS)
+                life.move(ConsumerState.RUNNING, only_from=ConsumerState.STARTING)
+        return thread
 
     def _call(self, plan: Plan[T]) -> T:
         return self._call_engine(plan.function, plan.seconds)
@@ -337,6 +342,7 @@ class SyncLifecycle(RequestPlans):
                 error = self._leave(reason, autocommit, deadline, leave_group)
         finally:
             self._life.move(ConsumerState.CLOSED)
+            thread = self._thread or thread  # the first call may have stored it meanwhile
             if thread is not None and not sys.is_finalizing():
                 left = max(2 * DISCONNECT_SECONDS, begun + limit - time.monotonic())
                 if not thread.stop(left):

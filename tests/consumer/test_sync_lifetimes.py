@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
+from kohort.consumer import _greenlet
+from kohort.consumer._greenlet import make_consumer_thread
 from kohort.consumer._state import ConsumerState
 from kohort.consumer._thread import ConsumerThread
 from kohort.errors import ConsumerClosedError, ForkedConsumerError, IllegalStateError
@@ -220,6 +222,97 @@ def test_close_before_the_thread_is_stored_ends_the_thread(
     with pytest.raises(ConsumerClosedError):
         consumer.poll()
     assert consumer._life.is_closed
+    cluster.wait_until(lambda: not kohort_threads())
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_close_before_the_start_is_a_clear_error(
+    cluster: Cluster,
+    topic: str,
+    make: MakeConsumer,
+    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: bool,
+) -> None:
+    consumer: KafkaConsumer = make(topic)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def close_and_make(*given: Any) -> ConsumerThread:
+        thread = make_consumer_thread(*given)
+        loops.append(thread._loop)
+        if elsewhere:
+            closing = threading.Thread(target=consumer.close)
+            closing.start()
+            closing.join()
+        else:
+            consumer.close()  # as a signal handler does
+        return thread
+
+    monkeypatch.setattr(_greenlet, "make_consumer_thread", close_and_make)
+    with pytest.raises(ConsumerClosedError, match="Create a new one"):
+        consumer.poll()
+    assert consumer._life.is_closed
+    assert [loop.is_closed() for loop in loops] == [True]
+    cluster.wait_until(lambda: not kohort_threads())
+
+
+def test_close_ends_a_thread_that_starts_meanwhile(
+    cluster: Cluster, topic: str, make: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer: KafkaConsumer = make(topic)
+    move = consumer._life.move
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            consumer.topics()
+        except ConsumerClosedError as error:
+            errors.append(error)
+
+    calling = threading.Thread(target=call)
+
+    def start_and_move(to: ConsumerState, **options: Any) -> None:
+        if to is ConsumerState.CLOSING:
+            calling.start()
+            cluster.wait_until(lambda: consumer._thread is not None)
+        move(to, **options)
+
+    monkeypatch.setattr(consumer._life, "move", start_and_move)
+    consumer.close()
+    calling.join(20)
+    assert not calling.is_alive()
+    assert consumer._life.is_closed
+    cluster.wait_until(lambda: not kohort_threads())
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_two_first_calls_start_one_thread(
+    cluster: Cluster,
+    topic: str,
+    make: MakeConsumer,
+    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: bool,
+) -> None:
+    """The second one comes from another thread or from a signal handler."""
+    consumer: KafkaConsumer = make(topic, client_id="called-twice")
+    found: list[set[str]] = []
+
+    def call_and_make(*given: Any) -> ConsumerThread:
+        monkeypatch.setattr(_greenlet, "make_consumer_thread", make_consumer_thread)
+        thread = make_consumer_thread(*given)
+        if elsewhere:
+            calling = threading.Thread(target=lambda: found.append(consumer.topics()))
+            calling.start()
+            calling.join()
+        else:
+            found.append(consumer.topics())
+        return thread
+
+    monkeypatch.setattr(_greenlet, "make_consumer_thread", call_and_make)
+    found.append(consumer.topics())
+    assert [topic in topics for topics in found] == [True, True]
+    names = [thread.name for thread in kohort_threads()]
+    assert names.count("kohort-heartbeat-called-twice") == 1
+    consumer.close()
     cluster.wait_until(lambda: not kohort_threads())
 
 
