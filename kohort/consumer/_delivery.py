@@ -70,6 +70,8 @@ class PollDelivery:
 
     def take(self, partitions: Chosen, *, repeat_errors: bool) -> bool:
         self.target = target = RecordTarget()
+        if self._iterated.is_withheld:
+            return False
         if self._iterated:
             target.records = self._iterated.take(self._count, partitions)
             if target.records:
@@ -100,6 +102,8 @@ class IterationDelivery:
         self._clock = clock
 
     def take(self, partitions: Chosen, *, repeat_errors: bool) -> bool:
+        if self._iterated.is_withheld:
+            return False
         if self._iterated.has_next():
             return True
         self._target = target = RecordTarget()

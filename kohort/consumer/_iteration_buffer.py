@@ -81,6 +81,15 @@ class IterationBuffer:
     def __bool__(self) -> bool:
         return bool(self._partitions)
 
+    @property
+    def is_withheld(self) -> bool:
+        """True if there are records and ``may_deliver()`` is False.
+
+        The answer may change at any time. So a delivery asks once and not again before it drains
+        later records of the same partitions.
+        """
+        return bool(self._partitions) and not self._may_deliver()
+
     def load(self, drained: Records[Any, Any], *, undelivered: bool = False) -> None:
         """Buffer drained records, except for partitions that are buffered already.
 
@@ -127,8 +136,8 @@ class IterationBuffer:
         return None
 
     def has_next(self) -> bool:
-        """Return True if :meth:`next` would return a record."""
-        if not self._partitions or not self._may_deliver():
+        """Return True if :meth:`next` would return a record, unless they are withheld."""
+        if not self._partitions:
             return False
         with self._subscription.lock:
             self._end_run()
@@ -211,10 +220,11 @@ class IterationBuffer:
     def take(
         self, max_records: int, partitions: Collection[TopicPartition] | None = None
     ) -> Records[Any, Any]:
-        """Return up to ``max_records`` records, for a poll() between two steps of iteration."""
+        """Return up to ``max_records`` records, for a poll() between two steps of iteration.
+
+        The caller has checked :attr:`is_withheld`.
+        """
         taken: Records[Any, Any] = {}
-        if not self._may_deliver():
-            return taken
         try:
             with self._subscription.lock:
                 self._end_run()
