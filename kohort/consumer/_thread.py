@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from kohort.consumer._callback_queue import EngineLoop
 from kohort.consumer._caller_latency import LockRelease
+from kohort.consumer._signal import ThreadSignal
 from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import ConsumerClosedError, KafkaTimeoutError, ThreadStartError
 
@@ -42,7 +43,8 @@ class ConsumerThread(EngineLoop):
         self._main: asyncio.Task[None] | None = None
         self._calls: dict[Future[Any], asyncio.Task[None] | None] = {}
         """Calls without a result yet. The code that removes a future sets its result."""
-        self._started = threading.Event()
+        # An interrupt in a method of threading.Event may leave its lock acquired.
+        self._started = ThreadSignal()
         self._engine_started = asyncio.Event()
         self._lock_release = LockRelease()
         self._begun = False
@@ -112,7 +114,7 @@ class ConsumerThread(EngineLoop):
 
     def _set_started(self) -> None:
         self._engine_started.set()
-        self._started.set()
+        self._started.notify()
 
     async def _end_calls(self) -> None:
         await asyncio.sleep(0)  # let queued calls begin, so that they can be cancelled

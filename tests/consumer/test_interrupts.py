@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 
 from kohort import TopicPartition
+from kohort.consumer import _thread
 from kohort.consumer._delivery import IterationDelivery, PollDelivery
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._iteration_buffer import IterationBuffer
 from kohort.consumer._signal import wait_slices
 from kohort.consumer._tables import TablePoll
+from kohort.consumer._thread import start_thread
 from kohort.errors import OffsetOutOfRangeError
 from kohort.fetcher import RecordTarget
 from kohort.records import allocate_in_python, to_columns
@@ -212,6 +214,34 @@ def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
             sys.setprofile(None)
         assert offsets == list(range(len(offsets)))
     assert interrupts > 50
+
+
+def test_an_interrupt_anywhere_in_the_start_leaves_the_thread_usable(
+    topic: str, make: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's start of the thread is not struck: it may leave the thread in its first step."""
+
+    def start_and_strike(thread: threading.Thread) -> None:
+        start_thread(thread)
+        sys.setprofile(Interrupt(at))
+
+    monkeypatch.setattr(_thread, "start_thread", start_and_strike)
+    at, is_over = 0, False
+    while not is_over:
+        at += 1
+        consumer = make(topic)
+        try:
+            consumer._running_thread()
+            is_over = True
+        except KeyboardInterrupt:
+            is_over = False
+        finally:
+            sys.setprofile(None)
+        assert topic in consumer.topics()
+        thread = consumer._thread
+        consumer.close()
+        assert thread is not None and not thread.is_running
+    assert at > 5
 
 
 def test_close_works_after_an_interrupt_before_it(
