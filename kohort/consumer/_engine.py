@@ -74,6 +74,7 @@ class Engine:
             self.subscription,
             self.errors,
             on_assignment=lambda: engine.positions.wake(),
+            refresh_topics=lambda: engine._topics.refresh_pattern(),
         )
         self.coordinator: CoordinatorClient | None = None
         if group.group_id is not None:

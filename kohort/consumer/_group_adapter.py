@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from kohort.consumer._callback_queue import (
@@ -36,11 +36,13 @@ class GroupAdapter:
         subscription: SubscriptionState,
         errors: ErrorReports,
         on_assignment: Callable[[], None],
+        refresh_topics: Callable[[], Awaitable[None]],
     ) -> None:
         self._callback_queue = callback_queue
         self._subscription = subscription
         self._errors = errors
         self._on_assignment = on_assignment
+        self._refresh_topics = refresh_topics
         self.has_listener = False
         """True if a listener is set. A reference to it could keep the consumer alive."""
         self.rebalance_count = 0
@@ -102,6 +104,10 @@ class GroupAdapter:
             AssignorCallback(self._callback_queue.engine_loop, function)
         )
         return result
+
+    async def refresh_topics(self) -> None:
+        """Match a pattern with the topics that the cluster has now."""
+        await self._refresh_topics()
 
     async def wait_for_poll(self) -> None:
         """Return when callbacks run: in poll(), or as ``rebalance_without_poll`` allows."""

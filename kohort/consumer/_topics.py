@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
+REFRESH_SECONDS = 1.0
+"""Longest time that a rebalance waits for the names of new topics before it joins."""
+
 
 class TopicEvents(NamedTuple):
     """Functions that the topic watch calls."""
@@ -158,12 +161,7 @@ class TopicWatch:
             self._cluster.want_topics(subscription.topics() | of_group | owned)
         if not subscription.is_subscribed:
             return
-        topics = subscription.topics()
-        if self._coordinator is None:
-            self._assign_all(topics)
-        elif topics != self._group_subscription or self._is_resubscribed:
-            self._group_subscription, self._is_resubscribed = topics, False
-            self._coordinator.subscribe(topics)
+        self._apply_topics(subscription.topics())
         reason, self._rejoin_reason = self._rejoin_reason, None
         if self._coordinator is not None and reason is not None:
             self._coordinator.request_rejoin(reason)
@@ -179,6 +177,35 @@ class TopicWatch:
             self._pattern = pattern
         self._subscription.match_topics(self._requests.visible_topics(cluster.metadata))
         return True
+
+    async def refresh_pattern(self) -> None:
+        """Match the pattern with new metadata before the group is joined, and never raise.
+
+        Another member may have started the rebalance because of a topic that is unknown here. Two
+        rebalances would assign this topic if the member joined without it.
+        """
+        pattern = self._subscription.pattern
+        if pattern is None or pattern is not self._pattern:
+            return
+        try:
+            with anyio.move_on_after(REFRESH_SECONDS) as scope:
+                await self._cluster.wait_refreshed()
+        except KafkaError as error:
+            logger.debug("the topics of the pattern could not be refreshed: %s", str(error))
+            return
+        if scope.cancelled_caught or self._leaving or pattern is not self._subscription.pattern:
+            return
+        self._subscription.match_topics(self._requests.visible_topics(self._cluster.metadata))
+        self._observe_topics()
+        self._apply_topics(self._subscription.topics())
+
+    def _apply_topics(self, topics: frozenset[str]) -> None:
+        """Subscribe to changed topics in the group, or assign all partitions without a group."""
+        if self._coordinator is None:
+            self._assign_all(topics)
+        elif topics != self._group_subscription or self._is_resubscribed:
+            self._group_subscription, self._is_resubscribed = topics, False
+            self._coordinator.subscribe(topics)
 
     def _assign_all(self, topics: frozenset[str]) -> None:
         """Assign all partitions of the topics, for a subscription without a group."""

@@ -104,7 +104,9 @@ class CommandRunner:
                 return ResponseReceived(token, left)
             case MakeAssignment():
                 return await self._assign(command)
-            case AwaitPoll(token):
+            case AwaitPoll(token, refreshes_topics):
+                if refreshes_topics:
+                    await callbacks.refresh_topics()
                 await callbacks.wait_for_poll()
                 return PollEntered(token, callbacks.last_poll())
             case CallRevoked(token, partitions):

@@ -57,6 +57,8 @@ class AwaitPoll(NamedTuple):
     """A wait until the caller is inside poll(): PollEntered."""
 
     token: int
+    refreshes_topics: bool = False
+    """True to match a pattern with the topics of a new metadata request before the wait."""
 
 
 class CallRevoked(NamedTuple):

@@ -55,6 +55,12 @@ class GroupCallbacks(Protocol):
     async def call_assignor(self, function: Callable[[], T]) -> T:
         """Run another method of the user's assignor on the caller's thread, inside poll()."""
 
+    async def refresh_topics(self) -> None:
+        """Look for topics that match a pattern. Call ``subscribe()`` if they have changed.
+
+        Return after a second at the latest and raise nothing, because a rebalance waits for this.
+        """
+
     async def wait_for_poll(self) -> None:
         """Return when the caller is inside poll(), or has no records of an earlier poll()."""
 

@@ -69,7 +69,7 @@ class ClassicMembership:
                 self._signals.react(Signal.WANTED, reason)
             case TopicsChanged(topics, covered):
                 if change := self._leadership.describe_change(topics, covered):
-                    self._signals.react(Signal.WANTED, change)
+                    self._signals.react(Signal.WANTED, change, refreshes_topics=False)
             case CoordinatorFound():
                 self.heartbeats.found(now)
             case CommitRejected():
@@ -130,12 +130,14 @@ class ClassicMembership:
 
     def _subscribed(self, topics: frozenset[str]) -> None:
         member = self.member
-        signal = Signal.RESUBSCRIBED if topics == member.topics else Signal.SUBSCRIBED
+        is_same = topics == member.topics
+        signal = Signal.RESUBSCRIBED if is_same else Signal.SUBSCRIBED
         member.topics = topics
         is_member = self.state is MemberState.STABLE
         if REACTIONS[self.state, signal] is Reaction.REJOIN:
             self.failures.is_fenced = False
-        self._signals.react(signal, member.subscription_change() if is_member else "subscribed")
+        reason = member.subscription_change() if is_member else "subscribed"
+        self._signals.react(signal, reason, refreshes_topics=is_same)
 
     def _leave_requested(self, request: LeaveRequested) -> None:
         self.member.topics = None

@@ -70,7 +70,11 @@ class Rebalance:
             self._begin(start)
             try:
                 if start.needs_poll or self._partitions_to_give_up():
-                    yield from self._wait_for_poll(MemberState.JOIN_PENDING, start.reason)
+                    yield from self._wait_for_poll(
+                        MemberState.JOIN_PENDING,
+                        start.reason,
+                        refreshes_topics=start.refreshes_topics,
+                    )
                     yield from self._give_up_partitions()  # REVOKING
                     start = RebalanceStart(self._history.reason)
                 if self._failures.report():  # FAILED
@@ -99,11 +103,13 @@ class Rebalance:
         if start.needs_poll:
             self._history.note_due(self._pending.now)
 
-    def _wait_for_poll(self, state: MemberState, why: str) -> RebalanceSteps[None]:
+    def _wait_for_poll(
+        self, state: MemberState, why: str, *, refreshes_topics: bool = False
+    ) -> RebalanceSteps[None]:
         """Wait until the caller is inside poll(), where callbacks run."""
         self._member.cell.move(state, why)
         if not self._pending.waits_for(Role.POLL):
-            self._pending.emit(AwaitPoll(self._pending.start(Role.POLL)))
+            self._pending.emit(AwaitPoll(self._pending.start(Role.POLL), refreshes_topics))
         yield None
         self._history.note_begin(self._member.owned, self._pending.now)
 
@@ -204,9 +210,9 @@ class Rebalance:
 
     # --- events and signals ---------------------------------------------------------------------
 
-    def start(self, reason: str) -> None:
+    def start(self, reason: str, *, refreshes_topics: bool = True) -> None:
         """Start a rebalance with the wait for poll(). Replace one in progress."""
-        self._interrupt(RebalanceStart(reason))
+        self._interrupt(RebalanceStart(reason, refreshes_topics=refreshes_topics))
 
     def restart(self, reason: str) -> None:
         """Restart the rebalance in progress with JoinGroup."""

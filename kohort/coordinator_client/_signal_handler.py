@@ -52,11 +52,14 @@ class SignalHandler:
         self._failures = failures
         self._history = history
 
-    def react(self, signal: Signal, reason: str) -> None:
-        """Interrupt the rebalance, or start one, as the table says."""
+    def react(self, signal: Signal, reason: str, *, refreshes_topics: bool = True) -> None:
+        """Interrupt the rebalance, or start one, as the table says.
+
+        ``refreshes_topics`` is False for a signal from new metadata.
+        """
         match REACTIONS[self._member.state, signal]:
             case Reaction.REJOIN:
-                self._rebalance.start(reason)
+                self._rebalance.start(reason, refreshes_topics=refreshes_topics)
             case Reaction.RESTART:
                 self._rebalance.restart(reason)
             case Reaction.LATER:

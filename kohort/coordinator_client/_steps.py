@@ -18,6 +18,9 @@ class RebalanceStart(NamedTuple):
     reason: str
     needs_poll: bool = True
     """False for a restart. It waits for poll() only if a callback must precede JoinGroup."""
+    refreshes_topics: bool = True
+    """False if new metadata led to this rebalance. A refresh happens only before the wait for
+    poll(), and only for a pattern."""
     pauses: bool = False
     """True for a restart that always pauses before JoinGroup. Others pause from the second on."""
 

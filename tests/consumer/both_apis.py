@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -56,9 +56,9 @@ class Driven(ABC):
         if name in self._callbacks:
             await self._callbacks[name](self, frozenset(partitions))
 
-    def want(self, *topics: str) -> None:
+    def want(self, *topics: str, pattern: str | None = None) -> None:
         """Subscribe again with the same listener."""
-        self.consumer.subscribe(topics, listener=self.listener)
+        self.consumer.subscribe(topics, pattern=pattern, listener=self.listener)
 
     @abstractmethod
     async def poll(self) -> list[bytes]:
@@ -106,13 +106,10 @@ class _AsyncListener(ConsumerRebalanceListener):
 
 
 class _Sync(Driven):
-    def __init__(
-        self, topics: Iterable[str], options: dict[str, Any], callbacks: dict[str, Callback]
-    ) -> None:
+    def __init__(self, options: dict[str, Any], callbacks: dict[str, Callback]) -> None:
         super().__init__(callbacks)
         self.consumer = KafkaConsumer(**options)
         self.listener = _SyncListener(self)
-        self.want(*topics)
 
     async def poll(self) -> list[bytes]:
         return _values(self.consumer.poll(timeout_ms=POLL_MS))
@@ -172,6 +169,7 @@ class Stage:
     async def join(
         self,
         *topics: str,
+        pattern: str | None = None,
         revoked: Callback | None = None,
         assigned: Callback | None = None,
         lost: Callback | None = None,
@@ -186,9 +184,10 @@ class Stage:
             await self._stack.enter_async_context(made.consumer)
             # A subscription before the start would wait for an assignment, and only polls of the
             # other members complete it.
-            made.want(*topics)
+            made.want(*topics, pattern=pattern)
             return made
-        driven = _Sync(topics, every, callbacks)
+        driven = _Sync(every, callbacks)
+        driven.want(*topics, pattern=pattern)
         self._stack.callback(driven.consumer.close)
         return driven
 

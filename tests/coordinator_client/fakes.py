@@ -207,6 +207,8 @@ class FakeHost:
     hold: anyio.Event | None = None
     """Event that ends the callbacks in progress. None if callbacks return without a wait."""
     polled_at: float | None = None
+    refresh: Callable[[], Awaitable[object]] | None = None
+    """Function that looks for new topics of a pattern."""
 
     async def _call(self, name: str, about: Any) -> None:
         self.calls.append((name, about))
@@ -237,6 +239,10 @@ class FakeHost:
     async def call_assignor(self, function: Callable[[], T]) -> T:
         self.calls.append(("assignor", None))
         return function()
+
+    async def refresh_topics(self) -> None:
+        if self.refresh is not None:
+            await self.refresh()
 
     async def wait_for_poll(self) -> None:
         if self.gate is not None:

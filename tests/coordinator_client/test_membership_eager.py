@@ -18,7 +18,13 @@ from kohort.coordinator_client._commands import (
     WatchTopics,
 )
 from kohort.coordinator_client._consumer_protocol import write_subscription
-from kohort.coordinator_client._events import RejoinRequested, TopicsChanged
+from kohort.coordinator_client._events import (
+    CommitRejected,
+    Event,
+    RejoinRequested,
+    Subscribed,
+    TopicsChanged,
+)
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.protocol.messages import JoinGroupResponse
@@ -135,6 +141,40 @@ def test_a_rebalance_is_flagged_and_waits_for_the_caller() -> None:
     script.beat(27)
     script.beat(27)
     assert [type(command) for command in script.commands] == [AwaitPoll]
+
+
+@pytest.mark.parametrize(
+    ("event", "refreshes"),
+    [
+        (RejoinRequested("please"), True),
+        (CommitRejected(27, 1, "me"), True),
+        (CommitRejected(25, 1, "me"), True),
+        (Subscribed(frozenset({"t", "u"})), False),
+        (TopicsChanged(ClusterTopics({"t": 5})), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_topics_are_refreshed_unless_metadata_was_the_reason(event: Event, refreshes: bool) -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(leader="me", members={"me": Subscription(("t",))})
+    script.assign({"me": parts(0)})
+    script.sync_answer(parts(0))
+    (wait,) = (command for command in script.commands if isinstance(command, AwaitPoll))
+    assert not wait.refreshes_topics  # after the join it is too late
+    script.poll()
+    script.called_back(CallAssigned)
+    script.feed(event)
+    assert script.take(AwaitPoll).refreshes_topics is refreshes
+
+
+def test_rebalance_after_another_one_refreshes_the_topics() -> None:
+    script = Script()
+    script.to_reconciling()
+    script.beat(27)
+    script.poll()
+    script.called_back(CallAssigned)
+    assert script.take(AwaitPoll).refreshes_topics
 
 
 def test_an_eager_member_gives_all_up_before_it_joins_again() -> None:
