@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from kohort.consumer import _topics
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import MetadataRequest
 from kohort.testing import Cluster, MemoryCluster
@@ -113,9 +114,16 @@ async def change(
     return [[name for name, _ in member.calls] for member in members]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let members wait longer for metadata, since the sync API runs in real time under load."""
+    monkeypatch.setattr(_topics, "REFRESH_SECONDS", 20.0)
+
+
 @API
 @STRATEGY
 @WATCHER
+@pytest.mark.usefixtures("patient")
 def test_new_topic_costs_one_rebalance(api: str, strategy: str, watcher: int) -> None:
     async def script(stage: Stage) -> None:
         members = await pattern_group(stage, strategy, watcher)
@@ -132,6 +140,7 @@ def test_new_topic_costs_one_rebalance(api: str, strategy: str, watcher: int) ->
 @API
 @STRATEGY
 @WATCHER
+@pytest.mark.usefixtures("patient")
 def test_deleted_topic_costs_one_rebalance(api: str, strategy: str, watcher: int) -> None:
     async def script(stage: Stage) -> None:
         members = await pattern_group(stage, strategy, watcher)
