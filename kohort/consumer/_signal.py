@@ -1,4 +1,4 @@
-"""The signals by which the engine wakes a waiting caller."""
+"""The signals by which the engine wakes a waiting caller, and the results of its calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
+
+T = TypeVar("T")
 
 WAIT_SLICE_SECONDS = 0.1
 """Seconds of the main thread's first wait slice.
@@ -18,6 +21,10 @@ A signal that arrives just before a wait does not end the wait. Python runs its 
 that of Ctrl-C, at the end of the slice."""
 MAX_WAIT_SLICE_SECONDS = 1.0
 """Maximum seconds of a slice. Slices double, because each wake-up costs CPU time."""
+
+_STEP = "step"
+_RUNNING = "running"
+_CANCELLED = "cancelled"
 
 
 def wait_slices(timeout: float) -> Iterator[float]:
@@ -65,6 +72,90 @@ class ThreadSignal:
         for seconds in wait_slices(timeout):
             if self._lock.acquire(timeout=seconds):
                 return
+
+
+class Outcome(Protocol):
+    """The methods of a future that the consumer thread needs."""
+
+    def cancel(self) -> bool: ...
+
+    def running(self) -> bool: ...
+
+    def set_running_or_notify_cancel(self) -> bool: ...
+
+    def set_result(self, result: Any) -> None: ...
+
+    def set_exception(self, exception: BaseException | None) -> None: ...
+
+
+class CallResult(Generic[T]):
+    """A future for one waiting caller, which Ctrl-C cannot leave locked.
+
+    Ctrl-C in a method of concurrent.futures.Future may leave its lock acquired, and then the
+    consumer thread would wait for that lock without end. This object has no lock that the consumer
+    thread acquires. The first step is one key of a dict (see _delivery, rule 4).
+    """
+
+    __slots__ = ("_error", "_first_step", "_is_done", "_signal", "_value")
+
+    def __init__(self, signal: ThreadSignal | None = None) -> None:
+        """``signal`` is notified at the end. A caller that has none calls :meth:`wait`."""
+        self._signal = signal or ThreadSignal()
+        self._first_step: dict[str, str] = {}
+        self._is_done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    # -- the caller ---------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        """Return True if the call has a result or an error."""
+        return self._is_done
+
+    def wait(self, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds for the end of the call."""
+        if not self._is_done:
+            self._signal.wait_once(timeout)
+
+    def exception(self) -> BaseException | None:
+        """Return the error of a finished call, or None."""
+        return self._error
+
+    def result(self) -> T:
+        """Return the result of a finished call, or raise its error."""
+        try:
+            if self._error is not None:
+                raise self._error
+            value: T = self._value
+            return value
+        finally:
+            del self  # the error refers to this frame
+
+    # -- the consumer thread ------------------------------------------------------------------
+
+    def cancel(self) -> bool:
+        """Cancel the call and return True, unless it has begun."""
+        return self._first_step.setdefault(_STEP, _CANCELLED) is _CANCELLED
+
+    def running(self) -> bool:
+        """Return True if the call has begun and not ended."""
+        return self._first_step.get(_STEP) is _RUNNING and not self._is_done
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Begin the call and return True, unless it was cancelled."""
+        return self._first_step.setdefault(_STEP, _RUNNING) is _RUNNING
+
+    def set_result(self, result: T) -> None:
+        """End the call with a result."""
+        self._value = result
+        self._is_done = True
+        self._signal.notify()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """End the call with an error."""
+        self._error = exception
+        self._is_done = True
+        self._signal.notify()
 
 
 class TaskEvent:

@@ -8,8 +8,6 @@ import sys
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent import futures
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
@@ -20,7 +18,7 @@ from kohort.consumer._delivery import PollLoop
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._owner_lock import OwnerLock
 from kohort.consumer._plans import Plan, RequestPlans
-from kohort.consumer._signal import WAIT_SLICE_SECONDS, ThreadSignal
+from kohort.consumer._signal import WAIT_SLICE_SECONDS, CallResult, ThreadSignal
 from kohort.consumer._state import CloseRequest, ConsumerState
 from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
@@ -151,12 +149,12 @@ class SyncLifecycle(RequestPlans):
                 if (left := deadline - time.monotonic()) <= 0:
                     thread.cancel_call(future)
                     raise thread.timeout_error(seconds)
-                futures.wait([future], min(WAIT_SLICE_SECONDS, left))
+                future.wait(min(WAIT_SLICE_SECONDS, left))
             return self._result(thread, future)
         finally:
             del future  # its exception refers to this frame
 
-    def _result(self, thread: ConsumerThread, future: Future[T]) -> T:
+    def _result(self, thread: ConsumerThread, future: CallResult[T]) -> T:
         try:
             if thread.ended and not self._life.is_closed:
                 if isinstance(future.exception(), ConsumerClosedError):
@@ -177,8 +175,7 @@ class SyncLifecycle(RequestPlans):
         """
         thread = self._running_thread()
         deadline = self._deadline(seconds)
-        future = thread.call(function)
-        future.add_done_callback(lambda _: self._signal.notify())
+        future = thread.call_into(CallResult[None](self._signal), function)
         try:
             while True:
                 self._signal.clear()

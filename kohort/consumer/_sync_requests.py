@@ -61,9 +61,9 @@ class SyncRequests(SyncLifecycle):
         requests = self._engine.offset_requests
         ids = requests.ids_of(chosen)  # read now, because a later poll() may change them
         timeout = self._timeout(None)
-        future = thread.call(
-            lambda: requests.commit(chosen, None, ids=ids),
+        future = thread.call_into(
             CommitFuture(timeout, self._deadline(timeout)),
+            lambda: requests.commit(chosen, None, ids=ids),
         )
         self._follow_commit(future, chosen, callback)
         return future

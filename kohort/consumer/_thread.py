@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from kohort.consumer._callback_queue import EngineLoop
 from kohort.consumer._caller_latency import LockRelease
-from kohort.consumer._signal import ThreadSignal
+from kohort.consumer._signal import CallResult, Outcome, ThreadSignal
 from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import ConsumerClosedError, KafkaTimeoutError, ThreadStartError
 
 T = TypeVar("T")
+FutureT = TypeVar("FutureT", bound=Outcome)
 
 START_SECONDS = 1.0
 """Maximum seconds that the first call waits for the engine. Later calls have other limits."""
@@ -41,7 +41,7 @@ class ConsumerThread(EngineLoop):
         self._thread = make_thread(name, self._run)
         self._loop, self.is_busy = self._make_loop()
         self._main: asyncio.Task[None] | None = None
-        self._calls: dict[Future[Any], asyncio.Task[None] | None] = {}
+        self._calls: dict[Outcome, asyncio.Task[None] | None] = {}
         """Calls without a result yet. The code that removes a future sets its result."""
         # An interrupt in a method of threading.Event may leave its lock acquired.
         self._started = ThreadSignal()
@@ -140,14 +140,12 @@ class ConsumerThread(EngineLoop):
         """
         self._lock_release.release()
 
-    def call(
-        self, function: Callable[[], Awaitable[T]], future: Future[T] | None = None
-    ) -> Future[T]:
-        """Await ``function()`` in the engine's event loop and return the future of its result.
+    def call(self, function: Callable[[], Awaitable[T]]) -> CallResult[T]:
+        """Await ``function()`` in the engine's event loop and return its result for the caller."""
+        return self.call_into(CallResult(), function)
 
-        Any thread may wait for the future.
-        """
-        future = future or Future()
+    def call_into(self, future: FutureT, function: Callable[[], Awaitable[Any]]) -> FutureT:
+        """Await ``function()`` in the engine's event loop, and set its result in the future."""
         with self._lock:
             self._calls[future] = None
             if not self.ended:
@@ -156,22 +154,22 @@ class ConsumerThread(EngineLoop):
         self._fail_call(future)
         return future
 
-    def cancel_call(self, future: Future[Any]) -> None:
+    def cancel_call(self, future: Outcome) -> None:
         """Cancel a call whose caller no longer waits, as soon as the event loop runs."""
         if not future.cancel():
             self.call_soon(partial(self._cancel, future))
 
-    def _cancel(self, future: Future[Any]) -> None:
+    def _cancel(self, future: Outcome) -> None:
         task = self._calls.get(future)
         if task is not None:
             task.cancel()
 
-    def _start_call(self, function: Callable[[], Awaitable[Any]], future: Future[Any]) -> None:
+    def _start_call(self, function: Callable[[], Awaitable[Any]], future: Outcome) -> None:
         with self._lock:
             if future in self._calls:
                 self._calls[future] = self._loop.create_task(self._run_call(function, future))
 
-    async def _run_call(self, function: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+    async def _run_call(self, function: Callable[[], Awaitable[T]], future: Outcome) -> None:
         # The call is removed meanwhile, so that no other thread sets the future. The lock is not
         # held, because an interrupt in a method of the future may leave its own lock acquired.
         if not self._claim(future) or not future.set_running_or_notify_cancel():
@@ -192,7 +190,7 @@ class ConsumerThread(EngineLoop):
         finally:
             del future  # its exception refers to this frame
 
-    def _claim(self, future: Future[Any]) -> bool:
+    def _claim(self, future: Outcome) -> bool:
         """Remove a call. Return True to the one caller that must set its result."""
         with self._lock:
             if future not in self._calls:
@@ -204,7 +202,7 @@ class ConsumerThread(EngineLoop):
         for future in list(self._calls):
             self._fail_call(future)
 
-    def _fail_call(self, future: Future[Any]) -> None:
+    def _fail_call(self, future: Outcome) -> None:
         if self._claim(future) and (future.running() or future.set_running_or_notify_cancel()):
             future.set_exception(ConsumerClosedError("the consumer is closed"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _weakrefset
+import asyncio
 import dis
 import gc
 import logging
@@ -11,13 +12,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from kohort import TopicPartition
+from kohort import KafkaConsumer, TopicPartition
 from kohort.consumer import _thread
 from kohort.consumer._delivery import IterationDelivery, PollDelivery
 from kohort.consumer._drain_size import DrainSize
@@ -242,6 +243,38 @@ def test_an_interrupt_anywhere_in_the_start_leaves_the_thread_usable(
         consumer.close()
         assert thread is not None and not thread.is_running
     assert at > 5
+
+
+def call_topics(consumer: KafkaConsumer) -> None:
+    consumer.topics()
+
+
+def call_with_callbacks(consumer: KafkaConsumer) -> None:
+    run_all = consumer._callback_runner.run_all
+    consumer._call_with_callbacks(lambda: asyncio.sleep(0.001), run_all, 20)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # struck before its start
+@pytest.mark.parametrize("call", [call_topics, call_with_callbacks])
+def test_an_interrupt_anywhere_in_a_call_leaves_the_thread_usable(
+    topic: str, make: MakeConsumer, call: Callable[[KafkaConsumer], None]
+) -> None:
+    consumer = make(topic)
+    consumer.topics()
+    at, is_over = 0, False
+    while not is_over:
+        at += 1
+        try:
+            sys.setprofile(Interrupt(at))
+            call(consumer)
+            sys.setprofile(None)
+            is_over = True
+        except KeyboardInterrupt:
+            is_over = False
+        finally:
+            sys.setprofile(None)
+        assert topic in consumer.topics(), at
+    assert at > 20
 
 
 def test_close_works_after_an_interrupt_before_it(

@@ -335,7 +335,7 @@ def test_stop_is_bounded_while_a_future_is_locked() -> None:
     thread = ConsumerThread(Idle(), "locked")
     thread.start()
     try:
-        thread.call(lambda: asyncio.sleep(0), Locked())
+        thread.call_into(Locked(), lambda: asyncio.sleep(0))
         assert entered.wait(20)
         stopping = threading.Thread(target=lambda: ended.append(thread.stop(0.1)), daemon=True)
         stopping.start()
