@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,7 +23,12 @@ from kohort.consumer import _greenlet
 from kohort.consumer._greenlet import make_consumer_thread
 from kohort.consumer._state import ConsumerState
 from kohort.consumer._thread import ConsumerThread
-from kohort.errors import ConsumerClosedError, ForkedConsumerError, IllegalStateError
+from kohort.errors import (
+    ConsumerClosedError,
+    ForkedConsumerError,
+    IllegalStateError,
+    KafkaError,
+)
 from kohort.testing import Cluster
 from tests.consumer import servers
 from tests.consumer.conftest import MakeConsumer
@@ -260,13 +266,10 @@ def test_close_ends_a_thread_that_starts_meanwhile(
 ) -> None:
     consumer: KafkaConsumer = make(topic)
     move = consumer._life.move
-    errors: list[BaseException] = []
 
     def call() -> None:
-        try:
+        with suppress(KafkaError):  # it depends on the step of the call at which close() comes
             consumer.topics()
-        except ConsumerClosedError as error:
-            errors.append(error)
 
     calling = threading.Thread(target=call)
 
