@@ -24,8 +24,18 @@ NO_ID = bytes(15) + b"\7"
 PRODUCER = 987_654_321
 """Producer id that does not exist."""
 
-STEADY_ANSWERS, STEADY_S = 3, 0.01
-"""Number of equal responses that are taken to be final, and the seconds between them."""
+MARKER = "User:marker"
+"""Principal of the ACL that shows how far a broker is."""
+
+_FILTER_OF_MARKER: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": MARKER,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
 
 _TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5}
 _OPERATIONS = {
@@ -93,16 +103,35 @@ class Side:
         assert all(result.error_code == 0 for result in created.results), created
         self._wait_for(rights)
 
-    def wait_for_acls(self, request: m.DescribeAclsRequest, version: int) -> None:
-        """Return when the response has not changed for a while, because brokers follow the
-        controller.
+    def wait_for_acls(self) -> None:
+        """Return when the broker has all earlier changes of ACLs from the controller.
+
+        The broker takes over changes in their order. So it has all others when it has taken over
+        the ACL that is created and deleted here.
         """
-        before, same = self.admin.ask(request, version), 0
-        while same < STEADY_ANSWERS:
-            time.sleep(STEADY_S)
-            answer = self.admin.ask(request, version)
-            same = same + 1 if answer == before else 0
-            before = answer
+        kind: dict[str, Any] = {
+            "resource_type": 2,
+            "resource_name": "marker",
+            "resource_pattern_type": 3,
+        }
+        entry: dict[str, Any] = {
+            "principal": MARKER,
+            "host": "*",
+            "operation": 3,
+            "permission_type": 3,
+        }
+        creation = m.CreateAclsRequest.AclCreation(**kind, **entry)
+        self.admin.ask(m.CreateAclsRequest(creations=[creation]), 2)
+        self._wait_for_marker(exists=True)
+        marker = m.DeleteAclsRequest.DeleteAclsFilter(**_FILTER_OF_MARKER)
+        self.admin.ask(m.DeleteAclsRequest(filters=[marker]), 2)
+        self._wait_for_marker(exists=False)
+
+    def _wait_for_marker(self, *, exists: bool) -> None:
+        request = m.DescribeAclsRequest(**_FILTER_OF_MARKER)
+        deadline = time.monotonic() + READY_S
+        while bool(self.admin.ask(request, 2).resources) is not exists:
+            assert time.monotonic() < deadline, "the broker does not follow the controller"
 
     def _wait_for(self, rights: Sequence[Right]) -> None:
         wanted = sorted(
@@ -690,7 +719,7 @@ def observe(side: Side, names: Names, asked: Sequence[tuple[str, Asked]]) -> dic
                 continue
             lists_everything = "of all" in label or label.startswith("List")
             if isinstance(request, m.DescribeAclsRequest):
-                side.wait_for_acls(request, version)
+                side.wait_for_acls()
             answer = masks.plain(connection.ask(request, version))
             seen[label] = _sorted(answer, names.token if lists_everything else "")
         except ConnectionClosed:
