@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -130,3 +131,14 @@ def tiny(ask: Ask) -> float:
     progress = ask.stream(maxOffsetsPerTrigger=TINY_ROWS)
     took = [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]]
     return statistics.median(took[WARM_BATCHES:])
+
+
+def start(ask: Ask) -> float:
+    """Return the milliseconds from the start of a query to the end of its first batch.
+
+    That batch has all rows of the topic.
+    """
+    began = time.time()
+    first = ask.stream()[0]
+    trigger = datetime.fromisoformat(first["timestamp"]).timestamp()
+    return (trigger - began) * 1000 + float(first["durationMs"]["triggerExecution"])

@@ -72,13 +72,14 @@ JVM = Source("Spark's own", "kafka", joins=False)
 BUSY = 10
 """Percent of all cores. If other processes take more, the figures are not reliable."""
 
+SMALL, SMALL_ROWS = "small", 50 * ways.TINY_ROWS
 SHAPES = {
     shape.name: shape
     for shape in (
         Shape("plain", "100 B, plain", 3_000_000, text(100)),
         Shape("lz4", "100 B, lz4", 3_000_000, text(100), "lz4"),
         Shape("two", "100 B, plain, for the session without settings", 2_000_000, text(100)),
-        Shape("small", "100 B, plain, for micro-batches", 50 * ways.TINY_ROWS, text(100)),
+        Shape(SMALL, "100 B, plain, for micro-batches", SMALL_ROWS, text(100)),
     )
 }
 LARGE = ("plain", "lz4")
@@ -87,17 +88,17 @@ BATCH = (*LARGE, TWO)
 
 
 class Measure(NamedTuple):
-    """Measurement with a ``goal`` for the ratio of Spark's own source to ours.
+    """Measurement with the goal and the floor of a ratio: Spark's own source to ours.
 
-    A goal below its floor is for the ratio of ours to Spark's own.
+    A goal below its floor is for the ratio of ours to Spark's own. A measure without ``aims`` is
+    reported apart.
     """
 
     name: str
     text: str
     run: Callable[[Ask], float]
     topics: tuple[str, ...]
-    goal: float
-    floor: float
+    aims: tuple[float, float] | None
 
     def figure(self, seconds: float, rows: int) -> float:
         """Return the value of the table: milliseconds, or million rows a second."""
@@ -105,10 +106,12 @@ class Measure(NamedTuple):
 
     @property
     def is_latency(self) -> bool:
-        return self.goal < self.floor
+        return self.aims is None or self.aims[0] < self.aims[1]
 
     @property
     def unit(self) -> str:
+        if self.aims is None:
+            return "ms"
         return "ms a batch" if self.is_latency else "million rows/s"
 
 
@@ -117,23 +120,28 @@ IN_A_GROUP = "; ours in a group"
 
 
 def _streams(
-    name: str, text: str, run: Callable[[Ask], float], topics: tuple[str, ...], *aims: float
+    name: str,
+    text: str,
+    run: Callable[[Ask], float],
+    topics: tuple[str, ...],
+    aims: tuple[float, float] | None,
 ) -> Iterator[Measure]:
-    yield Measure(name, text, run, topics, *aims)
-    yield Measure(f"{name}-group", text + IN_A_GROUP, ways.in_a_group(run), topics[:1], *aims)
+    yield Measure(name, text, run, topics, aims)
+    yield Measure(f"{name}-group", text + IN_A_GROUP, ways.in_a_group(run), topics[:1], aims)
 
 
 MEASURES = {
     measure.name: measure
     for measure in (
-        Measure("count", "count()", ways.count, BATCH, 3, 2),
-        Measure("noop", "noop sink", ways.noop, BATCH, 3, 2),
-        Measure("group", "groupBy(...).agg(count, max)", ways.group_by, BATCH, 3, 2),
-        *_streams("once", "stream, AvailableNow in one batch", ways.one_batch, BATCH, 2, 1.5),
-        *_streams("300k", "stream, 300,000 rows a batch", ways.bounded(300_000), LARGE, 1.2, 1),
+        Measure("count", "count()", ways.count, BATCH, (3, 2)),
+        Measure("noop", "noop sink", ways.noop, BATCH, (3, 2)),
+        Measure("group", "groupBy(...).agg(count, max)", ways.group_by, BATCH, (3, 2)),
+        *_streams("once", "stream, AvailableNow in one batch", ways.one_batch, BATCH, (2, 1.5)),
+        *_streams("300k", "stream, 300,000 rows a batch", ways.bounded(300_000), LARGE, (1.2, 1)),
         *_streams(
-            "tiny", f"stream, {ways.TINY_ROWS} rows a batch", ways.tiny, ("small",), 1.1, 1.25
+            "tiny", f"stream, {ways.TINY_ROWS} rows a batch", ways.tiny, (SMALL,), (1.1, 1.25)
         ),
+        *_streams("start", "start of a stream", ways.start, (SMALL,), None),
     )
 }
 DEFAULT_GOALS = {"count": (2.6, 2.2), "noop": (2.4, 1.9), "group": (2.5, 2.1), "once": (1.6, 1.25)}
@@ -150,11 +158,18 @@ class Row(NamedTuple):
     topic: str
 
     @property
-    def aims(self) -> tuple[float, float]:
+    def aims(self) -> tuple[float, float] | None:
         """Goal and floor."""
         if self.session == DEFAULT_SESSION:
-            return DEFAULT_GOALS[self.measure.name]
-        return self.measure.goal, self.measure.floor
+            return DEFAULT_GOALS.get(self.measure.name)
+        return self.measure.aims
+
+    @property
+    def is_measured(self) -> bool:
+        """False in the session without settings, but for its own goals and the start of a query."""
+        if self.session != DEFAULT_SESSION or self.measure.aims is None:
+            return True
+        return self.topic == TWO and self.measure.name in DEFAULT_GOALS
 
     def key(self, source: Source) -> str:
         return f"{self.session} {self.measure.name} {self.topic} {source.format}"
@@ -166,10 +181,9 @@ def rows_of(sessions: Iterable[str], measures: Iterable[Measure]) -> Iterator[Ro
     for measure in measures:
         for topic in measure.topics:
             for name in SESSIONS:
-                if name == DEFAULT_SESSION and not (topic == TWO and measure.name in DEFAULT_GOALS):
-                    continue
-                if name in chosen:
-                    yield Row(name, measure, topic)
+                row = Row(name, measure, topic)
+                if name in chosen and row.is_measured:
+                    yield row
 
 
 @contextmanager
@@ -243,17 +257,42 @@ def table(readings: Readings) -> str:
         "| | topic | session | unit | kohort | Spark's own | ratio | goal | never below | |",
         "|---|---|---|---|---:|---:|---:|---:|---:|---|",
     ]
-    for row in rows_of(SESSIONS, MEASURES.values()):
-        ours, theirs = (readings.get(row.key(it), []) for it in (OURS, JVM))
-        if not ours or not theirs:
-            continue
-        ratio = statistics.median(ours) / statistics.median(theirs)
-        goal, floor = row.aims
-        figures = spread(list(ours)), spread(list(theirs)), f"{ratio:.2f}"
-        cells = row.measure.text, row.topic, row.session, row.measure.unit, *figures
-        aims = f"{goal:g}", f"{floor:g}", verdict(ratio, goal, floor)
-        lines.append(f"| {' | '.join((*cells, *aims))} |")
+    for row, ours, theirs in _measured(readings):
+        if row.aims is not None:
+            ratio = statistics.median(ours) / statistics.median(theirs)
+            goal, floor = row.aims
+            figures = spread(ours), spread(theirs), f"{ratio:.2f}"
+            cells = row.measure.text, row.topic, row.session, row.measure.unit, *figures
+            aims = f"{goal:g}", f"{floor:g}", verdict(ratio, goal, floor)
+            lines.append(f"| {' | '.join((*cells, *aims))} |")
     return "\n".join(lines)
+
+
+def starts(readings: Readings) -> str:
+    """Return a Markdown section with the milliseconds until a query has its first batch."""
+    lines = [
+        "## Start of a streaming query",
+        "",
+        f"Milliseconds from `start()` to the end of the first batch of {SMALL_ROWS:,} rows. "
+        "Spark starts a Python process for each query with kohort's source.",
+        "",
+        "| | session | kohort | Spark's own |",
+        "|---|---|---:|---:|",
+    ]
+    rows = [
+        f"| {row.measure.text} | {row.session} | {spread(ours)} | {spread(theirs)} |"
+        for row, ours, theirs in _measured(readings)
+        if row.aims is None
+    ]
+    return "\n".join([*lines, *rows]) if rows else ""
+
+
+def _measured(readings: Readings) -> Iterator[tuple[Row, list[float], list[float]]]:
+    """Yield the rows with figures of both sources: ours, and those of Spark's own."""
+    for row in rows_of(SESSIONS, MEASURES.values()):
+        ours, theirs = (list(readings.get(row.key(it), ())) for it in (OURS, JVM))
+        if ours and theirs:
+            yield row, ours, theirs
 
 
 def plot(readings: Readings) -> str:
@@ -357,8 +396,8 @@ def main() -> None:
     text = setting(readings, filled, shares)
     text = (
         "# Spark: kohort's source compared with Spark's own\n\n"
-        f"{text}\n\n{table(readings)}\n\n![rates](spark.svg)\n"
-    )
+        f"{text}\n\n{table(readings)}\n\n![rates](spark.svg)\n\n{starts(readings)}\n"
+    ).rstrip() + "\n"
     print(f"\n{text}")
     if args.output is not None:
         args.output.mkdir(parents=True, exist_ok=True)
