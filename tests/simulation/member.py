@@ -74,9 +74,11 @@ class _Listener(ConsumerRebalanceListener):
         member = self._member
         async with member.callback():
             member.note(Revoking(partitions=revoked))
-            if member.habits.commit_in_listener:
-                await member.commit()
-            member.note(Revoked(partitions=revoked))
+            try:
+                if member.habits.commit_in_listener:
+                    await member.commit()
+            finally:  # unsubscribe() cancels the callback after 5 s
+                member.note(Revoked(partitions=revoked))
 
     async def on_partitions_assigned(self, assigned: Partitions) -> None:
         async with self._member.callback():

@@ -42,6 +42,11 @@ def test_a_seed_is_the_same_to_the_last_byte_in_another_process(seed: int) -> No
         assert again.returncode == bool(first.violations)
 
 
+def test_unsubscribe_may_cancel_a_commit_in_the_listener() -> None:
+    simulation = simulate(20_931, operations=25)
+    assert simulation.violations == []
+
+
 def test_seeds_differ() -> None:
     assert simulate(1, 5).log.render() != simulate(2, 5).log.render()
 
