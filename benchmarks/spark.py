@@ -166,7 +166,7 @@ class Row(NamedTuple):
 
     @property
     def is_measured(self) -> bool:
-        """False in the session without settings, but for its own goals and the start of a query."""
+        """False in the default session for measures that have no goal there."""
         if self.session != DEFAULT_SESSION or self.measure.aims is None:
             return True
         return self.topic == TWO and self.measure.name in DEFAULT_GOALS
