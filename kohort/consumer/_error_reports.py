@@ -68,7 +68,7 @@ class ErrorReports:
         error = self._named(error)
         # A copy, because the other thread may add or remove an error while they are compared.
         for other in tuple(self.waiting):
-            if type(error) is type(other) and str(error) == str(other):
+            if _are_equal(error, other):
                 error = other
                 break
         else:
@@ -82,14 +82,19 @@ class ErrorReports:
 
     def drop(self, kind: type[Exception]) -> None:
         """Drop the reported errors of a type, because their cause is over."""
-        for error in tuple(self.waiting):  # a copy, as in _add()
-            if isinstance(error, kind):
-                with suppress(ValueError):  # the caller removed it meanwhile
-                    self.waiting.remove(error)
+        self._remove(lambda error: isinstance(error, kind))
 
     def withdraw(self, error: Exception) -> None:
         """Drop a reported error whose cause is over, if it was not raised yet."""
-        for other in tuple(self.waiting):
-            if type(other) is type(error) and str(other) == str(error):
-                with suppress(ValueError):  # the caller removed it meanwhile
-                    self.waiting.remove(other)
+        self._remove(lambda other: _are_equal(other, error))
+
+    def _remove(self, is_over: Callable[[Exception], bool]) -> None:
+        # A copy, because the other thread may report or raise an error meanwhile.
+        for error in tuple(self.waiting):
+            if is_over(error):
+                with suppress(ValueError):  # the other thread has removed it
+                    self.waiting.remove(error)
+
+
+def _are_equal(one: Exception, other: Exception) -> bool:
+    return type(one) is type(other) and str(one) == str(other)
