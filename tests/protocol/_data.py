@@ -36,11 +36,21 @@ def load(name: str) -> Any:
 @cache
 def golden_frames() -> list[Golden]:
     """Return every captured request and response but those of share groups."""
+    return _frames("wire_frames.json")
+
+
+@cache
+def consumer_group_frames() -> list[Golden]:
+    """Return the captured requests and responses about groups of the consumer protocol."""
+    return _frames("wire_frames_848.json")
+
+
+def _frames(name: str) -> list[Golden]:
     found = []
-    for number, entry in enumerate(load("wire_frames.json")["frames"]):
+    for number, entry in enumerate(load(name)["frames"]):
         if entry["key"] in SHARE_GROUP_KEYS:
             continue
-        for kind, version in (("req", entry["ver"]), ("resp", entry["resp_ver"])):
+        for kind, version in (("req", entry["ver"]), ("resp", entry.get("resp_ver", entry["ver"]))):
             found.append(
                 Golden(
                     f"{entry['client']}-{entry['api']}-v{version}-{kind}-{number}",

@@ -26,7 +26,13 @@ from kohort.protocol.messages import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from tests.protocol._data import SHARE_GROUP_RECORDS, Golden, golden_frames, load
+from tests.protocol._data import (
+    SHARE_GROUP_RECORDS,
+    Golden,
+    consumer_group_frames,
+    golden_frames,
+    load,
+)
 from tests.protocol._kafka_json import json_of
 
 ID = Golden._fields.index("name")
@@ -48,6 +54,10 @@ def test_every_captured_frame_is_there() -> None:
     "golden", [g for g in golden_frames() if g.is_request], ids=lambda golden: str(golden[ID])
 )
 def test_a_captured_request_decodes_and_encodes_again(golden: Golden) -> None:
+    _check_request(golden)
+
+
+def _check_request(golden: Golden) -> None:
     header, message = decode_request(golden.frame)
     assert header.request_api_key == golden.header["requestApiKey"] == golden.api_key
     assert header.request_api_version == golden.header["requestApiVersion"] == golden.version
@@ -64,12 +74,23 @@ def test_a_captured_request_decodes_and_encodes_again(golden: Golden) -> None:
     "golden", [g for g in golden_frames() if not g.is_request], ids=lambda golden: str(golden[ID])
 )
 def test_a_captured_response_decodes_and_encodes_again(golden: Golden) -> None:
+    _check_response(golden)
+
+
+def _check_response(golden: Golden) -> None:
     correlation_id, message = decode_response(
         api(golden.api_key).response, golden.version, golden.frame
     )
     assert correlation_id == golden.header["correlationId"]
     assert json_of(message, golden.version) == golden.json
     assert _frame(encode_response(message, golden.version, correlation_id)) == golden.frame
+
+
+def test_frames_of_consumer_groups_encode_to_the_same_bytes() -> None:
+    frames = consumer_group_frames()
+    assert len(frames) == 2 * 556
+    for golden in frames:
+        (_check_request if golden.is_request else _check_response)(golden)
 
 
 def test_an_unknown_version_of_api_versions_has_a_readable_header_and_an_answer() -> None:
@@ -144,3 +165,24 @@ def test_records_of_consumer_offsets(sample: dict[str, Any]) -> None:
     value = decode(value_class, version, raw[2:])
     assert json_of(value, version) == sample["value"]
     assert encode(value, version) == raw[2:]
+
+
+def test_records_of_consumer_groups_encode_to_the_same_bytes() -> None:
+    classes = _records()
+    lives = load("consumer_offsets_848.json")["lives"]
+    records = [each for life in lives for step in life["steps"] for each in step["records"]]
+    assert len(records) == 705
+    for record in records:
+        key_class, value_class = classes[record["type"]]
+        raw = bytes.fromhex(record["key_hex"])
+        assert int.from_bytes(raw[:2], "big") == record["type"]
+        key = decode(key_class, 0, raw[2:])
+        assert json_of(key, 0) == record["key"]
+        assert encode(key, 0) == raw[2:]
+        if record["value_hex"] is None:
+            continue
+        raw, version = bytes.fromhex(record["value_hex"]), record["value_version"]
+        assert int.from_bytes(raw[:2], "big") == version
+        value = decode(value_class, version, raw[2:])
+        assert json_of(value, version) == record["value"]
+        assert encode(value, version) == raw[2:]
