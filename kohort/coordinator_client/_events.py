@@ -53,6 +53,16 @@ class CommitRejected(NamedTuple):
     member_id: str
 
 
+class EpochRejected(NamedTuple):
+    """A commit or a read of offsets whose member or epoch the coordinator rejected (KIP-848).
+
+    A heartbeat is due at once. It brings the new epoch, or shows that the member was removed.
+    """
+
+    epoch: int
+    """The member epoch of the request."""
+
+
 class PollEntered(NamedTuple):
     """A completed wait: the caller is inside poll(), or has no records of an earlier poll()."""
 
@@ -107,6 +117,7 @@ Event = (
     | TopicsChanged
     | CoordinatorFound
     | CommitRejected
+    | EpochRejected
     | PollEntered
     | CallbackDone
     | ResponseReceived

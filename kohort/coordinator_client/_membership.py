@@ -10,6 +10,7 @@ from kohort.coordinator_client._commands import Command, DropCoordinator, Heartb
 from kohort.coordinator_client._events import (
     CommitRejected,
     CoordinatorFound,
+    EpochRejected,
     Event,
     LeaveRequested,
     PollEntered,
@@ -74,6 +75,8 @@ class ClassicMembership:
                 self.heartbeats.found(now)
             case CommitRejected():
                 self._signals.commit_rejected(event)
+            case EpochRejected():
+                pass  # a classic group has no epochs
             case Tick(last_poll):
                 self._tick(last_poll, now)
             case _:
@@ -206,6 +209,11 @@ class ClassicMembership:
     @property
     def generation(self) -> int:
         return self.member.generation
+
+    @property
+    def uses_epochs(self) -> bool:
+        """True if :attr:`generation` is a member epoch, as in a consumer group (KIP-848)."""
+        return False
 
     @property
     def protocol(self) -> str | None:

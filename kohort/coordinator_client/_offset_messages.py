@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kohort.coordinator_client._commit_rules import OffsetsSender
 from kohort.coordinator_client._coordinator import RequestForm
+from kohort.coordinator_client._member import NO_GENERATION
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import (
@@ -17,6 +19,8 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 
 _NAMES_ONLY = 9
 """The last version with topic names. Later versions have topic ids instead (KIP-516)."""
+_FIRST_EPOCHS = 9
+"""The first version of both that a member of a consumer group may send (KIP-848)."""
 _OLD_FETCH = 7
 """The last version of OffsetFetch for one group."""
 _FIRST_STABLE = 7
@@ -35,8 +39,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 def commit_forms(
     group_id: str,
-    generation: int,
-    member_id: str,
+    sender: OffsetsSender,
     group_instance_id: str | None,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ids: Mapping[str, bytes] | None,
@@ -62,12 +65,13 @@ def commit_forms(
         )
     message = OffsetCommitRequest(
         group_id=group_id,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
+        generation_id_or_member_epoch=sender.generation,
+        member_id=sender.member_id,
         group_instance_id=group_instance_id,
         topics=topics,
     )
-    return [RequestForm(message, max_version=_NAMES_ONLY if ids is None else None)]
+    lowest = _FIRST_EPOCHS if sender.has_epoch else None
+    return [RequestForm(message, lowest, _NAMES_ONLY if ids is None else None)]
 
 
 def commit_codes(
@@ -89,6 +93,7 @@ def commit_codes(
 
 def fetch_forms(
     group_id: str,
+    reader: OffsetsSender,
     partitions: Iterable[TopicPartition],
     ids: Mapping[str, bytes] | None,
     require_stable: bool,
@@ -96,10 +101,13 @@ def fetch_forms(
     """Return the OffsetFetch request of one group.
 
     The last form is for brokers that cannot wait for open transactions, so it does not ask for it.
+    A member of a consumer group uses only the first form, in which it names itself.
     """
     topics = _by_topic(partitions)
     group = OffsetFetchRequest.OffsetFetchRequestGroup(
         group_id=group_id,
+        member_id=reader.member_id if reader.has_epoch else None,
+        member_epoch=reader.generation if reader.has_epoch else NO_GENERATION,
         topics=[
             OffsetFetchRequest.OffsetFetchRequestTopics(
                 name=topic, topic_id=_topic_id(ids, topic), partition_indexes=numbers
@@ -111,12 +119,15 @@ def fetch_forms(
         OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
         for topic, numbers in topics.items()
     ]
+    newest = RequestForm(
+        OffsetFetchRequest(groups=[group], require_stable=require_stable),
+        min_version=_FIRST_EPOCHS if reader.has_epoch else _OLD_FETCH + 1,
+        max_version=_NAMES_ONLY if ids is None else None,
+    )
+    if reader.has_epoch:
+        return [newest]
     return [
-        RequestForm(
-            OffsetFetchRequest(groups=[group], require_stable=require_stable),
-            min_version=_OLD_FETCH + 1,
-            max_version=_NAMES_ONLY if ids is None else None,
-        ),
+        newest,
         RequestForm(
             OffsetFetchRequest(group_id=group_id, topics=single, require_stable=require_stable),
             min_version=_FIRST_STABLE,

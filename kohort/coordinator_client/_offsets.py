@@ -9,10 +9,10 @@ import anyio
 
 from kohort.config import GroupConfig
 from kohort.coordinator_client._cluster_view import GroupCluster, TopicIdHistory, topic_ids
+from kohort.coordinator_client._commit_rules import Commit, CommitRules, OffsetsByPartition
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
-from kohort.coordinator_client._events import CommitRejected, Event
-from kohort.coordinator_client._member import NO_GENERATION
+from kohort.coordinator_client._events import Event
 from kohort.coordinator_client._membership_interface import Membership
 from kohort.coordinator_client._offset_messages import (
     commit_codes,
@@ -22,14 +22,12 @@ from kohort.coordinator_client._offset_messages import (
     has_topic_ids,
 )
 from kohort.coordinator_client._partition_text import describe
-from kohort.coordinator_client._state import MemberState
 from kohort.errors import (
     CommitFailedError,
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
     ProtocolError,
-    RebalanceInProgressError,
     TopicAuthorizationFailedError,
     TransportError,
     error_name,
@@ -37,8 +35,6 @@ from kohort.errors import (
 from kohort.protocol import ApiKey
 from kohort.transport import in_seconds, with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
-
-OffsetsByPartition = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class OffsetManager:
@@ -65,8 +61,9 @@ class OffsetManager:
         self._group_id = config.group_id or ""
         self._instance_id = config.group_instance_id
         self._request_timeout = config.request_timeout_ms / 1000
-        self._membership = membership
-        self._send_event = send_event
+        self._rules = CommitRules(
+            self._group_id, membership, send_event, patience=self._request_timeout
+        )
         self._pause_after = pause_after
         self._require_stable = require_stable
         self._history = history
@@ -81,7 +78,7 @@ class OffsetManager:
         *,
         ids: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
-        """Commit in the current generation within ``timeout`` seconds, or without a limit.
+        """Commit in the current generation or epoch within ``timeout`` seconds, or without a limit.
 
         ``ids`` has the known ids of the topics that the offsets belong to. Offsets of a topic that
         was recreated since are not committed. After the other offsets are committed, that raises
@@ -103,30 +100,27 @@ class OffsetManager:
         """
         if not offsets:
             return
-        remaining = dict(offsets)
-        losses = self._membership.losses
-
-        outdated: dict[TopicPartition, OffsetAndMetadata] = {}
-        denied: dict[TopicPartition, OffsetAndMetadata] = {}
+        commit = Commit(offsets, self._rules.losses)
 
         async def attempt_once() -> str:
-            outdated.update(self._pop_outdated(remaining, ids or {}))
-            return await self._commit_once(remaining, denied, losses) if remaining else ""
+            commit.outdated.update(self._pop_outdated(commit.remaining, ids or {}))
+            return await self._commit_once(commit) if commit.remaining else ""
 
         await self._retry(
             attempt_once, timeout, f"commit of {describe(offsets)}", lock=self._committing
         )
-        if outdated:
+        if commit.outdated:
             raise CommitFailedError(
-                f"commit failed for {describe(outdated)}: the topic was deleted and created again, "
-                "and these offsets belong to the deleted topic. Keep polling; the next commit uses "
-                "offsets of the new topic",
-                offsets=outdated,
+                f"commit failed for {describe(commit.outdated)}: the topic was deleted and created "
+                "again, and these offsets belong to the deleted topic. Keep polling; the next "
+                "commit uses offsets of the new topic",
+                offsets=commit.outdated,
             )
-
-        if denied:
-            done = {tp: at for tp, at in offsets.items() if tp not in denied}
-            raise with_principal(_denied_commit_error(denied, done), self._cluster.principal)
+        if commit.released:
+            raise self._rules.released_error(commit)
+        if commit.denied:
+            done = {tp: at for tp, at in offsets.items() if tp not in commit.denied}
+            raise with_principal(_denied_commit_error(commit.denied, done), self._cluster.principal)
 
     def _pop_outdated(
         self,
@@ -142,35 +136,20 @@ class OffsetManager:
         ]
         return {tp: remaining.pop(tp) for tp in gone}
 
-    async def _commit_once(
-        self,
-        remaining: dict[TopicPartition, OffsetAndMetadata],
-        denied: dict[TopicPartition, OffsetAndMetadata],
-        losses: int,
-    ) -> str:
-        """Commit ``remaining`` once and remove the offsets that are done.
+    async def _commit_once(self, commit: Commit) -> str:
+        """Commit ``commit.remaining`` once and remove the offsets that are done.
 
-        Return the reason to retry the others, or "". Add the offsets of topics on which READ is
-        missing to ``denied``.
+        Return the reason to retry the others, or "".
         """
-        if (
-            self._membership.is_finishing_rebalance
-            and self._membership.state is not MemberState.JOINING
-        ):
+        if self._rules.must_wait:
             return "the group rebalances"
-        generation, member_id = self._commit_identity(remaining)
-        if generation != NO_GENERATION and losses != self._membership.losses:
-            # Another member may have owned the partitions meanwhile and committed later offsets.
-            raise CommitFailedError(
-                f"commit failed for {describe(remaining)}: the consumer lost its membership of "
-                f"group {self._group_id!r}, and another member may have owned the partitions "
-                "since. Keep polling; the next commit uses the current positions",
-                offsets=remaining,
-            )
+        sender, remaining = self._rules.committer(commit), commit.remaining
+        if not remaining:
+            return ""
         ids = topic_ids(self._history, {tp.topic for tp in remaining})
-        instance = None if generation == NO_GENERATION else self._instance_id
+        instance = self._instance_id if sender.is_member else None
         response = await self._coordinator.request(
-            commit_forms(self._group_id, generation, member_id, instance, remaining, ids),
+            commit_forms(self._group_id, sender, instance, remaining, ids),
             timeout=self._request_timeout,
         )
         codes = commit_codes(response, remaining, ids)
@@ -178,7 +157,7 @@ class OffsetManager:
             if action_for(ApiKey.OFFSET_COMMIT, code) is CoordinatorAction.PROCEED:
                 del remaining[tp]
             elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                denied[tp] = remaining.pop(tp)
+                commit.denied[tp] = remaining.pop(tp)
         retry_reason = ""
         for code in sorted({codes[tp] for tp in remaining}):
             retry_reason = error_name(code)
@@ -195,74 +174,9 @@ class OffsetManager:
                     error = error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
                     raise type(error)(f"{error} (for {describe(affected)})", code=code)
                 case _:
-                    self._check_rejection(code, generation, member_id, affected)
+                    now = anyio.current_time()
+                    self._rules.commit_rejected(code, sender, commit, affected, now)
         return retry_reason
-
-    def _commit_identity(self, offsets: OffsetsByPartition) -> tuple[int, str]:
-        """Return (generation, member id) for a commit. Raise if it would certainly fail."""
-        member = self._membership
-        if member.state is MemberState.UNSUBSCRIBED:
-            return NO_GENERATION, ""
-        if member.generation == NO_GENERATION:
-            then = "Subscribe again" if member.is_fenced else "Keep polling; the consumer rejoins"
-            raise CommitFailedError(
-                f"commit failed for {describe(offsets)}: the consumer is not a member of group "
-                f"{self._group_id!r}, its state is {member.state.value!r}. Another member may own "
-                f"the partitions. {then}",
-                offsets=offsets,
-            )
-        gone = {tp: at for tp, at in offsets.items() if tp not in member.owned}
-        if gone:
-            raise CommitFailedError(
-                f"commit failed: {describe(gone)} is not assigned to this consumer in generation "
-                f"{member.generation} of group {self._group_id!r}. Commit only offsets of "
-                "assigned partitions",
-                offsets=gone,
-            )
-        if member.state in (MemberState.ASSIGNING, MemberState.SYNCING):
-            raise self._rebalance_error()
-        return member.generation, member.member_id
-
-    def _rebalance_error(self) -> RebalanceInProgressError:
-        return RebalanceInProgressError(
-            f"commit failed: group {self._group_id!r} is rebalancing and accepts no commits. Call "
-            "poll() to complete the rebalance, then commit again"
-        )
-
-    def _check_rejection(
-        self, code: int, generation: int, member_id: str, rejected: OffsetsByPartition
-    ) -> None:
-        """Raise the error for a commit that the coordinator rejected; return to retry it.
-
-        A retry makes sense when the member has a new generation, or gets one soon.
-        """
-        member = self._membership
-        if generation == NO_GENERATION:
-            raise CommitFailedError(
-                f"commit failed for {describe(rejected)} with {error_name(code)}: group "
-                f"{self._group_id!r} has members, and only they may commit. Call subscribe() or "
-                "use another group_id",
-                offsets=rejected,
-            ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
-        if (generation, member_id) != (member.generation, member.member_id):
-            return  # a rebalance completed meanwhile; the next attempt checks the ownership
-        action = action_for(ApiKey.OFFSET_COMMIT, code)
-        if member.is_finishing_rebalance and action in (
-            CoordinatorAction.REJOIN,
-            CoordinatorAction.LOSE_GENERATION,
-        ):
-            return  # the join round has ended; the response to JoinGroup has the new generation
-        self._send_event(CommitRejected(code, generation, member_id))
-        still_owned = all(tp in member.owned for tp in rejected)
-        rejoining = member.state is MemberState.JOINING and action is not CoordinatorAction.FENCED
-        if still_owned and (action is CoordinatorAction.REJOIN or rejoining):
-            raise self._rebalance_error()
-        raise CommitFailedError(
-            f"commit failed for {describe(rejected)} with {error_name(code)}: the group continued "
-            "without this consumer, and another member may own the partitions. Poll within "
-            "max_poll_interval_ms, or set a lower max_poll_records",
-            offsets=rejected,
-        ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
 
     # --- fetch ----------------------------------------------------------------------------------
 
@@ -277,7 +191,8 @@ class OffsetManager:
 
         One request covers all partitions. Partitions of topics on which DESCRIBE is missing are
         added to ``denied`` and left out of the result. Without ``denied`` they raise
-        TopicAuthorizationFailedError.
+        TopicAuthorizationFailedError. If the coordinator rejects the member or its epoch, the read
+        is repeated. That never counts as no committed offset.
 
         The result is None for an offset that was committed by topic name and is known to belong to
         a deleted topic. Raise KafkaTimeoutError after ``timeout`` seconds, and a broker's error if
@@ -291,11 +206,14 @@ class OffsetManager:
             nonlocal by_name
             names = {tp.topic for tp in remaining}
             ids = None if by_name else topic_ids(self._history, names)
+            reader = self._rules.reader()
             response = await self._coordinator.request(
-                fetch_forms(self._group_id, remaining, ids, self._require_stable),
+                fetch_forms(self._group_id, reader, remaining, ids, self._require_stable),
                 timeout=self._request_timeout,
             )
             code, found = fetched_offsets(response, self._group_id, remaining, ids)
+            if self._rules.read_rejected(code, reader):
+                return error_name(code)
             retry_reason = self._check_fetched(code, remaining)
             if code:
                 return retry_reason
