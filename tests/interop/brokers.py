@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewPartitions
 
 from tests.support.topics import create_topic
@@ -67,6 +68,15 @@ class Broker:
     def delete_topic(self, topic: str) -> None:
         """Delete the topic and wait for the response."""
         self.admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+
+    def configure_group(self, group: str, values: Mapping[str, str]) -> None:
+        """Set configs of a group, which need not exist yet."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in values.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
 
     def feed(self, topic: str, partitions: int) -> Feed:
         """Return a feed that writes numbered records to the topic."""

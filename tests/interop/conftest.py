@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,17 @@ from kohort.testing import Cluster
 from tests.interop.brokers import Broker
 from tests.interop.franz import build
 from tests.interop.members import Members
+from tests.interop.peers import HEARTBEAT_MS, SESSION_MS
 from tests.support.kafka_server import KafkaServer
 
 HERE = Path(__file__).parent
+CONSUMER_GROUPS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+}
+"""Kafka's settings for members by the consumer protocol, which classic members choose."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,6 +52,24 @@ def _cluster_broker(cluster: Cluster) -> Broker:
 def apache(kafka: KafkaServer) -> Broker:
     """Apache Kafka."""
     return Broker(kafka.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def _quick_kafka(start_kafka: Callable[..., KafkaServer]) -> KafkaServer:
+    return start_kafka(CONSUMER_GROUPS)
+
+
+@pytest.fixture
+def quick_kafka(_quick_kafka: KafkaServer) -> KafkaServer:
+    """Apache Kafka whose consumer groups have short sessions and heartbeat intervals."""
+    _quick_kafka.start()
+    return _quick_kafka
+
+
+@pytest.fixture
+def quick_apache(quick_kafka: KafkaServer) -> Broker:
+    """Apache Kafka whose consumer groups have short sessions and heartbeat intervals."""
+    return Broker(quick_kafka.bootstrap_servers)
 
 
 @pytest.fixture(params=["cluster", pytest.param("apache", marks=pytest.mark.real_kafka)])

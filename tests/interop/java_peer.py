@@ -6,6 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
+from tests.interop.ownership import Change, Ownership
 from tests.interop.peers import HEARTBEAT_MS, POLL_MS, Read, Settings
 from tests.interop.waiting import look_again_soon, wait_until
 from tests.support.java_tools import RunningTool, java_command
@@ -30,17 +31,22 @@ class Java:
     def __init__(self, settings: Settings) -> None:
         options = {
             "client.id": settings.client_id,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
             "metadata.max.age.ms": 1000,
+            **({"heartbeat.interval.ms": HEARTBEAT_MS} if settings.is_classic else {}),
             **settings.more,
         }
-        arguments = {
+        arguments: dict[str, object] = {
             "--bootstrap-server": settings.bootstrap_servers,
             "--topic": settings.topic,
             "--group-id": settings.group,
-            "--session-timeout": settings.session_ms,
-            "--assignment-strategy": ASSIGNORS[settings.strategy or "range"],
         }
+        if settings.is_classic:
+            arguments["--session-timeout"] = settings.session_ms
+            arguments["--assignment-strategy"] = ASSIGNORS[settings.strategy or "range"]
+        else:
+            arguments["--group-protocol"] = "CONSUMER"
+            if settings.strategy is not None:
+                arguments["--group-remote-assignor"] = settings.strategy
         if settings.instance is not None:
             arguments["--group-instance-id"] = settings.instance
         flat = [str(word) for pair in arguments.items() for word in pair]
@@ -50,8 +56,12 @@ class Java:
         command = java_command(MAIN_CLASS, "--verbose", "--command-config", config, *flat)
         self._tool = RunningTool(*command)
         self._seen = 0
-        self._owned: set[int] = set()
+        self._ownership = Ownership()
         self._closed = False
+
+    @property
+    def changes(self) -> list[Change]:
+        return self._ownership.changes
 
     def poll_once(self) -> list[Read]:
         for _ in range(LOOKS):
@@ -71,13 +81,18 @@ class Java:
         match event:
             case {"name": "record_data", "partition": int(p), "offset": int(o), "value": str(v)}:
                 reads.append(Read(p, o, v.encode()))
-            case {"name": "partitions_assigned", "partitions": list(given)}:
-                self._owned |= {place["partition"] for place in given}
-            case {"name": "partitions_revoked" | "partitions_lost", "partitions": list(taken)}:
-                self._owned -= {place["partition"] for place in taken}
+            case {"name": "partitions_assigned", "partitions": list(given), "timestamp": int(at)}:
+                # The time is cut to milliseconds, which must not make it earlier.
+                self._ownership.gain((place["partition"] for place in given), (at + 1) / 1000)
+            case {
+                "name": "partitions_revoked" | "partitions_lost",
+                "partitions": list(taken),
+                "timestamp": int(at),
+            }:
+                self._ownership.lose((place["partition"] for place in taken), at / 1000)
 
     def assignment(self) -> frozenset[int]:
-        return frozenset(self._owned)
+        return self._ownership.owned()
 
     def commit(self) -> None:
         """Do nothing, because the tool commits without a request."""

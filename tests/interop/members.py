@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tests.interop.franz import Franz
 from tests.interop.java_peer import Java
+from tests.interop.ownership import Change, overlaps
 from tests.interop.peer_process import PeerProcess
 from tests.interop.peers import Make, Peer, Read, Settings
 from tests.interop.waiting import DEADLINE_S, look_again_soon, wait_until
 
 T = TypeVar("T")
+Process = Java | PeerProcess | Franz
+"""Peers in separate processes, which may be killed."""
 
 
 class Member:
@@ -29,10 +34,21 @@ class Member:
         self._calls = queue.SimpleQueue()
         self._leaving = threading.Event()
         self._killed = False
+        self._ended_at: float | None = None
+        self._peer: Peer | None = None
         self._thread = threading.Thread(
             target=self._run, args=(make, settings), name=self.name, daemon=True
         )
         self._thread.start()
+
+    @property
+    def changes(self) -> list[Change]:
+        """Partitions that it got and gave up. A killed member gave up everything by its death."""
+        changes = [] if self._peer is None else list(self._peer.changes)
+        if self._ended_at is not None:
+            owned = {change.partition for change in changes}
+            changes += [Change(self._ended_at, False, partition) for partition in owned]
+        return changes
 
     def call(self, function: Callable[[Any], T]) -> T:
         """Run ``function(peer)`` between two polls, in the member's thread."""
@@ -55,7 +71,7 @@ class Member:
 
     def _run(self, make: Make, settings: Settings) -> None:
         try:
-            peer = make(settings)
+            peer = self._peer = make(settings)
             try:
                 while not self._leaving.is_set():
                     self._answer(peer)
@@ -63,12 +79,13 @@ class Member:
                     self.owned = peer.assignment()
             finally:
                 if self._killed:
-                    assert isinstance(peer, Java | PeerProcess)
+                    assert isinstance(peer, Process)
                     peer.kill()
+                    self._ended_at = time.time()
                 else:
                     peer.close()
                 self.owned = frozenset()
-            if isinstance(peer, Java | PeerProcess):  # which it read until it ended
+            if isinstance(peer, Process):  # which it read until it ended
                 self.reads += peer.poll_once()
         except BaseException as error:
             self.failure = error
@@ -112,6 +129,10 @@ class Members:
     def count(self) -> int:
         """Return the number of records that all members have read."""
         return sum(len(member.reads) for member in self.all)
+
+    def overlaps(self) -> list[str]:
+        """Return a sentence for each time that a partition had two owners."""
+        return overlaps({f"{n} {m.name}": m.changes for n, m in enumerate(self.all)})
 
     def leave(self) -> None:
         """Let all of them leave, the latest first."""

@@ -13,6 +13,7 @@ import sys
 import threading
 from functools import partial
 
+from tests.interop.ownership import Change
 from tests.interop.peers import APIS, OTHERS, POLL_MS, Make, Read, Settings
 from tests.interop.waiting import look_again_soon, wait_until
 from tests.support.java_tools import RunningTool
@@ -26,6 +27,7 @@ class PeerProcess:
     def __init__(self, settings: Settings, name: str) -> None:
         words = [name, json.dumps(dataclasses.asdict(settings))]
         self._tool = RunningTool(sys.executable, "-m", "tests.interop.peer_process", *words)
+        self.changes: list[Change] = []
         self._seen = 0
         self._owned: frozenset[int] = frozenset()
         self._ended = False
@@ -41,6 +43,7 @@ class PeerProcess:
             self._seen += 1
             reads += [Read(p, o, value.encode()) for p, o, value in event["reads"]]
             self._owned = frozenset(event["owned"])
+            self.changes += [Change(*change) for change in event["changes"]]
         if not self._ended and not self._tool.is_running:
             raise AssertionError("the member ended: " + "\n".join(self._tool.errors[-20:]))
         return reads
@@ -76,12 +79,21 @@ def main(name: str, settings: str) -> None:
     leaving = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
     peer = (APIS | OTHERS)[name](Settings(**json.loads(settings)))
-    while not leaving.is_set():
-        reads = [(read.partition, read.offset, read.value.decode()) for read in peer.poll_once()]
-        line = json.dumps({"reads": reads, "owned": sorted(peer.assignment())})
+    printed = 0
+
+    def report(reads: list[Read], owned: frozenset[int]) -> None:
+        nonlocal printed
+        changes = peer.changes[printed:]
+        printed += len(changes)
+        places = [(read.partition, read.offset, read.value.decode()) for read in reads]
+        line = json.dumps({"reads": places, "owned": sorted(owned), "changes": changes})
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
+
+    while not leaving.is_set():
+        report(peer.poll_once(), peer.assignment())
     peer.close()
+    report([], frozenset())
 
 
 if __name__ == "__main__":

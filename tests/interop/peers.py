@@ -24,11 +24,19 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 import kohort
+from tests.interop.ownership import (
+    AioKafkaListener,
+    Change,
+    KafkaPythonListener,
+    KohortListener,
+    Ownership,
+)
 
 HEARTBEAT_MS = 200
 SESSION_MS = 10_000
 POLL_MS = 100
 MAX_RECORDS = 500
+REMOTE = "group.remote.assignor"
 AIOKAFKA_STOP_S = 15.0
 
 
@@ -42,7 +50,11 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a member. ``strategy`` is an assignor's name, or None for the client's own."""
+    """Settings of a member. ``strategy`` is an assignor's name, or None for the client's own.
+
+    ``protocol`` is "classic", "consumer", or None for the client's own. By the consumer protocol
+    the assignor, the session and the heartbeat interval are the broker's.
+    """
 
     bootstrap_servers: str
     topic: str
@@ -52,6 +64,12 @@ class Settings:
     instance: str | None = None
     session_ms: int = SESSION_MS
     more: dict[str, Any] = field(default_factory=dict)
+    protocol: str | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """True if the member chooses its assignor, its session and its heartbeat interval."""
+        return self.protocol != "consumer"
 
     def keywords(self, strategies: dict[str, Any]) -> dict[str, Any]:
         """Return them as the keywords that kohort, aiokafka and kafka-python share."""
@@ -60,10 +78,11 @@ class Settings:
             "group_id": self.group,
             "client_id": self.client_id,
             "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": HEARTBEAT_MS,
-            "session_timeout_ms": self.session_ms,
         }
-        if self.strategy is not None:
+        if self.is_classic:
+            keywords["heartbeat_interval_ms"] = HEARTBEAT_MS
+            keywords["session_timeout_ms"] = self.session_ms
+        if self.is_classic and self.strategy is not None:
             keywords["partition_assignment_strategy"] = [strategies[self.strategy]]
         if self.instance is not None:
             keywords["group_instance_id"] = self.instance
@@ -72,6 +91,10 @@ class Settings:
 
 class Peer(Protocol):
     """Member of a group that commits automatically what it has returned."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """Partitions that it got and gave up, as far as it reports them."""
 
     def poll_once(self) -> list[Read]:
         """Poll for a moment and return the records."""
@@ -92,7 +115,23 @@ class Kohort:
     STRATEGIES = {name: name for name in ("range", "roundrobin", "sticky", "cooperative-sticky")}
 
     def __init__(self, settings: Settings) -> None:
-        self.consumer = kohort.KafkaConsumer(settings.topic, **settings.keywords(self.STRATEGIES))
+        self._ownership = Ownership()
+        self.consumer = kohort.KafkaConsumer(**self.keywords(settings))
+        self.consumer.subscribe([settings.topic], listener=KohortListener(self._ownership))
+
+    @classmethod
+    def keywords(cls, settings: Settings) -> dict[str, Any]:
+        """Return the settings as keywords of kohort."""
+        keywords = settings.keywords(cls.STRATEGIES)
+        if settings.protocol is not None:
+            keywords["group_protocol"] = settings.protocol
+        if not settings.is_classic and settings.strategy is not None:
+            keywords["group_remote_assignor"] = settings.strategy
+        return keywords
+
+    @property
+    def changes(self) -> list[Change]:
+        return self._ownership.changes
 
     def poll_once(self) -> list[Read]:
         return _flat(self.consumer.poll(timeout_ms=POLL_MS))
@@ -114,6 +153,8 @@ class _OnALoop:
     """
 
     POLL = "poll"
+
+    changes: list[Change]
 
     def __init__(
         self,
@@ -146,7 +187,8 @@ class KohortAsync(_OnALoop):
     """Peer of ``kohort.AsyncKafkaConsumer``, on asyncio or trio."""
 
     def __init__(self, settings: Settings, backend: str) -> None:
-        keywords = settings.keywords(Kohort.STRATEGIES)
+        keywords = Kohort.keywords(settings)
+        self.changes = []
         super().__init__(backend, partial(kohort.AsyncKafkaConsumer, settings.topic, **keywords))
 
 
@@ -157,8 +199,14 @@ class AioKafka(_OnALoop):
     STRATEGIES = {"range": AioRange, "roundrobin": AioRoundRobin}
 
     def __init__(self, settings: Settings) -> None:
-        keywords = settings.keywords(self.STRATEGIES)
-        make = partial(aiokafka.AIOKafkaConsumer, settings.topic, **keywords)
+        ownership = Ownership()
+        self.changes = ownership.changes
+
+        def make() -> aiokafka.AIOKafkaConsumer:
+            consumer = aiokafka.AIOKafkaConsumer(**settings.keywords(self.STRATEGIES))
+            consumer.subscribe([settings.topic], listener=AioKafkaListener(ownership))
+            return consumer
+
         super().__init__("asyncio", make, _aiokafka)
 
 
@@ -177,8 +225,10 @@ class KafkaPython:
     }
 
     def __init__(self, settings: Settings) -> None:
-        keywords = settings.keywords(self.STRATEGIES)
-        self.consumer = kafka.KafkaConsumer(settings.topic, **keywords)
+        ownership = Ownership()
+        self.changes = ownership.changes
+        self.consumer = kafka.KafkaConsumer(**settings.keywords(self.STRATEGIES))
+        self.consumer.subscribe([settings.topic], listener=KafkaPythonListener(ownership))
 
     def poll_once(self) -> list[Read]:
         return _flat(self.consumer.poll(timeout_ms=self.POLL_MS))
@@ -202,16 +252,26 @@ class Confluent:
             "group.id": settings.group,
             "client.id": settings.client_id,
             "auto.offset.reset": "earliest",
-            "heartbeat.interval.ms": HEARTBEAT_MS,
-            "session.timeout.ms": settings.session_ms,
         }
+        if settings.protocol is not None:
+            options["group.protocol"] = settings.protocol
+        if settings.is_classic:
+            options["heartbeat.interval.ms"] = HEARTBEAT_MS
+            options["session.timeout.ms"] = settings.session_ms
         if settings.strategy is not None:
-            options["partition.assignment.strategy"] = settings.strategy
+            assignor = "partition.assignment.strategy" if settings.is_classic else REMOTE
+            options[assignor] = settings.strategy
         if settings.instance is not None:
             options["group.instance.id"] = settings.instance
         self.consumer = Consumer(options | settings.more)
+        ownership = Ownership()
+        self.changes = ownership.changes
         # With a callback the partitions are revoked inside poll(), after the records it returned.
-        self.consumer.subscribe([settings.topic], on_revoke=lambda consumer, partitions: None)
+        self.consumer.subscribe(
+            [settings.topic],
+            on_assign=lambda _, given: ownership.gain(tp.partition for tp in given),
+            on_revoke=lambda _, taken: ownership.lose(tp.partition for tp in taken),
+        )
 
     def poll_once(self) -> list[Read]:
         reads: list[Read] = []

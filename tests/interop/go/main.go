@@ -26,6 +26,7 @@ var (
 	clientID    = flag.String("client-id", "franz-go", "the client's name")
 	instance    = flag.String("instance", "", "the name of a static member")
 	strategy    = flag.String("strategy", "cooperative-sticky", "how partitions are dealt")
+	protocol    = flag.String("protocol", "classic", "or consumer")
 	regex       = flag.Bool("regex", false, "the topic is an expression")
 	count       = flag.Int("count", 0, "how many records")
 	at          = flag.Int64("at", 0, "milliseconds since 1970")
@@ -109,7 +110,9 @@ func balancer() (kgo.GroupBalancer, error) {
 // moved reports partitions that came or went.
 func moved(name string) func(context.Context, *kgo.Client, map[string][]int32) {
 	return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
-		say(map[string]any{"event": name, "partitions": partitions})
+		say(map[string]any{
+			"event": name, "partitions": partitions, "at": float64(time.Now().UnixMicro()) / 1e6,
+		})
 	}
 }
 
@@ -124,8 +127,6 @@ func consume(ctx context.Context) error {
 		kgo.ConsumeTopics(*topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.Balancers(dealt),
-		kgo.HeartbeatInterval(*heartbeat),
-		kgo.SessionTimeout(10 * time.Second),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.MetadataMaxAge(500 * time.Millisecond),
 		kgo.BlockRebalanceOnPoll(),
@@ -133,6 +134,13 @@ func consume(ctx context.Context) error {
 		kgo.OnPartitionsAssigned(moved("assigned")),
 		kgo.OnPartitionsRevoked(moved("revoked")),
 		kgo.OnPartitionsLost(moved("revoked")),
+	}
+	if *protocol == "consumer" {
+		options = append(options, kgo.ServerSideBalancer())
+	} else {
+		options = append(
+			options, kgo.HeartbeatInterval(*heartbeat), kgo.SessionTimeout(10*time.Second),
+		)
 	}
 	if *instance != "" {
 		options = append(options, kgo.InstanceID(*instance))
