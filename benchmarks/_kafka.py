@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,10 +35,10 @@ class FastKafka(_Fast):
 
 
 @contextmanager
-def kafka() -> Iterator[FastKafka]:
+def kafka(properties: Mapping[str, str] | None = None) -> Iterator[FastKafka]:
     """Yield a node that is not started yet. Delete it and all of its data afterwards."""
     with tempfile.TemporaryDirectory() as folder:
-        server = FastKafka(jars(), Path(folder))
+        server = FastKafka(jars(), Path(folder), properties)
         try:
             yield server
         finally:

@@ -1,6 +1,6 @@
 """Time until a second member of a group has its share, compared with other clients.
 
-    python -m benchmarks.rebalance [--rounds 7] [--output FILE]
+    python -m benchmarks.rebalance [--rounds 7] [--protocol classic|consumer] [--output FILE]
 
 Measurements run on Apache Kafka. One member owns six partitions and is polled all the time. After a
 random part of a heartbeat interval a second one starts. The measured time is from then until each
@@ -25,6 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from benchmarks._consumer_groups import ABOUT
+from benchmarks._consumer_groups import run as consumer_groups
 from benchmarks._kafka import kafka
 from benchmarks._rounds import turns
 from tests.interop import peers
@@ -39,6 +41,21 @@ SLACK_S = {EAGER: 0.1, COOPERATIVE: 0.2}
 HEARTBEATS_S = (0.1, 3.0)
 LIMIT_S = 60.0
 LOOK_AGAIN_S = 0.002
+
+
+class Page(NamedTuple):
+    """Results of one protocol."""
+
+    file: str
+    title: str
+    text: str
+
+
+assert __doc__ is not None
+PAGES = {
+    "classic": Page("rebalance.md", "A second member joins", __doc__.split("\n\n")[2]),
+    "consumer": Page("rebalance_consumer.md", "Rebalances by the consumer protocol", ABOUT),
+}
 
 
 class Member(Protocol):
@@ -194,17 +211,8 @@ def table(values: dict[Case, list[float]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", type=Path)
-    args = parser.parse_args()
-    if (reason := missing_kafka()) is not None:
-        raise SystemExit(f"not measured: {reason}")
-    rng = random.Random(args.seed)
+def classic(rounds: int, rng: random.Random) -> str:
+    """Measure the classic protocol, and return a Markdown table."""
     peers.POLL_MS = 10  # the assignment of a member is read between two polls
     with tempfile.TemporaryDirectory() as folder, kafka() as server:
         program = build(Path(folder)) if shutil.which("go") else None
@@ -212,17 +220,33 @@ def main() -> None:
         broker = Broker(server.bootstrap_servers)
         topic = broker.create_topic("t", PARTITIONS)
         values: dict[Case, list[float]] = {case: [] for case in cases(program)}
-        for number, case in turns(args.rounds, values):
-            print(f"round {number} of {args.rounds}: {case.client}, {case.strategy}", flush=True)
+        for number, case in turns(rounds, values):
+            print(f"round {number} of {rounds}: {case.client}, {case.strategy}", flush=True)
             took = measure(case, broker, topic, rng)
             if number:
                 values[case].append(took)
-    text = table(values)
-    print(text)
-    if args.output is not None:
-        args.output.write_text(
-            f"# A second member joins\n\n{__doc__.split(chr(10) * 2)[2]}\n\n{text}\n"
-        )
+    return table(values)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--protocol", choices=("classic", "consumer"), help="default: both")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path, help="a file for one protocol, else a folder")
+    args = parser.parse_args()
+    if (reason := missing_kafka()) is not None:
+        raise SystemExit(f"not measured: {reason}")
+    rng = random.Random(args.seed)
+    for protocol, page in PAGES.items():
+        if args.protocol in (None, protocol):
+            text = (classic if protocol == "classic" else consumer_groups)(args.rounds, rng)
+            print(text)
+            if args.output is not None:
+                output = args.output / page.file if args.output.is_dir() else args.output
+                output.write_text(f"# {page.title}\n\n{page.text}\n\n{text}\n")
 
 
 if __name__ == "__main__":

@@ -57,6 +57,8 @@ class Java:
         self._tool = RunningTool(*command)
         self._seen = 0
         self._ownership = Ownership()
+        self.started_at = 0.0
+        """Time when the tool had started, in seconds since 1970."""
         self._closed = False
 
     @property
@@ -79,6 +81,8 @@ class Java:
 
     def _take(self, event: dict[str, object], reads: list[Read]) -> None:
         match event:
+            case {"name": "startup_complete", "timestamp": int(at)}:
+                self.started_at = at / 1000
             case {"name": "record_data", "partition": int(p), "offset": int(o), "value": str(v)}:
                 reads.append(Read(p, o, v.encode()))
             case {"name": "partitions_assigned", "partitions": list(given), "timestamp": int(at)}:

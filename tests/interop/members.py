@@ -34,6 +34,7 @@ class Member:
         self._calls = queue.SimpleQueue()
         self._leaving = threading.Event()
         self._killed = False
+        self._created_at = time.time()
         self._ended_at: float | None = None
         self._peer: Peer | None = None
         self._thread = threading.Thread(
@@ -55,6 +56,24 @@ class Member:
         future: Future[T] = Future()
         self._calls.put((function, future))
         return future.result(DEADLINE_S)
+
+    @property
+    def started_at(self) -> float:
+        """Time when the client was created, in seconds since 1970. A JVM's start is left out."""
+        peer = self._peer
+        return self._created_at if not isinstance(peer, Java) else peer.started_at
+
+    @property
+    def owned_now(self) -> frozenset[int]:
+        """Partitions by the member's callbacks, also during a poll."""
+        owned: set[int] = set()
+        for change in self.changes:
+            (owned.add if change.is_gain else owned.discard)(change.partition)
+        return frozenset(owned)
+
+    def start_leaving(self) -> None:
+        """Let it commit, leave and close, and return immediately."""
+        self._leaving.set()
 
     def leave(self) -> None:
         """Commit, leave and close. Raise any error that the member had."""

@@ -1,4 +1,4 @@
-"""Times at which a member got and gave up its partitions, and the check that nobody overlaps."""
+"""Times at which a member got and gave up its partitions, and a check that no owners overlap."""
 
 from __future__ import annotations
 

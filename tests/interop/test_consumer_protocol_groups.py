@@ -94,7 +94,7 @@ class Group:
 
 @pytest.fixture
 def clients(program: str) -> Mapping[str, Make]:
-    """Clients that speak the consumer protocol, each in a process but for confluent-kafka."""
+    """Clients that speak the consumer protocol, each in a separate process."""
     return {
         "java": Java,
         "confluent-kafka": in_a_process("confluent-kafka"),

@@ -1,0 +1,200 @@
+"""Latency of groups by the consumer protocol: a member joins, a member leaves, four start at once.
+
+The broker accepts a heartbeat interval below its default of 5 seconds here. Each group has its
+interval as a group config.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from benchmarks._kafka import kafka
+from benchmarks._rounds import turns
+from tests.interop.brokers import Broker
+from tests.interop.java_peer import Java
+from tests.interop.members import Member, Members
+from tests.interop.peers import Confluent, Kohort, Make, Settings
+
+ABOUT = """\
+Measured on one node of Apache Kafka, whose minimum of the heartbeat interval is lowered. A topic
+has eight partitions. After a random part of a heartbeat interval a second member starts. The time
+ends with the last callback of a member for its share. Later the second member leaves, and the time
+ends when the first one has all partitions. Or four members start at once, with the broker's
+defaults. A member starts when its client is created. Java's starts when its JVM has started.
+The clients take turns within each round. "kohort, classic" uses the cooperative-sticky assignor and
+the same heartbeat interval. The aim for a leave is the median of confluent-kafka."""
+PARTITIONS = 8
+LOWERED = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.min.session.timeout.ms": "500",
+}
+"""Settings of the broker: its minimum of the heartbeat interval is 5 seconds otherwise."""
+HEARTBEATS_S = (5.0, 1.0, 0.1)
+JOIN, LEAVE, FOUR = "second joins", "one leaves", "four at once"
+KOHORT, CLASSIC, CONFLUENT, JAVA = "kohort", "kohort, classic", "confluent-kafka", "Java"
+CLIENTS: dict[str, Make] = {KOHORT: Kohort, CLASSIC: Kohort, CONFLUENT: Confluent, JAVA: Java}
+AIMS: dict[tuple[str, float], tuple[float, float | None]] = {
+    (JOIN, 5.0): (3.2, 5.2),
+    (JOIN, 1.0): (0.7, None),
+    (JOIN, 0.1): (0.12, None),
+    (FOUR, 5.0): (6.0, None),
+}
+"""(event, heartbeat interval) -> aims for the median and the maximum. When a member leaves, the
+median of confluent-kafka in the same run is the aim."""
+
+
+class Case(NamedTuple):
+    """One client with one heartbeat interval, for one or several events of a group."""
+
+    client: str
+    heartbeat_s: float
+    together: bool
+    """True if four members start at once, else a second one joins, and leaves later."""
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Names of the measured events."""
+        return (FOUR,) if self.together else (JOIN, LEAVE)
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases. Four members start at once with the default interval alone."""
+    for heartbeat_s in HEARTBEATS_S:
+        for client in CLIENTS:
+            yield Case(client, heartbeat_s, together=False)
+    for client in CLIENTS:
+        yield Case(client, HEARTBEATS_S[0], together=True)
+
+
+class _Group:
+    """Members of one client in a group with a heartbeat interval."""
+
+    def __init__(self, case: Case, broker: Broker, topic: str) -> None:
+        self._case = case
+        self._broker = broker
+        self._topic = topic
+        self._group = f"g-{uuid.uuid4().hex[:8]}"
+        self._members = Members()
+        interval = str(round(case.heartbeat_s * 1000))
+        if case.client != CLASSIC:
+            broker.configure_group(self._group, {"consumer.heartbeat.interval.ms": interval})
+
+    def join(self) -> Member:
+        """Start one more member."""
+        interval = round(self._case.heartbeat_s * 1000)
+        is_classic = self._case.client == CLASSIC
+        settings = Settings(
+            self._broker.bootstrap_servers,
+            self._topic,
+            self._group,
+            f"m{len(self._members.all)}",
+            "cooperative-sticky" if is_classic else None,
+            more={"heartbeat_interval_ms": interval, "session_timeout_ms": 45_000}
+            if is_classic
+            else {},
+            protocol="classic" if is_classic else "consumer",
+        )
+        return self._members.join(CLIENTS[self._case.client], settings)
+
+    def settle(self, *members: Member, since: Callable[[], float]) -> float:
+        """Wait until the members share all partitions. Return the seconds from ``since()``."""
+        share = PARTITIONS // len(members)
+
+        def look() -> bool:
+            owned = [member.owned_now for member in members]
+            union = frozenset[int]().union(*owned)
+            return all(len(own) == share for own in owned) and len(union) == PARTITIONS
+
+        self._members.wait_until(look)
+        return max(m.changes[-1].at for m in members) - since()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """End all members with the block."""
+        with self._members:
+            yield
+
+
+def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> dict[str, float]:
+    """Return the seconds of each event of the case.
+
+    A member has started when its client was created, or when Java's tool says so. Its JVM is left
+    out. The group has settled with the last callback of a member for its share.
+    """
+    group = _Group(case, broker, topic)
+    with group.running():
+        if case.together:
+            four = [group.join() for _ in range(4)]
+            return {FOUR: group.settle(*four, since=lambda: max(m.started_at for m in four))}
+        first = group.join()
+        group.settle(first, since=time.time)
+        _wait_for_any_phase(case, rng)
+        second = group.join()
+        joined = group.settle(first, second, since=lambda: second.started_at)
+        _wait_for_any_phase(case, rng)
+        left_at = time.time()
+        second.start_leaving()
+        left = group.settle(first, since=lambda: left_at)
+        return {JOIN: joined, LEAVE: left}
+
+
+def _wait_for_any_phase(case: Case, rng: random.Random) -> None:
+    time.sleep(rng.uniform(0.3, 0.3 + case.heartbeat_s))
+
+
+def run(rounds: int, rng: random.Random) -> str:
+    """Measure all cases in turns, and return a Markdown table."""
+    values: dict[tuple[Case, str], list[float]] = {
+        (case, event): [] for case in cases() for event in case.events
+    }
+    with kafka(LOWERED) as server:
+        server.start()
+        broker = Broker(server.bootstrap_servers)
+        topic = broker.create_topic("t", PARTITIONS)
+        for client in CLIENTS:  # to warm up
+            measure(Case(client, HEARTBEATS_S[-1], together=False), broker, topic, rng)
+        for number, case in turns(rounds, cases(), warm_up=False):
+            took = measure(case, broker, topic, rng)
+            shown = ", ".join(f"{event} {seconds:.2f}" for event, seconds in took.items())
+            print(f"{number}: {case.heartbeat_s:g} s, {case.client}: {shown}", flush=True)
+            for event, seconds in took.items():
+                values[case, event].append(seconds)
+    return table(values)
+
+
+def table(values: dict[tuple[Case, str], list[float]]) -> str:
+    """Return a Markdown table. The aims are for kohort by the consumer protocol only."""
+    lines = [
+        "| event | heartbeat | client | median s | best s | worst s | aim s | reached |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for event in (JOIN, LEAVE, FOUR):
+        for (case, measured), times in values.items():
+            if measured != event:
+                continue
+            median, worst = statistics.median(times), max(times)
+            aims: tuple[float, float | None] | None = None
+            if case.client == KOHORT:
+                peer = statistics.median(values[case._replace(client=CONFLUENT), event])
+                aims = AIMS.get((event, case.heartbeat_s), (peer, None))
+            lines.append(
+                f"| {event} | {case.heartbeat_s:g} s | {case.client} | {median:.2f} | "
+                f"{min(times):.2f} | {worst:.2f} | {_judged(median, worst, aims)} |"
+            )
+    return "\n".join(lines)
+
+
+def _judged(median: float, worst: float, aims: tuple[float, float | None] | None) -> str:
+    """Return the cells of the aims and whether they are reached."""
+    if aims is None:
+        return " | "
+    aim, limit = aims
+    reached = median <= aim and (limit is None or worst <= limit)
+    text = f"{aim:.2f}" if limit is None else f"{aim:.2f}, at most {limit:.2f}"
+    return f"{text} | {'yes' if reached else 'no'}"
