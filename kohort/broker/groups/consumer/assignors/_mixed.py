@@ -76,7 +76,7 @@ class _MixedAssignment:
                 self._move(topic, partition, takers.next()[1])
 
     def _balance(self, topics: Sequence[bytes]) -> None:
-        """Balance topic after topic until a whole round has moved nothing."""
+        """Move partitions of topic after topic until a whole round has moved none."""
         last_moved: bytes | None = None
         for _ in range(_MAX_ROUNDS):
             for topic in topics:

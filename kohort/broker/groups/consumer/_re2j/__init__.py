@@ -1,0 +1,32 @@
+"""Regular expressions of RE2J, which Kafka's coordinator applies to whole names of topics.
+
+The parser has RE2J's errors. The matcher needs polynomial time for every pattern. Names of topics
+are ASCII, so other characters of a pattern match nothing.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.groups.consumer._re2j._matcher import matches
+from kohort.broker.groups.consumer._re2j._nodes import Node
+from kohort.broker.groups.consumer._re2j._parser import RegexError, parse
+
+__all__ = ["Regex", "RegexError", "compile_regex"]
+
+
+class Regex:
+    """A compiled regular expression."""
+
+    __slots__ = ("_root", "pattern")
+
+    def __init__(self, pattern: str, root: Node) -> None:
+        self.pattern = pattern
+        self._root = root
+
+    def matches(self, name: str) -> bool:
+        """True if the expression matches the whole name."""
+        return matches(self._root, name)
+
+
+def compile_regex(pattern: str) -> Regex:
+    """Compile a pattern. RegexError has RE2J's words for a pattern that it rejects."""
+    return Regex(pattern, parse(pattern))

@@ -1,0 +1,106 @@
+"""Regular expressions of the coordinator: RE2J's verdicts, words and running time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.broker.groups.consumer._re2j import RegexError, compile_regex
+
+VECTORS: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data" / "regex_re2j.json").read_text()
+)
+CASES = {case["pattern"]: case for case in VECTORS["cases"]}
+LONG_NAME = "a" * 249
+
+
+def test_all_patterns_are_there() -> None:
+    assert len(CASES) == len(VECTORS["cases"]) == 142
+    assert len(VECTORS["names"]) == 20
+
+
+@pytest.mark.parametrize("pattern", CASES)
+def test_verdict_and_words_are_those_of_re2j(pattern: str) -> None:
+    case = CASES[pattern]
+    try:
+        regex = compile_regex(pattern)
+    except RegexError as error:
+        text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
+        assert text == case.get("error")
+    else:
+        assert [name for name in VECTORS["names"] if regex.matches(name)] == case.get("matches")
+        assert regex.pattern == pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("(a*)*b", False),
+        ("(a|aa)+", True),
+        ("(a+a+)+b", False),
+        ("((a?){1000}){1000}", True),
+        ("((a{1000}){1000}){1000}", False),
+        ("((a?b?){0,1000}c?){1000}a", True),
+        ("(a?){249}a{249}", True),
+        ("(a?){250}a{250}", False),
+        (".*" * 100 + "b", False),
+    ],
+)
+def test_long_name_is_matched_without_backtracking(pattern: str, matched: bool) -> None:
+    assert compile_regex(pattern).matches(LONG_NAME) is matched
+
+
+def test_deep_nesting_is_refused() -> None:
+    assert compile_regex("(" * 5_000 + "a" + ")" * 5_000).matches("a")
+    assert compile_regex("(b" * 70 + "a" + ")*" * 70).matches("")
+    with pytest.raises(RegexError, match="nests too deeply"):
+        compile_regex("(b" * 5_000 + "a" + ")*" * 5_000)
+    with pytest.raises(RegexError, match="nests too deeply"):
+        compile_regex("a" + "*(?i)" * 5_000)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("{*", "invalid nested repetition operator"),
+        ("(a**", "invalid nested repetition operator"),
+        ("a{2}{3}", "invalid nested repetition operator"),
+        ("(*)", "missing argument to repetition operator"),
+        ("(?P<n", "invalid named capture"),
+        ("[[:]", "invalid character class range"),
+        (r"\p{L", "invalid character class range"),
+        ("[a-", "missing closing ]"),
+        (r"\x{110000}", "invalid escape sequence"),
+        ("(?i-)a", "invalid or unsupported Perl syntax"),
+    ],
+)
+def test_words_are_those_of_re2j_for_rare_patterns(pattern: str, words: str) -> None:
+    with pytest.raises(RegexError) as caught:
+        compile_regex(pattern)
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("(?i)\u017f", ["s", "S"]),
+        ("(?i)[\u2100-\u2200]", ["k", "K"]),
+        ("\u017f", []),
+        (r"a*(?i)*", ["", "a", "aa"]),
+        (r"(?-i:A)(?i:b)", ["Ab", "AB"]),
+        (r"(?i)\Qa.\E", ["a.", "A."]),
+        (r"[\Wa]", ["a", "."]),
+        ("a{01}", ["a{01}"]),
+    ],
+)
+def test_rare_patterns_match_what_re2j_matches(pattern: str, names: list[str]) -> None:
+    candidates = ["", "a", "aa", "s", "S", "k", "K", "Ab", "AB", "ab", "a.", "A.", ".", "a{01}"]
+    regex = compile_regex(pattern)
+    assert [name for name in candidates if regex.matches(name)] == names
+
+
+def test_names_that_are_not_ascii_never_match() -> None:
+    assert not compile_regex(".*").matches("caf\u00e9")
