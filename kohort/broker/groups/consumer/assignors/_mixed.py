@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kohort.broker.groups.consumer.assignors._member import MemberSpec
 
@@ -92,22 +92,38 @@ class _MixedAssignment:
         for partition, owner in enumerate(self._owners[topic]):
             parts.setdefault(owner, []).append(partition)
         takers = _Takers(order, self._sizes)
-        givers = [(-self._sizes[member], -position) for position, member in enumerate(order)]
-        heapq.heapify(givers)
         moved = False
-        while givers:
-            size, position = givers[0]
-            own = parts.get(order[-position])
-            if not own:
-                heapq.heappop(givers)
-                continue
+        for size, giver in _givers(order, self._sizes, parts):
             taker_size, taker = takers.next()
-            if -size - taker_size <= 1:
+            if size - taker_size <= 1:
                 break
-            heapq.heapreplace(givers, (size + 1, position))
-            self._move(topic, own.pop(), taker)
+            self._move(topic, parts[giver].pop(), taker)
             moved = True
         return moved
+
+
+def _givers(
+    order: Sequence[int], sizes: Sequence[int], parts: Mapping[int, Sequence[int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield members that have the most partitions, each with its size, while they have ``parts``.
+
+    A yielded member gives one away. Members of one size take turns.
+    """
+    smaller = list(order)
+    largest: list[int] = []
+    level = 0
+    while smaller or largest:
+        level = level - 1 if largest else sizes[smaller[-1]]
+        while smaller and sizes[smaller[-1]] == level:
+            largest.append(smaller.pop())
+        turn = 0
+        while turn < len(largest):
+            if parts.get(largest[turn]):
+                yield level, largest[turn]
+                turn += 1
+            else:
+                largest[turn] = largest[0]
+                del largest[0]
 
 
 class _Takers:
