@@ -43,6 +43,7 @@ _NEEDED: Mapping[type[Request[Any]], tuple[_Right, ...]] = MappingProxyType(
         m.JoinGroupRequest: (_READ_GROUP,),
         m.SyncGroupRequest: (_READ_GROUP,),
         m.HeartbeatRequest: (_READ_GROUP,),
+        m.ConsumerGroupHeartbeatRequest: (_READ_GROUP,),
         m.LeaveGroupRequest: (_READ_GROUP,),
         m.OffsetCommitRequest: (_READ_GROUP,),
         m.OffsetDeleteRequest: (_DELETE_GROUP,),
@@ -130,6 +131,9 @@ def _with_messages(response: Any) -> Sequence[Any]:
         return response.results
     if isinstance(response, m.DeleteAclsResponse):
         return response.filter_results
+    if isinstance(response, m.ConsumerGroupHeartbeatResponse):
+        # As in Kafka, this refusal has no message.
+        return []
     return [response] if hasattr(response, "error_message") else []
 
 

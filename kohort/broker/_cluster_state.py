@@ -15,6 +15,7 @@ from kohort.broker._cleaner import Cleaner
 from kohort.broker._configs import ClusterConfig
 from kohort.broker._controller import Controller
 from kohort.broker._given_configs import OFFSETS_FACTOR
+from kohort.broker._group_topics import GroupTopics
 from kohort.broker._hashes import coordinator_partition
 from kohort.broker._registry import BrokerRegistry
 from kohort.broker._topics import (
@@ -28,7 +29,7 @@ from kohort.broker._topics import (
 from kohort.broker._transaction_router import TransactionRouter, stored_records
 from kohort.broker.groups import (
     PARTITIONS,
-    ClassicGroup,
+    AnyGroup,
     GroupCoordinator,
     GroupEnvironment,
     GroupRecords,
@@ -145,7 +146,8 @@ class ClusterState:
 
     def make_group_coordinator(self) -> GroupCoordinator:
         """Return a group coordinator that stores its records in this cluster."""
-        env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)
+        topics = GroupTopics(self.topics, {node.id: node.rack for node in self.all_nodes})
+        env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms, topics)
         return GroupCoordinator(env, self._append_group_records, lambda: self.changed())
 
     def offline_replicas(self, partition: Partition) -> list[int]:
@@ -233,7 +235,7 @@ class ClusterState:
             topic = self.topics.create(CONSUMER_OFFSETS, PARTITIONS, factor, configs)
         return topic
 
-    def group(self, group_id: str) -> ClassicGroup | None:
+    def group(self, group_id: str) -> AnyGroup | None:
         """Return the group from any broker, None if it does not exist."""
         found = (broker.coordinator.groups.get(group_id) for broker in self.brokers.values())
         return next((group for group in found if group is not None), None)

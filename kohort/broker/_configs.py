@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kohort.broker._topics import is_legal_name
 from kohort.broker.groups import GroupLimits
@@ -128,6 +129,6 @@ def _check_partitions(what: str, count: int) -> None:
         raise InvalidOptionError(f"{what}: {count} partitions, must be 1 to {MAX_PARTITIONS}")
 
 
-def group_limits(settings: Mapping[str, int] | None, initial_delay_ms: int) -> GroupLimits:
+def group_limits(settings: Mapping[str, Any] | None, initial_delay_ms: int) -> GroupLimits:
     """Return the group settings for the arguments of a cluster."""
     return GroupLimits(**{"initial_rebalance_delay_ms": initial_delay_ms, **(settings or {})})

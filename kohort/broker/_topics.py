@@ -179,6 +179,10 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._placed = 0
+        self.version: int = 0
+        """Number of changes of topics and their partitions so far."""
+        self.creation_version: int = 0
+        """The version since which the newest topic exists."""
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -221,6 +225,7 @@ class Topics:
         if assignments is None:
             assignments = self._place(partitions, replication_factor)
         self._add(topic, assignments)
+        self.creation_version = self.version
         return topic
 
     def add_partitions(
@@ -234,6 +239,7 @@ class Topics:
 
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.id]
+        self.version += 1
         for partition in topic.partitions:
             partition.leader = NO_LEADER
             partition.log.notify()
@@ -258,6 +264,7 @@ class Topics:
         return placed
 
     def _add(self, topic: Topic, assignments: Sequence[Sequence[int]]) -> None:
+        self.version += 1
         for replicas in assignments:
             partition = Partition(topic, len(topic.partitions), replicas)
             topic.partitions.append(partition)

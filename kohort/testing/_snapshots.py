@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kohort.broker.groups import ClassicGroup, GroupState, Member
+from kohort.broker.groups import AnyGroup, ConsumerGroup, ConsumerMember, GroupState, Member
 from kohort.errors import MessageDecodeError
 from kohort.protocol import decode_from
 from kohort.protocol.messages import ConsumerProtocolAssignment
@@ -15,7 +15,8 @@ from kohort.types import TopicPartition
 class MemberSnapshot:
     """A member of a group.
 
-    ``assignment`` is the one from the leader; it is empty for protocols other than the consumer's.
+    ``assignment`` is the one from the leader or the coordinator. It is empty for protocols other
+    than the consumer's.
     """
 
     member_id: str
@@ -27,7 +28,12 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group. ``state`` is Kafka's name of it; an unknown group is "Dead"."""
+    """A group. ``state`` is Kafka's name of it; an unknown group is "Dead".
+
+    ``type`` is "classic" or "consumer", the protocol of the group. In a group of the consumer
+    protocol ``generation`` is the group epoch, and each member has the partitions that it may own
+    now.
+    """
 
     group_id: str
     state: str = GroupState.DEAD.value
@@ -36,6 +42,7 @@ class GroupSnapshot:
     protocol: str | None = None
     leader: str | None = None
     members: tuple[MemberSnapshot, ...] = field(default=())
+    type: str = "classic"
 
     @property
     def is_stable(self) -> bool:
@@ -48,9 +55,11 @@ class GroupSnapshot:
         return {member.member_id: member.assignment for member in self.members}
 
 
-def snapshot(group_id: str, group: ClassicGroup | None) -> GroupSnapshot:
+def snapshot(group_id: str, group: AnyGroup | None) -> GroupSnapshot:
     if group is None:
         return GroupSnapshot(group_id)
+    if isinstance(group, ConsumerGroup):
+        return _consumer_snapshot(group)
     return GroupSnapshot(
         group_id=group_id,
         state=group.state.value,
@@ -59,6 +68,34 @@ def snapshot(group_id: str, group: ClassicGroup | None) -> GroupSnapshot:
         protocol=group.protocol,
         leader=group.leader,
         members=tuple(_member(member) for member in group.members.values()),
+    )
+
+
+def _consumer_snapshot(group: ConsumerGroup) -> GroupSnapshot:
+    return GroupSnapshot(
+        group_id=group.group_id,
+        state=group.state.value,
+        generation=group.epoch,
+        protocol_type=group.protocol_type,
+        protocol=group.assignor_name,
+        members=tuple(_consumer_member(group, each) for each in group.members.values()),
+        type=group.type_name,
+    )
+
+
+def _consumer_member(group: ConsumerGroup, member: ConsumerMember) -> MemberSnapshot:
+    topics = group.env.topics
+    return MemberSnapshot(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        assignment=frozenset(
+            TopicPartition(topic.name, partition)
+            for topic_id, partitions in member.assigned.items()
+            if (topic := topics.identified(topic_id)) is not None
+            for partition in partitions
+        ),
     )
 
 

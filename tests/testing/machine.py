@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from kohort.broker.groups import (
     Append,
@@ -39,7 +40,7 @@ PROTOCOLS = (("range", b"M"),)
 class Machine:
     """A group, its clock and its responses. ``answers`` has the response to each reply id."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.env = GroupEnvironment(GroupLimits(**settings), random.Random(1), epoch_ms=1_000_000)
         self.group = ClassicGroup("g", self.env)
         self.now = 0.0

@@ -122,6 +122,7 @@ def reloaded(machine: Machine) -> ClassicGroup:
     records = [(effect.key, effect.value) for effect in machine.appended]
     env = environment()
     group = load_groups(records, env, machine.now)["g"]
+    assert isinstance(group, ClassicGroup)
     machine.env, machine.group = env, group
     return group
 

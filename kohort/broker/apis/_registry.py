@@ -56,7 +56,12 @@ class Context:
 
     @property
     def caller(self) -> Caller:
-        return Caller(self.client_id, self.client_host, self.version)
+        return Caller(
+            self.client_id,
+            self.client_host,
+            self.version,
+            lambda topic: self.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic),
+        )
 
     @property
     def listener(self) -> str:

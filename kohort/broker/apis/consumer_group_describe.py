@@ -1,25 +1,36 @@
-"""ConsumerGroupDescribe (API 69), versions 0-1. Every group here is a classic one.
+"""ConsumerGroupDescribe (API 69), versions 0-1: groups of the consumer protocol.
 
-Clients describe all groups with this API first, then the refused ones with DescribeGroups.
+Version 1 adds the type of each member. Clients describe all groups with this API first, then the
+refused ones with DescribeGroups.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.apis.metadata import NOT_REQUESTED
+from kohort.broker.groups import ConsumerGroup, ConsumerMember
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
+_Member = ConsumerGroupDescribeResponse.Member
+_Assignment = ConsumerGroupDescribeResponse.Assignment
+_CLASSIC, _CONSUMER = 0, 1
 
 
 @serves(ConsumerGroupDescribeRequest, (0, 1))
 async def consumer_group_describe(
     ctx: Context, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(
-        groups=[_describe(ctx, group_id) for group_id in request.group_ids]
-    )
+    described = [_describe(ctx, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
+    return ConsumerGroupDescribeResponse(groups=described)
 
 
 def _describe(ctx: Context, group_id: str) -> _Described:
@@ -31,9 +42,50 @@ def _describe(ctx: Context, group_id: str) -> _Described:
     error = coordinator.check(group_id)
     if error is not ErrorCode.NONE:
         return _Described(group_id=group_id, error_code=error)
-    what = "is not a consumer group" if group_id in coordinator.groups else "not found"
+    group = coordinator.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        what = "not found" if group is None else "is not a consumer group"
+        return _Described(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {what}.",
+        )
     return _Described(
         group_id=group_id,
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} {what}.",
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor_name,
+        members=[_member(ctx, group, member) for member in group.members.values()],
+        authorized_operations=NOT_REQUESTED,
+    )
+
+
+def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> _Member:
+    return _Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(ctx, member.assigned),
+        target_assignment=_assignment(ctx, group.targets.get(member.member_id, {})),
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
+    )
+
+
+def _assignment(ctx: Context, partitions: Mapping[bytes, Iterable[int]]) -> _Assignment:
+    """Return partitions with the names of their topics, without topics that do not exist."""
+    topics = ((ctx.broker.cluster.topics.by_id(topic_id), topic_id) for topic_id in partitions)
+    return _Assignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponse.TopicPartitions(
+                topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions[topic_id])
+            )
+            for topic, topic_id in topics
+            if topic is not None
+        ]
     )

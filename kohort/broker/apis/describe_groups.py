@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.metadata import NOT_REQUESTED
-from kohort.broker.groups import GroupState
+from kohort.broker.groups import ConsumerGroup, GroupState
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
@@ -35,7 +35,8 @@ def _describe(ctx: Context, group_id: str) -> _Described:
     if error is not ErrorCode.NONE:
         return _Described(group_id=group_id, error_code=error)
     group = coordinator.groups.get(group_id)
-    if group is None:
+    if group is None or isinstance(group, ConsumerGroup):
+        problem = "not found" if group is None else "is not a classic group"
         dead = _Described(
             group_id=group_id,
             group_state=GroupState.DEAD.value,
@@ -43,7 +44,7 @@ def _describe(ctx: Context, group_id: str) -> _Described:
         )
         if ctx.version >= 6:
             dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            dead.error_message = f"Group {group_id} not found."
+            dead.error_message = f"Group {group_id} {problem}."
         return dead
     stable = group.state is GroupState.STABLE
     protocol = (group.protocol or "") if stable else ""

@@ -3,6 +3,7 @@
 - Version 2 requests everything with null topics, and adds an error of the whole response.
 - Version 7 adds require_stable (KIP-447).
 - Version 8 adds several groups.
+- Version 9 adds member and member epoch, which a consumer group checks (KIP-848).
 - Version 10 adds topic ids.
 
 With require_stable, offsets that an open transaction may change get UNSTABLE_OFFSET_COMMIT. A
@@ -16,7 +17,7 @@ from dataclasses import replace
 
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.metadata import is_visible
-from kohort.broker.groups import CommittedOffset
+from kohort.broker.groups import CommittedOffset, ConsumerGroup, validate_consumer_fetch
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
@@ -72,7 +73,8 @@ async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetch
 def _group(
     ctx: Context, requested: OffsetFetchRequest.OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    error, offsets = _offsets(ctx, requested.group_id, stable)
+    member = requested.member_id, requested.member_epoch
+    error, offsets = _offsets(ctx, requested.group_id, stable, member)
     response = OffsetFetchResponse.OffsetFetchResponseGroup(
         group_id=requested.group_id, error_code=error
     )
@@ -99,12 +101,19 @@ def _group(
     return response
 
 
-def _offsets(ctx: Context, group_id: str, stable: bool) -> tuple[ErrorCode, _Offsets]:
+def _offsets(
+    ctx: Context, group_id: str, stable: bool, member: tuple[str | None, int] = (None, -1)
+) -> tuple[ErrorCode, _Offsets]:
+    """Return the group's offsets for a member of it, named by id and epoch, or for a client that
+    names none.
+    """
     coordinator = ctx.broker.coordinator
     if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
     error = coordinator.check(group_id)
     group = coordinator.groups.get(group_id)
+    if error is ErrorCode.NONE and isinstance(group, ConsumerGroup):
+        error = validate_consumer_fetch(group, *member)
     committed = {} if group is None else group.offsets
     if not stable:
         return error, committed

@@ -6,6 +6,7 @@ record. Deadlines are in a table of timers. So tests can drive a group without n
 
 from __future__ import annotations
 
+from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._coordinator import (
     PARTITIONS,
     GroupCoordinator,
@@ -25,14 +26,22 @@ from kohort.broker.groups._loading import load_groups
 from kohort.broker.groups._member import CommittedOffset, Member
 from kohort.broker.groups._offsets import OffsetToCommit
 from kohort.broker.groups._state import TRANSITIONS, GroupState
+from kohort.broker.groups._topic_view import TopicInfo
+from kohort.broker.groups.consumer._group import ConsumerGroup, ConsumerGroupState
+from kohort.broker.groups.consumer._member import ConsumerMember
+from kohort.broker.groups.consumer._offset_checks import validate_consumer_fetch
 
 __all__ = [
     "PARTITIONS",
     "TRANSITIONS",
+    "AnyGroup",
     "Append",
     "Caller",
     "ClassicGroup",
     "CommittedOffset",
+    "ConsumerGroup",
+    "ConsumerGroupState",
+    "ConsumerMember",
     "GroupCoordinator",
     "GroupEnvironment",
     "GroupLimits",
@@ -43,5 +52,7 @@ __all__ = [
     "OpenRecords",
     "SendResponse",
     "TimerKey",
+    "TopicInfo",
     "load_groups",
+    "validate_consumer_fetch",
 ]

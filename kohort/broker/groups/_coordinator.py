@@ -13,6 +13,7 @@ import anyio
 
 from kohort.broker._hashes import coordinator_partition
 from kohort.broker.groups import _requests
+from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._environment import Append, GroupEnvironment, TimerKey
 from kohort.broker.groups._expiration import expire, next_expiration
 from kohort.broker.groups._group import ClassicGroup, join_error
@@ -34,9 +35,16 @@ from kohort.broker.groups._transactional import (
     load_pending,
     validate_transactional_commit,
 )
+from kohort.broker.groups.consumer._errors import GroupRequestError
+from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.consumer._records import delete_group_records
+from kohort.broker.groups.consumer._requests import ConsumerRequests
+from kohort.broker.groups.consumer._validation import validate_heartbeat
 from kohort.errors import ErrorCode
 from kohort.protocol import Buffer, Response
 from kohort.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -94,10 +102,11 @@ class GroupCoordinator:
         append: Callable[[int, GroupRecords], None],
         changed: Callable[[], None],
     ) -> None:
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.partitions: set[int] = set()
         self.pending: PendingOffsets = PendingOffsets()
         self._env = env
+        self._consumers = ConsumerRequests(self.groups, env)
         self._append = append
         self._changed = changed
         self._waiting_until = -math.inf
@@ -130,9 +139,11 @@ class GroupCoordinator:
             self._drop(group, ErrorCode.NOT_COORDINATOR)
         self._process()
 
-    def _drop(self, group: ClassicGroup, error: ErrorCode) -> None:
+    def _drop(self, group: AnyGroup, error: ErrorCode) -> None:
         del self.groups[group.group_id]
         group.stop_timers()
+        if isinstance(group, ConsumerGroup):
+            return
         for member in group.members.values():
             group.fail_join(member, error_code=error, member_id=member.member_id)
             group.complete_sync(member, error)
@@ -152,6 +163,24 @@ class GroupCoordinator:
 
     # Requests of members
 
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Handle a heartbeat of the consumer protocol."""
+        settings = self._env.group_settings(request.group_id)
+        try:
+            validate_heartbeat(request, caller.version, settings.consumer_assignors)
+            error = self.check(request.group_id)
+            if error is not ErrorCode.NONE:
+                return ConsumerGroupHeartbeatResponse(error_code=error)
+            response = self._consumers.heartbeat(request, caller, anyio.current_time())
+        except GroupRequestError as refusal:
+            return ConsumerGroupHeartbeatResponse(
+                error_code=refusal.code, error_message=refusal.message
+            )
+        self._process()
+        return response
+
     async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         """Handle JoinGroup; wait until the rebalance ends."""
         error = self._check_member_request(request.group_id)
@@ -162,6 +191,8 @@ class GroupCoordinator:
         if not config.min_session_timeout_ms <= timeout <= config.max_session_timeout_ms:
             return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         is_new = group is None
         if group is None:
             if request.member_id:
@@ -183,7 +214,7 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return SyncGroupResponse(error_code=error)
         group = self.groups.get(request.group_id)
-        if group is None:
+        if group is None or isinstance(group, ConsumerGroup):
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         parked = _ParkedRequest()
         _requests.sync(group, request, parked, anyio.current_time())
@@ -197,7 +228,7 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return error
         group = self.groups.get(request.group_id)
-        if group is None:
+        if group is None or isinstance(group, ConsumerGroup):
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = _requests.heartbeat(group, request, anyio.current_time())
         self._process()
@@ -220,7 +251,10 @@ class GroupCoordinator:
                 )
                 for member in members
             ]
-        responses = _requests.leave(group, members, anyio.current_time())
+        if isinstance(group, ConsumerGroup):
+            responses = self._consumers.leave(group, members)
+        else:
+            responses = _requests.leave(group, members, anyio.current_time())
         self._process()
         return ErrorCode.NONE, responses
 
@@ -241,7 +275,7 @@ class GroupCoordinator:
                 group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
         if group is None or error is not ErrorCode.NONE:
             return [error] * len(offsets)
-        errors = commit(group, request, offsets, anyio.current_time())
+        errors = commit(group, request, offsets, anyio.current_time(), version)
         for offset, code in zip(offsets, errors, strict=True):
             if code is ErrorCode.NONE:
                 self.pending.mark_outdated((group.group_id, offset.topic, offset.partition))
@@ -260,7 +294,7 @@ class GroupCoordinator:
             else:
                 group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
         if group is not None and error is ErrorCode.NONE:
-            error = validate_transactional_commit(group, request)
+            error = validate_transactional_commit(group, request, offsets)
         if group is None or error is not ErrorCode.NONE:
             return [error] * len(offsets), []
         now = anyio.current_time()
@@ -289,11 +323,14 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY:
+        if group.state.value != GroupState.EMPTY.value:
             return ErrorCode.NON_EMPTY_GROUP
         delete_offsets(group, list(group.offsets))
         self.pending.remove_groups(group_id.__eq__)
-        self._env.append(group_id, group_metadata_key(group_id), None)
+        if isinstance(group, ConsumerGroup):
+            delete_group_records(group)
+        else:
+            self._env.append(group_id, group_metadata_key(group_id), None)
         self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
         self._process()
         return ErrorCode.NONE
@@ -403,6 +440,9 @@ class GroupCoordinator:
             self._expire_offsets(now)
             return
         group = self.groups.get(key.group_id)
+        if isinstance(group, ConsumerGroup):
+            self._consumers.on_timeout(group, key, now)
+            return
         if group is None:
             return
         if key.kind == "session":

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kohort.broker.groups._timers import Timers
+from kohort.broker.groups._topic_view import NoTopics, TopicView
 from kohort.protocol import Response
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """The broker's settings for classic groups.
+    """The broker's settings for groups.
 
-    Names and defaults are Kafka's, except for the initial rebalance delay.
+    Names and defaults are Kafka's, except for the initial rebalance delay. Settings of groups of
+    the consumer protocol begin with ``consumer_``.
     """
 
     min_session_timeout_ms: int = 6_000
@@ -25,6 +27,13 @@ class GroupLimits:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_max_size: int = (1 << 31) - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_migration_policy: str = "bidirectional"
+    consumer_regex_refresh_interval_ms: int = 600_000
 
 
 class SendResponse(NamedTuple):
@@ -48,8 +57,9 @@ class Append(NamedTuple):
 class TimerKey(NamedTuple):
     """Key of a timer.
 
-    ``kind`` is session, initial, join, sync or expiration. A session timer is for a member or a
-    pending member id. The expiration timer is for all groups.
+    ``kind`` of a classic group is session, initial, join or sync. A session timer is for a member
+    or a pending member id. ``kind`` of a consumer group is regex, or one of a member: session,
+    rebalance, member-join or member-sync. The timer of kind expiration is for all groups.
     """
 
     group_id: str
@@ -67,11 +77,16 @@ class GroupEnvironment:
     config: GroupLimits
     rng: random.Random
     epoch_ms: int = 0
+    topics: TopicView = field(default_factory=NoTopics)
     timers: Timers[TimerKey] = field(default_factory=Timers)
     effects: list[SendResponse | Append] = field(default_factory=list)
 
     def wall_ms(self, now: float) -> int:
         return self.epoch_ms + int(now * 1000)
+
+    def group_settings(self, group_id: str) -> GroupLimits:
+        """Return the settings of a group: its configs over those of the broker."""
+        return self.config
 
     def respond(self, parked: object, response: Response) -> None:
         self.effects.append(SendResponse(parked, response))

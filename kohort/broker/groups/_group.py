@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.broker.groups._environment import GroupEnvironment, TimerKey
+from kohort.broker.groups._base_group import BaseGroup
+from kohort.broker.groups._environment import GroupEnvironment
 from kohort.broker.groups._initial_delay import InitialDelay
-from kohort.broker.groups._member import CommittedOffset, Member, Protocols
+from kohort.broker.groups._member import Member, Protocols
 from kohort.broker.groups._state import TRANSITIONS, GroupState
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
 
 
-class ClassicGroup:
+class ClassicGroup(BaseGroup):
     """The group's data and the operations that keep it consistent.
 
     The other modules of this package have the functions that handle requests.
@@ -23,8 +24,7 @@ class ClassicGroup:
     def __init__(
         self, group_id: str, env: GroupEnvironment, state: GroupState = GroupState.EMPTY
     ) -> None:
-        self.group_id = group_id
-        self.env = env
+        super().__init__(group_id, env)
         self.state: GroupState = state
         self.state_timestamp_ms: int = -1
         self.generation = 0
@@ -40,8 +40,6 @@ class ClassicGroup:
         """
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent SyncGroup yet."""
-        self.offsets: dict[tuple[str, int], CommittedOffset] = {}
-        """(topic, partition) -> committed offset"""
         self.initial_delay: InitialDelay | None = None
         """Delay of a rebalance that began in an empty group, None in any other state."""
         self._supported: Counter[str] = Counter()
@@ -56,16 +54,14 @@ class ClassicGroup:
 
     # Timers
 
-    def schedule(self, kind: str, now: float, delay_ms: int, member_id: str = "") -> None:
-        key = TimerKey(self.group_id, kind, member_id)
-        self.env.timers.schedule(key, now + delay_ms / 1000)
-
-    def cancel(self, kind: str, member_id: str = "") -> None:
-        self.env.timers.cancel(TimerKey(self.group_id, kind, member_id))
-
     def restart_session(self, member: Member, now: float) -> None:
         """Restart the member's session timeout."""
         self.schedule("session", now, member.session_timeout_ms, member.member_id)
+
+    def start_timers(self, now: float) -> None:
+        """Start the sessions of the members of a group that was loaded."""
+        for member in self.members.values():
+            self.restart_session(member, now)
 
     def stop_timers(self) -> None:
         """Cancel all timers of a group that is deleted or moves to another broker."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kohort.broker.groups._group import ClassicGroup, join_error
@@ -18,13 +19,21 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 
+def _any_topic(_: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client of a request and the version of its API."""
+    """The client of a request and the version of its API.
+
+    ``can_describe(topic)`` is True if the client may see the topic.
+    """
 
     client_id: str
     client_host: str
     version: int
+    can_describe: Callable[[str], bool] = _any_topic
 
 
 @dataclass(slots=True)

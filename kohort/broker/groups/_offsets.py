@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kohort.broker.groups._any_group import AnyGroup
+from kohort.broker.groups._base_group import BaseGroup
 from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._member import CommittedOffset
 from kohort.broker.groups._records import offset_commit_key, offset_commit_value
 from kohort.broker.groups._state import GroupState
+from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.consumer._offset_checks import validate_consumer_commit
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetCommitRequest
 
@@ -26,7 +30,7 @@ class OffsetToCommit(NamedTuple):
     """Retention time that old clients request; -1 means that the broker decides."""
 
 
-def validate_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
+def _validate_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
     """Return NONE if this client may commit now, else the error.
 
     A client without generation and member is an admin or a consumer with assign(). Only an empty
@@ -51,23 +55,28 @@ def validate_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorC
 
 
 def commit(
-    group: ClassicGroup,
+    group: AnyGroup,
     request: OffsetCommitRequest,
     offsets: Sequence[OffsetToCommit],
     now: float,
+    version: int = OffsetCommitRequest.versions.last,
 ) -> list[ErrorCode]:
     """Store the offsets; return one error code for each, in order."""
-    error = validate_commit(group, request)
+    if isinstance(group, ConsumerGroup):
+        partitions = [(offset.topic, offset.partition) for offset in offsets]
+        error = validate_consumer_commit(group, request, partitions, version)
+    else:
+        error = _validate_commit(group, request)
     if error is not ErrorCode.NONE:
         return [error] * len(offsets)
-    member = group.members.get(request.member_id)
-    if member is not None:
-        group.restart_session(member, now)
+    if isinstance(group, ClassicGroup) and request.member_id in group.members:
+        # A commit restarts the session of a classic group's member only.
+        group.restart_session(group.members[request.member_id], now)
     return [_store(group, offset, now) for offset in offsets]
 
 
 def committed_offset(
-    group: ClassicGroup, new: OffsetToCommit, now: float
+    group: BaseGroup, new: OffsetToCommit, now: float
 ) -> CommittedOffset | ErrorCode:
     """Return the offset to store, or the error code."""
     # Kafka counts UTF-16 units, as Java does, and not bytes.
@@ -84,7 +93,7 @@ def committed_offset(
     )
 
 
-def _store(group: ClassicGroup, new: OffsetToCommit, now: float) -> ErrorCode:
+def _store(group: BaseGroup, new: OffsetToCommit, now: float) -> ErrorCode:
     committed = committed_offset(group, new, now)
     if isinstance(committed, ErrorCode):
         return committed
@@ -94,7 +103,7 @@ def _store(group: ClassicGroup, new: OffsetToCommit, now: float) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def delete_offsets(group: ClassicGroup, partitions: Sequence[tuple[str, int]]) -> None:
+def delete_offsets(group: BaseGroup, partitions: Sequence[tuple[str, int]]) -> None:
     """Delete the committed offsets of the partitions."""
     for topic, partition in partitions:
         if group.offsets.pop((topic, partition), None) is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from kohort.broker.groups._group import ClassicGroup
+from kohort.broker.groups._any_group import AnyGroup
+from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.errors import MessageDecodeError
 from kohort.protocol import decode_from
 from kohort.protocol.messages import ConsumerProtocolSubscription
@@ -14,8 +15,10 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 _VERSION = struct.Struct(">h")
 
 
-def is_subscribed(group: ClassicGroup, topic: str) -> bool:
+def is_subscribed(group: AnyGroup, topic: str) -> bool:
     """True if a consumer is subscribed to the topic, or its metadata cannot be decoded."""
+    if isinstance(group, ConsumerGroup):
+        return group.is_subscribed(topic)
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return False
     subscriptions = [_topics(m.metadata(group.protocol or "")) for m in group.members.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._environment import GroupEnvironment
 from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._loading import stored_offset
@@ -16,18 +17,23 @@ from kohort.broker.groups._records import (
     read_value,
 )
 from kohort.broker.groups._state import GroupState
+from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.consumer._offset_checks import validate_consumer_transaction
 from kohort.errors import ErrorCode
 from kohort.protocol import Buffer
 from kohort.protocol.messages import OffsetCommitKey, OffsetCommitValue, TxnOffsetCommitRequest
 
 
 def validate_transactional_commit(
-    group: ClassicGroup, request: TxnOffsetCommitRequest
+    group: AnyGroup, request: TxnOffsetCommitRequest, offsets: Sequence[OffsetToCommit]
 ) -> ErrorCode:
     """Return NONE if this producer may commit for the group now, else the error.
 
     A producer without member data, as before KIP-447, may always commit.
     """
+    if isinstance(group, ConsumerGroup):
+        partitions = [(offset.topic, offset.partition) for offset in offsets]
+        return validate_consumer_transaction(group, request, partitions)
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if request.generation_id < 0 and group.state is GroupState.EMPTY:
@@ -44,7 +50,7 @@ def validate_transactional_commit(
 
 
 def commit_pending(
-    group: ClassicGroup,
+    group: AnyGroup,
     producer_id: int,
     offsets: Sequence[OffsetToCommit],
     pending: PendingOffsets,
@@ -67,7 +73,7 @@ def commit_pending(
 
 def load_pending(
     records: Iterable[tuple[int, Buffer | None, Buffer | None, bool]],
-    groups: dict[str, ClassicGroup],
+    groups: dict[str, AnyGroup],
     pending: PendingOffsets,
     env: GroupEnvironment,
 ) -> None:

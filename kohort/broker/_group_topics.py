@@ -1,0 +1,47 @@
+"""The topics of a cluster for its group coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kohort.broker._topics import Topic, Topics
+from kohort.broker.groups import TopicInfo
+
+
+class GroupTopics:
+    """View of a cluster's topics with the racks of their replicas; ``racks``: node id -> rack."""
+
+    def __init__(self, topics: Topics, racks: Mapping[int, str | None]) -> None:
+        self._topics = topics
+        self._racks = racks
+
+    @property
+    def version(self) -> int:
+        """Number of changes of topics so far."""
+        return self._topics.version
+
+    @property
+    def creation_version(self) -> int:
+        """The version since which the newest topic exists."""
+        return self._topics.creation_version
+
+    def named(self, name: str) -> TopicInfo | None:
+        """Return the topic with this name, None if there is none."""
+        return self._info(self._topics.get(name))
+
+    def identified(self, topic_id: bytes) -> TopicInfo | None:
+        """Return the topic with this id, None if there is none."""
+        return self._info(self._topics.by_id(topic_id))
+
+    def names(self) -> Iterator[str]:
+        """Return the names of all topics, also of internal ones."""
+        return (topic.name for topic in self._topics)
+
+    def _info(self, topic: Topic | None) -> TopicInfo | None:
+        if topic is None:
+            return None
+        racks = [
+            [rack for node in each.replicas if (rack := self._racks.get(node)) is not None]
+            for each in topic.partitions
+        ]
+        return TopicInfo(topic.name, topic.id, racks)

@@ -1,0 +1,184 @@
+"""State of a consumer group: epochs, members, target assignments and resolved patterns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from kohort.broker.groups._base_group import BaseGroup
+from kohort.broker.groups._environment import GroupEnvironment
+from kohort.broker.groups.consumer._member import (
+    ConsumerMember,
+    MemberState,
+    Partitions,
+    ResolvedRegex,
+)
+
+TIMERS = ("session", "rebalance", "member-join", "member-sync")
+"""Kinds of timers that a member has."""
+
+
+class ConsumerGroupState(Enum):
+    """State of a consumer group; the values are Kafka's names.
+
+    ``EMPTY``: no members.
+
+    ``ASSIGNING``: the next heartbeat computes a new target assignment, after the assignment
+    interval.
+
+    ``RECONCILING``: members do not have their target assignments yet.
+
+    ``STABLE``: all members have their target assignments.
+
+    ``DEAD``: deleted.
+    """
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ConsumerGroup(BaseGroup):
+    """The group's data as its records have it, and what follows from them."""
+
+    type_name = "consumer"
+    protocol_type = "consumer"
+
+    def __init__(self, group_id: str, env: GroupEnvironment) -> None:
+        super().__init__(group_id, env)
+        self.epoch = 1
+        """Epoch of the group, which changes of subscriptions, members and topics increment."""
+        self.metadata_hash = 0
+        self.assignment_epoch = 0
+        """Group epoch of the target assignment."""
+        self.assigned_at_ms = 0
+        """Time when the target assignment was computed, 0 if no interval has to pass."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, Partitions] = {}
+        """Member id -> target assignment"""
+        self.regexes: dict[str, ResolvedRegex] = {}
+        """Pattern -> its topics"""
+        self.topics_version = -1
+        """Version of the topics that ``metadata_hash`` was compared with."""
+        self.can_describe: Callable[[str], bool] | None = None
+        """Rights of the client whose heartbeat started the resolution of patterns that is due."""
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """The state, which follows from the epochs."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(m.is_reconciled_to(self.assignment_epoch) for m in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    # Members
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Return the member with this instance id, None if there is none."""
+        if instance_id is None:
+            return None
+        members = self.members.values()
+        return next((each for each in members if each.instance_id == instance_id), None)
+
+    @property
+    def classic_members(self) -> list[ConsumerMember]:
+        """The members that use the classic protocol."""
+        return [member for member in self.members.values() if member.classic is not None]
+
+    def held_by_others(self, member_id: str) -> set[tuple[bytes, int]]:
+        """Return the partitions that other members own or have to give up."""
+        return {
+            held
+            for member in self.members.values()
+            if member.member_id != member_id
+            for held in member.held
+        }
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """True if another member owns a partition of the member's target assignment."""
+        held = self.held_by_others(member.member_id)
+        target = self.targets.get(member.member_id, {})
+        return any((topic_id, each) in held for topic_id in target for each in target[topic_id])
+
+    def stop_timers(self) -> None:
+        """Cancel all timers of a group that is deleted or moves to another broker."""
+        self.cancel("regex")
+        for member_id in self.members:
+            self.stop_member_timers(member_id)
+
+    def stop_member_timers(self, member_id: str) -> None:
+        """Cancel the timers of a member."""
+        for kind in TIMERS:
+            self.cancel(kind, member_id)
+
+    def start_timers(self, now: float) -> None:
+        """Start the timers of all members of a group that was loaded or converted."""
+        for member in self.members.values():
+            self.restart_session(member, now)
+            if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
+                self.schedule("rebalance", now, member.rebalance_timeout_ms, member.member_id)
+
+    def restart_session(self, member: ConsumerMember, now: float) -> None:
+        """Restart the member's session timeout: the group's, or that of a classic member."""
+        timeout_ms = self.env.group_settings(self.group_id).consumer_session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        self.schedule("session", now, timeout_ms, member.member_id)
+
+    # Subscriptions
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the names of the topics that the member subscribes to, also by its pattern.
+
+        A pattern that is not resolved yet matches nothing.
+        """
+        resolved = self.regexes.get(member.topic_regex)
+        return member.topic_names if resolved is None else member.topic_names | resolved.topics
+
+    def topic_ids_of(self, member: ConsumerMember) -> frozenset[bytes]:
+        """Return the ids of the existing topics that the member subscribes to."""
+        found = (self.env.topics.named(name) for name in self.topics_of(member))
+        return frozenset(topic.topic_id for topic in found if topic is not None)
+
+    @property
+    def subscribed_topics(self) -> set[str]:
+        """Names of the topics that any member subscribes to."""
+        return {name for member in self.members.values() for name in self.topics_of(member)}
+
+    def is_subscribed(self, topic: str) -> bool:
+        """True if a member subscribes to the topic."""
+        return any(topic in self.topics_of(member) for member in self.members.values())
+
+    @property
+    def subscribed_regexes(self) -> list[str]:
+        """Patterns that members subscribe to, each once."""
+        return list(dict.fromkeys(m.topic_regex for m in self.members.values() if m.topic_regex))
+
+    @property
+    def assignor_name(self) -> str:
+        """The assignor that most members name, or the first of the broker's if none does."""
+        votes = Counter(
+            member.server_assignor
+            for member in self.members.values()
+            if member.server_assignor is not None
+        )
+        if not votes:
+            return self.env.group_settings(self.group_id).consumer_assignors[0]
+        return max(votes, key=votes.__getitem__)
+
+    def preferred_protocols(self) -> Iterator[str]:
+        """Yield the names of the protocols that all classic members support."""
+        members = self.classic_members
+        supported = Counter(
+            protocol.name
+            for member in members
+            if member.classic is not None
+            for protocol in member.classic.protocols
+        )
+        return (name for name, count in supported.items() if count == len(members))

@@ -1,0 +1,175 @@
+"""ConsumerGroupHeartbeat: a member joins, reports what it owns, and learns its assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kohort.broker.groups._join import Caller
+from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.consumer._member import ConsumerMember, MemberState, Partitions
+from kohort.broker.groups.consumer._member_lookup import (
+    check_epoch,
+    check_room,
+    joining_member,
+    new_member_id,
+    present_member,
+    replace_static,
+)
+from kohort.broker.groups.consumer._reconciliation import reconcile
+from kohort.broker.groups.consumer._records import set_current, set_member
+from kohort.broker.groups.consumer._subscriptions import (
+    RegexChange,
+    check_regex,
+    update_epoch,
+    update_regexes,
+)
+from kohort.broker.groups.consumer._target_assignment import update_target
+from kohort.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+_Response = ConsumerGroupHeartbeatResponse
+
+
+def heartbeat(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
+) -> ConsumerGroupHeartbeatResponse:
+    """Handle a heartbeat of a member that joins or stays.
+
+    GroupRequestError is raised before anything changes.
+    """
+    owned = _owned(request.topic_partitions)
+    joins = request.member_epoch == 0
+    check_room(group, request.member_id)
+    replaced = None
+    if joins:
+        found, replaced = joining_member(
+            group,
+            request.member_id or new_member_id(group),
+            request.instance_id,
+            uses_classic=False,
+        )
+    else:
+        found = present_member(group, request.member_id, request.instance_id)
+        check_epoch(found, request.member_epoch, owned)
+    member = _updated(found, request, caller)
+    if member.topic_regex != found.topic_regex:
+        check_regex(group, member.topic_regex)
+    if replaced is not None:
+        replace_static(group, replaced, found)
+    member = advance(group, found, member, owned, caller, now)
+    group.restart_session(member, now)
+    is_full = (
+        request.rebalance_timeout_ms != -1
+        and (
+            request.subscribed_topic_names is not None
+            or request.subscribed_topic_regex is not None
+        )
+        and owned is not None
+    )
+    response = _Response(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=group.env.group_settings(
+            group.group_id
+        ).consumer_heartbeat_interval_ms,
+    )
+    if joins or is_full or _partitions(found) != _partitions(member):
+        response.assignment = _assignment(member)
+    return response
+
+
+def advance(
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    member: ConsumerMember,
+    owned: Partitions | None,
+    caller: Caller,
+    now: float,
+) -> ConsumerMember:
+    """Store a changed member, update epoch and target assignment, and reconcile the member.
+
+    Return the member as it is in the group then.
+    """
+    if member != before:
+        set_member(group, member)
+    names_changed = member.topic_names != before.topic_names
+    regex_change = update_regexes(group, before, member, caller, now)
+    resolved = regex_change is RegexChange.CHANGED_AND_RESOLVED
+    update_epoch(group, subscriptions_changed=names_changed or resolved)
+    update_target(group, now)
+    return reconcile_member(
+        group,
+        member,
+        owned,
+        now,
+        subscription_changed=names_changed or regex_change is not RegexChange.NONE,
+    )
+
+
+def reconcile_member(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    owned: Partitions | None,
+    now: float,
+    *,
+    subscription_changed: bool,
+) -> ConsumerMember:
+    """Reconcile a member with its target assignment, and start or stop its rebalance timeout."""
+    target = group.targets.get(member.member_id, {})
+    moved = reconcile(
+        group, member, target, owned, subscription_changed=subscription_changed
+    )
+    if moved == member:
+        return member
+    set_current(group, moved)
+    if moved.classic is None:
+        if moved.state is MemberState.UNREVOKED_PARTITIONS:
+            group.schedule("rebalance", now, moved.rebalance_timeout_ms, moved.member_id)
+        else:
+            group.cancel("rebalance", moved.member_id)
+    return moved
+
+
+def _updated(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> ConsumerMember:
+    """Return the member with the fields that the request sets; null leaves a field as it is."""
+    names = request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        server_assignor=request.server_assignor or member.server_assignor,
+        topic_names=member.topic_names if names is None else frozenset(names),
+        topic_regex=member.topic_regex if regex is None else regex,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        classic=None,
+    )
+
+
+def _owned(
+    topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None,
+) -> Partitions | None:
+    if topic_partitions is None:
+        return None
+    return {bytes(each.topic_id): frozenset(each.partitions) for each in topic_partitions}
+
+
+def _partitions(member: ConsumerMember) -> Partitions:
+    return {topic_id: frozenset(epochs) for topic_id, epochs in member.assigned.items()}
+
+
+def _assignment(member: ConsumerMember) -> _Response.Assignment:
+    return _Response.Assignment(
+        topic_partitions=[
+            _Response.TopicPartitions(topic_id=topic_id, partitions=sorted(epochs))
+            for topic_id, epochs in member.assigned.items()
+        ]
+    )

@@ -1,0 +1,135 @@
+"""Subscriptions of a consumer group: the group epoch, and the resolution of patterns.
+
+The group epoch grows when subscriptions change, or when the hash shows a change of the subscribed
+topics. Patterns are resolved after the heartbeat that needs it, so its response knows nothing of
+the result.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kohort.broker.groups._join import Caller
+from kohort.broker.groups.consumer._errors import GroupRequestError
+from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.consumer._member import ConsumerMember, ResolvedRegex
+from kohort.broker.groups.consumer._metadata_hash import group_hash, topic_hash
+from kohort.broker.groups.consumer._topic_patterns import RegexError, compile_regex
+from kohort.broker.groups.consumer._records import delete_regex, set_epoch, set_regex
+from kohort.errors import ErrorCode
+
+MIN_REFRESH_MS = 10_000
+"""Shortest time between two resolutions of a group's patterns."""
+
+_RESOLUTION_DELAY_MS = 1
+
+
+class RegexChange(Enum):
+    """Effect of a heartbeat on the member's pattern."""
+
+    NONE = "none"
+    CHANGED = "changed"
+    CHANGED_AND_RESOLVED = "changed and resolved"
+
+
+def metadata_hash(group: ConsumerGroup) -> int:
+    """Return the hash of the subscribed topics and their partitions."""
+    hashes = {}
+    for name in group.subscribed_topics:
+        topic = group.env.topics.named(name)
+        hashes[name] = 0 if topic is None else topic_hash(topic.topic_id, name, topic.racks)
+    return group_hash(hashes)
+
+
+def update_epoch(group: ConsumerGroup, *, subscriptions_changed: bool) -> bool:
+    """Increment the group epoch if subscriptions or topics have changed; return True if so."""
+    version = group.env.topics.version
+    if not subscriptions_changed and group.topics_version == version:
+        return False
+    group.topics_version = version
+    new_hash = metadata_hash(group)
+    if not subscriptions_changed and new_hash == group.metadata_hash:
+        return False
+    set_epoch(group, group.epoch + 1, new_hash)
+    return True
+
+
+def check_regex(group: ConsumerGroup, pattern: str) -> None:
+    """Raise INVALID_REGULAR_EXPRESSION for a new pattern that RE2J does not accept."""
+    if not pattern or pattern in group.subscribed_regexes:
+        return
+    try:
+        compile_regex(pattern)
+    except RegexError as error:
+        raise GroupRequestError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}.",
+        ) from None
+
+
+def update_regexes(
+    group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, caller: Caller, now: float
+) -> RegexChange:
+    """Delete a pattern without members, and schedule the resolution of patterns if it is due.
+
+    ``member`` is in the group already.
+    """
+    change = RegexChange.NONE
+    old, new = before.topic_regex, member.topic_regex
+    if old != new:
+        change = RegexChange.CHANGED
+        delete_unused_regexes(group, [old])
+        if not new or new in group.regexes:
+            change = RegexChange.CHANGED_AND_RESOLVED
+    if _needs_resolution(group, now):
+        group.can_describe = caller.can_describe
+        group.schedule("regex", now, _RESOLUTION_DELAY_MS)
+    return change
+
+
+def delete_unused_regexes(group: ConsumerGroup, patterns: list[str]) -> None:
+    """Delete those of the patterns that no member subscribes to any longer."""
+    used = group.subscribed_regexes
+    for pattern in dict.fromkeys(patterns):
+        if pattern and pattern not in used:
+            delete_regex(group, pattern)
+
+
+def _needs_resolution(group: ConsumerGroup, now: float) -> bool:
+    patterns = group.subscribed_regexes
+    if not patterns or group.is_scheduled("regex"):
+        return False
+    resolved = next(iter(group.regexes.values()), None)
+    if resolved is None:
+        return True
+    age_ms = group.env.wall_ms(now) - resolved.timestamp_ms
+    if age_ms <= MIN_REFRESH_MS:
+        return False
+    settings = group.env.group_settings(group.group_id)
+    return (
+        set(patterns) != group.regexes.keys()
+        or resolved.version < group.env.topics.creation_version
+        or age_ms > settings.consumer_regex_refresh_interval_ms
+    )
+
+
+def resolve_regexes(group: ConsumerGroup, now: float) -> None:
+    """Resolve the group's patterns by the topics that the client may see."""
+    can_describe, group.can_describe = group.can_describe, None
+    topics = group.env.topics
+    changed = False
+    for pattern in group.subscribed_regexes:
+        regex = compile_regex(pattern)
+        matched = frozenset(
+            name
+            for name in topics.names()
+            if regex.matches(name) and (can_describe is None or can_describe(name))
+        )
+        before = group.regexes.get(pattern)
+        changed |= matched != (before.topics if before else frozenset())
+        set_regex(group, pattern, ResolvedRegex(matched, topics.version, group.env.wall_ms(now)))
+    if changed:
+        update_epoch(group, subscriptions_changed=True)
+    else:
+        group.topics_version = -1
+        update_epoch(group, subscriptions_changed=False)
