@@ -26,9 +26,7 @@ def remove_members(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> N
 
 def suspend_static(group: ConsumerGroup, member: ConsumerMember) -> None:
     """Mark a static member as away. It keeps its partitions until its session ends."""
-    assigned = {
-        topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()
-    }
+    assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
     away = replace(
         member,
         epoch=STATIC_LEAVE_EPOCH,

@@ -64,8 +64,7 @@ def heartbeat(
     is_full = (
         request.rebalance_timeout_ms != -1
         and (
-            request.subscribed_topic_names is not None
-            or request.subscribed_topic_regex is not None
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         )
         and owned is not None
     )
@@ -119,9 +118,7 @@ def reconcile_member(
 ) -> ConsumerMember:
     """Reconcile a member with its target assignment, and start or stop its rebalance timeout."""
     target = group.targets.get(member.member_id, {})
-    moved = reconcile(
-        group, member, target, owned, subscription_changed=subscription_changed
-    )
+    moved = reconcile(group, member, target, owned, subscription_changed=subscription_changed)
     if moved == member:
         return member
     set_current(group, moved)

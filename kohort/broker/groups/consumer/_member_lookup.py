@@ -67,9 +67,7 @@ def known_static_member(
     return member
 
 
-def present_member(
-    group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> ConsumerMember:
+def present_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     """Return a member by its member id, which must match the instance id if there is one."""
     if instance_id is None:
         return known_member(group, member_id)

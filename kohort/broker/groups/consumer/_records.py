@@ -103,9 +103,7 @@ def delete_group_records(group: ConsumerGroup) -> None:
         )
     _append(group, ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
     for member_id in group.members:
-        _append(
-            group, ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
-        )
+        _append(group, ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
     for pattern in group.regexes:
         _append(
             group,
