@@ -9,7 +9,10 @@ from kohort.broker.groups import TopicInfo
 
 
 class GroupTopics:
-    """View of a cluster's topics with the racks of their replicas; ``racks``: node id -> rack."""
+    """View of a cluster's topics with the racks of their replicas.
+
+    ``racks`` has the rack of each broker by its id.
+    """
 
     def __init__(self, topics: Topics, racks: Mapping[int, str | None]) -> None:
         self._topics = topics

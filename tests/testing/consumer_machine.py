@@ -155,7 +155,7 @@ class ConsumerMachine:
         return self.beat(member_id, 0, {}, subscribed_topic_names=subscribed, **fields)
 
     def leave(self, *members: tuple[str, str | None]) -> list[int]:
-        """Send LeaveGroup with (member id, instance id) pairs; return the error codes."""
+        """Send LeaveGroup for pairs of member id and instance id, and return the error codes."""
         identities = [
             LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
             for member_id, instance in members

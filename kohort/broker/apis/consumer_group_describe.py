@@ -1,7 +1,7 @@
-"""ConsumerGroupDescribe (API 69), versions 0-1: groups of the consumer protocol.
+"""ConsumerGroupDescribe (API 69), versions 0-1.
 
-Version 1 adds the type of each member. Clients describe all groups with this API first, then the
-refused ones with DescribeGroups.
+It describes groups of the consumer protocol. Version 1 adds the type of each member. Clients
+describe all groups with this API first, then the refused ones with DescribeGroups.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kohort.broker.groups._timers import Timers
-from kohort.broker.groups._topic_view import NoTopics, TopicView
+from kohort.broker.groups._topic_view import GroupTopicView, NoTopics
 from kohort.protocol import Response
 
 
@@ -77,7 +77,7 @@ class GroupEnvironment:
     config: GroupLimits
     rng: random.Random
     epoch_ms: int = 0
-    topics: TopicView = field(default_factory=NoTopics)
+    topics: GroupTopicView = field(default_factory=NoTopics)
     timers: Timers[TimerKey] = field(default_factory=Timers)
     effects: list[SendResponse | Append] = field(default_factory=list)
 

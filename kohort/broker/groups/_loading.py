@@ -62,7 +62,7 @@ class _Loader:
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
 
     def finish(self) -> dict[str, AnyGroup]:
-        """Return the groups. A group without a record of its own exists if it has offsets."""
+        """Return the groups. A group exists by its offsets, too."""
         for group_id, offsets in self._offsets.items():
             if offsets and group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id, self._env)

@@ -15,7 +15,7 @@ class TopicInfo(NamedTuple):
     """Racks by partition; the length is the number of partitions."""
 
 
-class TopicView(Protocol):
+class GroupTopicView(Protocol):
     """Look-ups of topics.
 
     ``version`` grows with every change of a topic. ``creation_version`` is the version of the last

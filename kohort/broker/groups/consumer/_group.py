@@ -9,9 +9,9 @@ from enum import Enum
 from kohort.broker.groups._base_group import BaseGroup
 from kohort.broker.groups._environment import GroupEnvironment
 from kohort.broker.groups.consumer._member import (
+    AssignmentState,
     ConsumerMember,
-    MemberState,
-    Partitions,
+    PartitionSets,
     ResolvedRegex,
 )
 
@@ -57,7 +57,7 @@ class ConsumerGroup(BaseGroup):
         self.assigned_at_ms = 0
         """Time when the target assignment was computed, 0 if no interval has to pass."""
         self.members: dict[str, ConsumerMember] = {}
-        self.targets: dict[str, Partitions] = {}
+        self.targets: dict[str, PartitionSets] = {}
         """Member id -> target assignment"""
         self.regexes: dict[str, ResolvedRegex] = {}
         """Pattern -> its topics"""
@@ -121,7 +121,7 @@ class ConsumerGroup(BaseGroup):
         """Start the timers of all members of a group that was loaded or converted."""
         for member in self.members.values():
             self.restart_session(member, now)
-            if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
+            if member.classic is None and member.state is AssignmentState.UNREVOKED_PARTITIONS:
                 self.schedule("rebalance", now, member.rebalance_timeout_ms, member.member_id)
 
     def restart_session(self, member: ConsumerMember, now: float) -> None:

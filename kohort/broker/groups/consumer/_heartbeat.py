@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kohort.broker.groups._join import Caller
 from kohort.broker.groups.consumer._group import ConsumerGroup
-from kohort.broker.groups.consumer._member import ConsumerMember, MemberState, Partitions
+from kohort.broker.groups.consumer._member import AssignmentState, ConsumerMember, PartitionSets
 from kohort.broker.groups.consumer._member_lookup import (
     check_epoch,
     check_room,
@@ -84,7 +84,7 @@ def advance(
     group: ConsumerGroup,
     before: ConsumerMember,
     member: ConsumerMember,
-    owned: Partitions | None,
+    owned: PartitionSets | None,
     caller: Caller,
     now: float,
 ) -> ConsumerMember:
@@ -111,19 +111,19 @@ def advance(
 def reconcile_member(
     group: ConsumerGroup,
     member: ConsumerMember,
-    owned: Partitions | None,
+    owned: PartitionSets | None,
     now: float,
     *,
     subscription_changed: bool,
 ) -> ConsumerMember:
-    """Reconcile a member with its target assignment, and start or stop its rebalance timeout."""
+    """Move a member towards its target assignment, and start or stop its rebalance timeout."""
     target = group.targets.get(member.member_id, {})
     moved = reconcile(group, member, target, owned, subscription_changed=subscription_changed)
     if moved == member:
         return member
     set_current(group, moved)
     if moved.classic is None:
-        if moved.state is MemberState.UNREVOKED_PARTITIONS:
+        if moved.state is AssignmentState.UNREVOKED_PARTITIONS:
             group.schedule("rebalance", now, moved.rebalance_timeout_ms, moved.member_id)
         else:
             group.cancel("rebalance", moved.member_id)
@@ -153,13 +153,13 @@ def _updated(
 
 def _owned(
     topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None,
-) -> Partitions | None:
+) -> PartitionSets | None:
     if topic_partitions is None:
         return None
     return {bytes(each.topic_id): frozenset(each.partitions) for each in topic_partitions}
 
 
-def _partitions(member: ConsumerMember) -> Partitions:
+def _partitions(member: ConsumerMember) -> PartitionSets:
     return {topic_id: frozenset(epochs) for topic_id, epochs in member.assigned.items()}
 
 

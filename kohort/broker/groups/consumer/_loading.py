@@ -13,10 +13,10 @@ from typing import Any
 
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import (
+    AssignmentState,
     ClassicData,
     ClassicProtocol,
     ConsumerMember,
-    MemberState,
     PartitionEpochs,
     ResolvedRegex,
 )
@@ -140,7 +140,7 @@ def _replay_current(
                 member,
                 epoch=-1,
                 previous_epoch=-1,
-                state=MemberState.STABLE,
+                state=AssignmentState.STABLE,
                 assigned={},
                 pending_revocation={},
             )
@@ -150,7 +150,7 @@ def _replay_current(
         _member(group, key.member_id),
         epoch=epoch,
         previous_epoch=value.previous_member_epoch,
-        state=MemberState(value.state),
+        state=AssignmentState(value.state),
         assigned=_epochs(value.assigned_partitions, epoch),
         pending_revocation=_epochs(value.partitions_pending_revocation, epoch),
     )

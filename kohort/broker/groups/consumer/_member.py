@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-Partitions: TypeAlias = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id."""
+PartitionSets: TypeAlias = Mapping[bytes, frozenset[int]]
+"""PartitionSets by topic id."""
 
 PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
-"""Partitions by topic id, each with the member epoch at which it was assigned."""
+"""PartitionSets by topic id, each with the member epoch at which it was assigned."""
 
 LEAVE_EPOCH = -1
 """Member epoch of a member that leaves the group."""
@@ -19,7 +19,7 @@ STATIC_LEAVE_EPOCH = -2
 """Member epoch of a static member that leaves for a while."""
 
 
-class MemberState(IntEnum):
+class AssignmentState(IntEnum):
     """State of a member's reconciliation, as record 8 stores it.
 
     ``STABLE``: the member has all of the target assignment of its epoch.
@@ -69,13 +69,13 @@ class ConsumerMember:
     classic: ClassicData | None = None
     epoch: int = 0
     previous_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: AssignmentState = AssignmentState.STABLE
     assigned: PartitionEpochs = field(default_factory=dict)
     pending_revocation: PartitionEpochs = field(default_factory=dict)
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """True if the member has the whole target assignment of this epoch."""
-        return self.state is MemberState.STABLE and self.epoch == epoch
+        return self.state is AssignmentState.STABLE and self.epoch == epoch
 
     @property
     def held(self) -> Iterator[tuple[bytes, int]]:

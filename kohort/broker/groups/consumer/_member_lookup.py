@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
-from kohort.broker.groups.consumer._member import STATIC_LEAVE_EPOCH, ConsumerMember, Partitions
+from kohort.broker.groups.consumer._member import STATIC_LEAVE_EPOCH, ConsumerMember, PartitionSets
 from kohort.broker.groups.consumer._records import (
     delete_member,
     set_current,
@@ -103,7 +103,7 @@ def replace_static(group: ConsumerGroup, before: ConsumerMember, member: Consume
     set_current(group, member)
 
 
-def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
+def check_epoch(member: ConsumerMember, epoch: int, owned: PartitionSets | None) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's.
 
     The previous epoch is accepted with partitions that the member has, because the response with
@@ -119,13 +119,13 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) ->
         compared = "smaller"
     raise GroupRequestError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {compared} member epoch ({epoch}) than the one known by "
-        f"the group coordinator ({member.epoch}). The member must abandon all its partitions and "
-        "rejoin.",
+        f"The consumer group member has a {compared} member epoch ({epoch}) than the one "
+        + f"known by the group coordinator ({member.epoch}). "
+        + "The member must abandon all its partitions and rejoin.",
     )
 
 
-def _is_subset(owned: Partitions | None, assigned: Mapping[bytes, Mapping[int, int]]) -> bool:
+def _is_subset(owned: PartitionSets | None, assigned: Mapping[bytes, Mapping[int, int]]) -> bool:
     if owned is None:
         return False
     return all(

@@ -11,18 +11,18 @@ from dataclasses import replace
 
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import (
+    AssignmentState,
     ConsumerMember,
-    MemberState,
     PartitionEpochs,
-    Partitions,
+    PartitionSets,
 )
 
 
 def reconcile(
     group: ConsumerGroup,
     member: ConsumerMember,
-    target: Partitions,
-    owned: Partitions | None,
+    target: PartitionSets,
+    owned: PartitionSets | None,
     *,
     subscription_changed: bool,
 ) -> ConsumerMember:
@@ -35,9 +35,9 @@ def reconcile(
     epoch = group.assignment_epoch
     if member.is_reconciled_to(epoch) and not subscription_changed:
         return member
-    if member.state is MemberState.STABLE and member.epoch == epoch:
+    if member.state is AssignmentState.STABLE and member.epoch == epoch:
         return _without_unsubscribed(group, member, owned)
-    if member.state is MemberState.UNREVOKED_PARTITIONS and _owns_any(
+    if member.state is AssignmentState.UNREVOKED_PARTITIONS and _owns_any(
         owned, member.pending_revocation
     ):
         if subscription_changed:
@@ -46,7 +46,7 @@ def reconcile(
     return _next_assignment(group, member, target, owned)
 
 
-def _owns_any(owned: Partitions | None, partitions: PartitionEpochs) -> bool:
+def _owns_any(owned: PartitionSets | None, partitions: PartitionEpochs) -> bool:
     """True if the client owns one of the partitions, or did not say what it owns."""
     if owned is None:
         return True
@@ -59,7 +59,7 @@ def _owns_any(owned: Partitions | None, partitions: PartitionEpochs) -> bool:
 
 def _moved(
     member: ConsumerMember,
-    state: MemberState,
+    state: AssignmentState,
     epoch: int,
     assigned: PartitionEpochs,
     pending_revocation: PartitionEpochs,
@@ -75,7 +75,7 @@ def _moved(
 
 
 def _without_unsubscribed(
-    group: ConsumerGroup, member: ConsumerMember, owned: Partitions | None
+    group: ConsumerGroup, member: ConsumerMember, owned: PartitionSets | None
 ) -> ConsumerMember:
     """Return the member without the topics that it does not subscribe to any longer."""
     subscribed = group.topic_ids_of(member)
@@ -87,12 +87,12 @@ def _without_unsubscribed(
     for topic_id in dropped:
         pending[topic_id] = {**pending.get(topic_id, {}), **member.assigned[topic_id]}
     if _owns_any(owned, pending):
-        return _moved(member, MemberState.UNREVOKED_PARTITIONS, member.epoch, assigned, pending)
+        return _moved(member, AssignmentState.UNREVOKED_PARTITIONS, member.epoch, assigned, pending)
     return _moved(member, member.state, member.epoch, assigned, member.pending_revocation)
 
 
 def _next_assignment(
-    group: ConsumerGroup, member: ConsumerMember, target: Partitions, owned: Partitions | None
+    group: ConsumerGroup, member: ConsumerMember, target: PartitionSets, owned: PartitionSets | None
 ) -> ConsumerMember:
     subscribed = group.topic_ids_of(member)
     held = group.held_by_others(member.member_id)
@@ -112,10 +112,10 @@ def _next_assignment(
             else:
                 added.setdefault(topic_id, []).append(partition)
     if revoked and _owns_any(owned, revoked):
-        state = MemberState.UNREVOKED_PARTITIONS
+        state = AssignmentState.UNREVOKED_PARTITIONS
         return _moved(member, state, member.epoch, assigned, revoked)
     for topic_id, partitions in added.items():
         new = dict.fromkeys(partitions, group.assignment_epoch)
         assigned.setdefault(topic_id, {}).update(new)
-    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    state = AssignmentState.UNRELEASED_PARTITIONS if unreleased else AssignmentState.STABLE
     return _moved(member, state, group.assignment_epoch, assigned, {})

@@ -12,7 +12,7 @@ from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import (
     ConsumerMember,
     PartitionEpochs,
-    Partitions,
+    PartitionSets,
     ResolvedRegex,
 )
 from kohort.protocol import Message, encode
@@ -145,7 +145,7 @@ def set_member(group: ConsumerGroup, member: ConsumerMember) -> None:
     _append(group, key, value)
 
 
-def set_target(group: ConsumerGroup, member_id: str, target: Partitions) -> None:
+def set_target(group: ConsumerGroup, member_id: str, target: PartitionSets) -> None:
     """Store the target assignment of a member."""
     group.targets[member_id] = target
     cls = ConsumerGroupTargetAssignmentMemberValue

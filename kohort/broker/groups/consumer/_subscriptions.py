@@ -42,7 +42,10 @@ def metadata_hash(group: ConsumerGroup) -> int:
 
 
 def update_epoch(group: ConsumerGroup, *, subscriptions_changed: bool) -> bool:
-    """Increment the group epoch if subscriptions or topics have changed; return True if so."""
+    """Start a new group epoch if subscriptions or topics have changed.
+
+    Return True if so.
+    """
     version = group.env.topics.version
     if not subscriptions_changed and group.topics_version == version:
         return False
@@ -114,7 +117,7 @@ def _needs_resolution(group: ConsumerGroup, now: float) -> bool:
 
 
 def resolve_regexes(group: ConsumerGroup, now: float) -> None:
-    """Resolve the group's patterns by the topics that the client may see."""
+    """Find the topics of the group's patterns, among those that the client may see."""
     can_describe, group.can_describe = group.can_describe, None
     topics = group.env.topics
     changed = False
