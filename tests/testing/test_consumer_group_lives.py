@@ -70,7 +70,6 @@ ERRORS = [
     for frame in frames("probe: ")
     if isinstance(frame.request, ConsumerGroupHeartbeatRequest)
     and frame.request.group_id in ("errs", "nogroup")
-    and "regex" not in frame.scenario
 ]
 
 

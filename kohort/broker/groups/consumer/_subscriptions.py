@@ -14,8 +14,8 @@ from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import ConsumerMember, ResolvedRegex
 from kohort.broker.groups.consumer._metadata_hash import group_hash, topic_hash
+from kohort.broker.groups.consumer._re2j import RegexError, compile_regex
 from kohort.broker.groups.consumer._records import delete_regex, set_epoch, set_regex
-from kohort.broker.groups.consumer._topic_patterns import RegexError, compile_regex
 from kohort.errors import ErrorCode
 
 MIN_REFRESH_MS = 10_000
