@@ -16,6 +16,7 @@ from kohort.protocol.messages import (
     HeartbeatRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
+    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
@@ -23,7 +24,6 @@ from kohort.protocol.messages import (
 from kohort.testing import Cluster
 from kohort.types import TopicPartition
 from tests.testing.raw import Raw, find_coordinator
-from tests.testing.test_group_apis import commit_request, committed_error
 
 
 @pytest.fixture
@@ -48,6 +48,22 @@ def beat(
         request.subscribed_topic_names = ["t"]
         request.topic_partitions = []
     return raw.ask(request, version)
+
+
+def commit(raw: Raw, member: str, epoch: int, version: int, topic_id: bytes) -> int:
+    """Commit an offset of t-0 and return the error code. Version 10 names the topic by its id."""
+    cls = OffsetCommitRequest
+    topic = cls.OffsetCommitRequestTopic(
+        partitions=[cls.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+    )
+    if version >= 10:
+        topic.topic_id = topic_id
+    else:
+        topic.name = "t"
+    request = cls(
+        group_id="g", generation_id_or_member_epoch=epoch, member_id=member, topics=[topic]
+    )
+    return raw.ask(request, version).topics[0].partitions[0].error_code
 
 
 def test_member_gets_all_partitions_when_alone(cluster: Cluster, raw: Raw) -> None:
@@ -142,13 +158,8 @@ def test_commits_are_checked_by_the_member_epoch(
 ) -> None:
     response = beat(raw)
     assert response.assignment is not None
-    request = commit_request(
-        member,
-        epoch,
-        topic="" if version == 10 else "t",
-        topic_id=response.assignment.topic_partitions[0].topic_id if version == 10 else bytes(16),
-    )
-    assert committed_error(raw.ask(request, version)) == error
+    topic_id = bytes(response.assignment.topic_partitions[0].topic_id)
+    assert commit(raw, member, epoch, version, topic_id) == error
     assert bool(cluster.committed("g")) == (error == 0)
 
 
