@@ -160,7 +160,7 @@ class ConsumerMachine:
             LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
             for member_id, instance in members
         ]
-        responses = self.requests.leave(self.group, identities)
+        responses = self.requests.leave(self.group, identities, self.now)
         self.settle()
         return [response.error_code for response in responses]
 

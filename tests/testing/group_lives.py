@@ -115,4 +115,18 @@ def shown(record: Append) -> str:
         if hasattr(value, name):
             # Only a time of 0 means something else.
             setattr(value, name, min(getattr(value, name), 1))
-    return f"{key} {value}"
+    if isinstance(value, GroupMetadataValue):
+        value.members.sort(key=lambda each: each.member_id)
+    return f"{key} {_plain(value)}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a message with its bytes as text."""
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    fields = getattr(value, "__slots__", None)
+    if not fields:
+        return value
+    return {name: _plain(getattr(value, name)) for name in fields}

@@ -35,6 +35,7 @@ from kohort.broker.groups._transactional import (
     load_pending,
     validate_transactional_commit,
 )
+from kohort.broker.groups.consumer._classic_members import heartbeat_classic, sync_classic
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._records import delete_group_records
@@ -191,15 +192,18 @@ class GroupCoordinator:
         if not config.min_session_timeout_ms <= timeout <= config.max_session_timeout_ms:
             return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            return join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-        is_new = group is None
-        if group is None:
+        now = anyio.current_time()
+        if isinstance(group, ConsumerGroup) and group.members:
+            return self._join_consumer_group(group, request, caller, now)
+        is_new = not isinstance(group, ClassicGroup)
+        if not isinstance(group, ClassicGroup):
             if request.member_id:
                 return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-            group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
+            if group is not None:
+                group = self._consumers.make_classic(group)
+            else:
+                group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
         parked = _ParkedRequest()
-        now = anyio.current_time()
         if is_new:
             append_empty_group(group, now)
         join(group, request, caller, parked, now)
@@ -208,14 +212,31 @@ class GroupCoordinator:
         assert isinstance(response, JoinGroupResponse)
         return response
 
+    def _join_consumer_group(
+        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now: float
+    ) -> JoinGroupResponse:
+        try:
+            response = self._consumers.join(group, request, caller, now)
+        except GroupRequestError as refusal:
+            return join_error(refusal.code, request.member_id)
+        self._process()
+        return response
+
     async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
         """Handle SyncGroup; wait until the leader has sent the assignment."""
         error = self._check_member_request(request.group_id)
         if error is not ErrorCode.NONE:
             return SyncGroupResponse(error_code=error)
         group = self.groups.get(request.group_id)
-        if group is None or isinstance(group, ConsumerGroup):
+        if group is None:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        if isinstance(group, ConsumerGroup):
+            try:
+                return sync_classic(group, request, anyio.current_time())
+            except GroupRequestError as refusal:
+                return SyncGroupResponse(error_code=refusal.code)
+            finally:
+                self._process()
         parked = _ParkedRequest()
         _requests.sync(group, request, parked, anyio.current_time())
         self._process()
@@ -228,8 +249,15 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return error
         group = self.groups.get(request.group_id)
-        if group is None or isinstance(group, ConsumerGroup):
+        if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ConsumerGroup):
+            try:
+                return heartbeat_classic(group, request, anyio.current_time())
+            except GroupRequestError as refusal:
+                return refusal.code
+            finally:
+                self._process()
         error = _requests.heartbeat(group, request, anyio.current_time())
         self._process()
         return error
@@ -252,7 +280,7 @@ class GroupCoordinator:
                 for member in members
             ]
         if isinstance(group, ConsumerGroup):
-            responses = self._consumers.leave(group, members)
+            responses = self._consumers.leave(group, members, anyio.current_time())
         else:
             responses = _requests.leave(group, members, anyio.current_time())
         self._process()

@@ -59,7 +59,12 @@ def heartbeat(
         check_regex(group, member.topic_regex)
     if replaced is not None:
         replace_static(group, replaced, found)
-    member = advance(group, found, member, owned, caller, now)
+    changed = update_member(group, found, member, caller, now)
+    update_target(group, now)
+    member = reconcile_member(group, member, owned, now, subscription_changed=changed)
+    for kind in ("member-join", "member-sync"):
+        # Only a classic member has them, which this heartbeat turns into a consumer member.
+        group.cancel(kind, member.member_id)
     group.restart_session(member, now)
     is_full = (
         request.rebalance_timeout_ms != -1
@@ -80,17 +85,12 @@ def heartbeat(
     return response
 
 
-def advance(
-    group: ConsumerGroup,
-    before: ConsumerMember,
-    member: ConsumerMember,
-    owned: PartitionSets | None,
-    caller: Caller,
-    now: float,
-) -> ConsumerMember:
-    """Store a changed member, update epoch and target assignment, and reconcile the member.
+def update_member(
+    group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, caller: Caller, now: float
+) -> bool:
+    """Store a changed member, and start a new group epoch if that is needed.
 
-    Return the member as it is in the group then.
+    Return True if the member's subscription has changed.
     """
     if member != before:
         set_member(group, member)
@@ -98,14 +98,7 @@ def advance(
     regex_change = update_regexes(group, before, member, caller, now)
     resolved = regex_change is RegexChange.CHANGED_AND_RESOLVED
     update_epoch(group, subscriptions_changed=names_changed or resolved)
-    update_target(group, now)
-    return reconcile_member(
-        group,
-        member,
-        owned,
-        now,
-        subscription_changed=names_changed or regex_change is not RegexChange.NONE,
-    )
+    return names_changed or regex_change is not RegexChange.NONE
 
 
 def reconcile_member(

@@ -8,17 +8,28 @@ from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._environment import GroupEnvironment, TimerKey
 from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._join import Caller
+from kohort.broker.groups._rebalance import prepare_rebalance
+from kohort.broker.groups.consumer._classic_members import join_classic
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._fencing import remove_members, suspend_static
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._heartbeat import heartbeat
 from kohort.broker.groups.consumer._member import STATIC_LEAVE_EPOCH, ConsumerMember
 from kohort.broker.groups.consumer._member_lookup import present_member
+from kohort.broker.groups.consumer._migration import (
+    can_downgrade,
+    downgraded,
+    finish_upgrade,
+    upgraded,
+)
+from kohort.broker.groups.consumer._records import delete_group_records
 from kohort.broker.groups.consumer._subscriptions import resolve_regexes
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
 )
@@ -36,39 +47,94 @@ class ConsumerRequests:
     ) -> ConsumerGroupHeartbeatResponse:
         """Handle a valid heartbeat; GroupRequestError if the group refuses it."""
         if request.member_epoch < 0:
-            return self._leave(request)
+            return self._leave(request, now)
         group = self._groups.get(request.group_id)
-        if group is None:
-            if request.member_epoch != 0:
-                raise GroupRequestError(
-                    ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found."
-                )
-            group = ConsumerGroup(request.group_id, self._env)
-        if isinstance(group, ClassicGroup):
+        if isinstance(group, ConsumerGroup):
+            return heartbeat(group, request, caller, now)
+        if request.member_epoch != 0:
+            if group is None:
+                raise _not_found(f"Consumer group {request.group_id} not found.")
             raise _not_a_consumer_group(request.group_id)
-        response = heartbeat(group, request, caller, now)
+        return self._found(request, group, caller, now)
+
+    def _found(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        classic: ClassicGroup | None,
+        caller: Caller,
+        now: float,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Handle the first heartbeat of a new group or of an upgraded classic one."""
+        effects = len(self._env.effects)
+        try:
+            if classic is None:
+                group = ConsumerGroup(request.group_id, self._env)
+            else:
+                group = upgraded(classic)
+            response = heartbeat(group, request, caller, now)
+        except GroupRequestError:
+            del self._env.effects[effects:]
+            raise
+        if classic is not None:
+            finish_upgrade(classic, group, now)
         self._groups[request.group_id] = group
         return response
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    def _leave(
+        self, request: ConsumerGroupHeartbeatRequest, now: float
+    ) -> ConsumerGroupHeartbeatResponse:
         group = self._groups.get(request.group_id)
         if group is None:
-            raise GroupRequestError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found."
-            )
+            raise _not_found(f"Group {request.group_id} not found.")
         if isinstance(group, ClassicGroup):
             raise _not_a_consumer_group(request.group_id)
         member = present_member(group, request.member_id, request.instance_id)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
             suspend_static(group, member)
         else:
-            remove_members(group, [member])
+            self._remove(group, [member], now)
         return ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
 
+    def _remove(self, group: ConsumerGroup, members: Sequence[ConsumerMember], now: float) -> None:
+        """Remove members. If only classic members remain, the group becomes classic."""
+        if not can_downgrade(group, members):
+            remove_members(group, members)
+            return
+        leaving = {member.member_id for member in members}
+        classic = downgraded(group, leaving, group.epoch, now)
+        self._groups[group.group_id] = classic
+        prepare_rebalance(classic, now)
+
+    # Classic members
+
+    def join(
+        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now: float
+    ) -> JoinGroupResponse:
+        """Handle JoinGroup in a group with members; GroupRequestError if the group refuses it."""
+        joined = join_classic(group, request, caller, now)
+        if joined.downgrades:
+            classic = downgraded(group, (), joined.generation, now)
+            self._groups[group.group_id] = classic
+            if joined.rebalances:
+                prepare_rebalance(classic, now)
+        return joined.response
+
+    def make_classic(self, group: ConsumerGroup) -> ClassicGroup:
+        """Replace a group without members by a new classic one, which has its offsets."""
+        delete_group_records(group)
+        group.stop_timers()
+        classic = ClassicGroup(group.group_id, self._env)
+        classic.offsets = group.offsets
+        self._groups[group.group_id] = classic
+        return classic
+
     def leave(
-        self, group: ConsumerGroup, members: Sequence[LeaveGroupRequest.MemberIdentity]
+        self,
+        group: ConsumerGroup,
+        members: Sequence[LeaveGroupRequest.MemberIdentity],
+        now: float,
     ) -> list[LeaveGroupResponse.MemberResponse]:
         """Remove members by LeaveGroup, also those that use the consumer protocol."""
         responses = []
@@ -90,7 +156,7 @@ class ConsumerRequests:
                 )
             )
         if leaving:
-            remove_members(group, list(leaving.values()))
+            self._remove(group, list(leaving.values()), now)
         return responses
 
     def on_timeout(self, group: ConsumerGroup, key: TimerKey, now: float) -> None:
@@ -101,12 +167,15 @@ class ConsumerRequests:
         member = group.members.get(key.member_id)
         if member is None or (key.kind == "rebalance" and member.epoch < 0):
             return
-        remove_members(group, [member])
+        self._remove(group, [member], now)
+
+
+def _not_found(message: str) -> GroupRequestError:
+    return GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
 def _not_a_consumer_group(group_id: str) -> GroupRequestError:
-    message = f"Group {group_id} is not a consumer group."
-    return GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    return _not_found(f"Group {group_id} is not a consumer group.")
 
 
 def _leaving_member(
