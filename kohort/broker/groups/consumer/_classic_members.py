@@ -117,7 +117,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest, member_id:
     settings = group.env.group_settings(group.group_id)
     names = {protocol.name for protocol in request.protocols}
     if (
-        settings.consumer_migration_policy == "disabled"
+        settings.consumer_migration_policy.lower() == "disabled"
         or request.protocol_type != _PROTOCOL_TYPE
         or not names
         or (group.classic_members and names.isdisjoint(group.preferred_protocols()))

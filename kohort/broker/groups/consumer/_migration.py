@@ -64,7 +64,7 @@ def upgraded(classic: ClassicGroup) -> ConsumerGroup:
 
 
 def finish_upgrade(classic: ClassicGroup, group: ConsumerGroup, now: float) -> None:
-    """Tell waiting members of the classic group to rejoin, and move its offsets and timers."""
+    """Send errors to waiting members of the classic group, and move its offsets."""
     for member in classic.members.values():
         rebalancing = ErrorCode.REBALANCE_IN_PROGRESS
         classic.fail_join(member, error_code=rebalancing, member_id=member.member_id)
@@ -77,7 +77,7 @@ def finish_upgrade(classic: ClassicGroup, group: ConsumerGroup, now: float) -> N
 
 def _check_upgrade(classic: ClassicGroup) -> None:
     settings = classic.env.group_settings(classic.group_id)
-    if settings.consumer_migration_policy not in _UPGRADES:
+    if settings.consumer_migration_policy.lower() not in _UPGRADES:
         raise _refused(classic, "online upgrade is disabled.")
     if classic.protocol_type != _PROTOCOL_TYPE:
         raise _refused(classic, "the group does not use the consumer embedded protocol.")
@@ -139,7 +139,7 @@ def can_downgrade(
         len(group.classic_members) == remaining
         and all(member.classic is None for member in leaving)
         and (is_replaced or remaining > 0)
-        and settings.consumer_migration_policy in _DOWNGRADES
+        and settings.consumer_migration_policy.lower() in _DOWNGRADES
         and remaining + is_replaced <= settings.max_size
     )
 
