@@ -62,7 +62,7 @@ async def join(
 
 
 async def stable_classic(driver: CoordinatorDriver, data: bytes | None = None) -> str:
-    """Form a stable classic group of one member, which has all partitions."""
+    """Return the id of the only member of a stable classic group. It has all partitions."""
     _, member_id, generation = await join(driver)
     assigned = assignment(ALL) if data is None else data
     await driver.sync(member_id, generation, {member_id: assigned})

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kohort.broker.groups._join import Caller
 from kohort.broker.groups.consumer._embedded_protocol import (
-    Subscription,
+    ClassicSubscription,
     encode_assignment,
     read_subscription,
 )
@@ -129,7 +129,10 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest, member_id:
 
 
 def _updated(
-    member: ConsumerMember, request: JoinGroupRequest, caller: Caller, subscription: Subscription
+    member: ConsumerMember,
+    request: JoinGroupRequest,
+    caller: Caller,
+    subscription: ClassicSubscription,
 ) -> ConsumerMember:
     instance_id, timeout_ms = request.group_instance_id, request.rebalance_timeout_ms
     return replace(

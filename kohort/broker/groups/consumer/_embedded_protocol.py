@@ -14,8 +14,8 @@ from kohort.protocol.messages import ConsumerProtocolAssignment, ConsumerProtoco
 _VERSION = struct.Struct(">h")
 
 
-class Subscription(NamedTuple):
-    """Subscription of a classic member. ``owned`` has the partitions that it owns."""
+class ClassicSubscription(NamedTuple):
+    """ClassicSubscription of a classic member. ``owned`` has the partitions that it owns."""
 
     topics: frozenset[str]
     rack_id: str | None
@@ -39,7 +39,7 @@ def version_of(data: bytes) -> int:
     return int(version)
 
 
-def read_subscription(data: bytes, topics: GroupTopicView) -> Subscription:
+def read_subscription(data: bytes, topics: GroupTopicView) -> ClassicSubscription:
     """Return a decoded subscription; MessageDecodeError if it is malformed."""
     cls = ConsumerProtocolSubscription
     version = min(version_of(data), cls.versions.last)
@@ -50,7 +50,7 @@ def read_subscription(data: bytes, topics: GroupTopicView) -> Subscription:
         if topic is not None:
             owned[topic.topic_id] = frozenset(each.partitions)
     rack = message.rack_id or None
-    return Subscription(frozenset(message.topics), rack, owned)
+    return ClassicSubscription(frozenset(message.topics), rack, owned)
 
 
 def read_assignment(data: bytes, topics: GroupTopicView) -> ClassicAssignment:
