@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -19,7 +20,7 @@ ALL = [0, 1, 2, 3]
 CANNOT = "Cannot upgrade classic group g to consumer group because "
 
 
-def play(scene: Scene, **settings: object) -> None:
+def play(scene: Scene, **settings: Any) -> None:
     """Run a scene with a coordinator whose timers run on a virtual clock."""
 
     async def main() -> None:
