@@ -93,6 +93,11 @@ class CommonOptions(SecurityOptions, total=False):
     """
     group_id: str | None
     """The consumer group. None: no membership and no commits. Default: ``None``."""
+    group_protocol: Literal["classic", "consumer"]
+    """Protocol of the group. With 'consumer' the broker assigns the partitions (KIP-848).
+
+    Default: ``"classic"``.
+    """
     group_instance_id: str | None
     """Makes this a static member, which keeps its partitions over a restart (KIP-345).
 

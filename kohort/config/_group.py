@@ -8,7 +8,7 @@ from typing import Any
 
 from kohort.config._client import RequestOptions
 from kohort.config._option import invalid, option, section
-from kohort.config._option_types import Assignors, Boolean, Integer, Text
+from kohort.config._option_types import Assignors, Boolean, Integer, OneOf, Text
 
 _JAVA_ASSIGNORS = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
@@ -33,6 +33,13 @@ class GroupConfig(RequestOptions):
         metadata=option(
             Text(nullable=True, empty=False),
             "The consumer group. None: no membership and no commits.",
+        ),
+    )
+    group_protocol: str = field(
+        default="classic",
+        metadata=option(
+            OneOf("classic", "consumer"),
+            "Protocol of the group. With 'consumer' the broker assigns the partitions (KIP-848).",
         ),
     )
     group_instance_id: str | None = field(

@@ -82,12 +82,6 @@ KEYWORDS: tuple[Unsupported, ...] = (
         properties=("client.dns.lookup",),
     ),
     *_keyword(
-        "group_protocol",
-        why='only the classic protocol is built; use group_protocol="classic"',
-        harmless=("classic",),
-        properties=("group.protocol",),
-    ),
-    *_keyword(
         "api_version",
         why="leave it out; kohort asks every broker for its versions",
         harmless=("auto",),

@@ -60,6 +60,12 @@ class GroupAdapter:
         """Return no more records of partitions, because another member may own them."""
         self._subscription.mark_pending_revocation(partitions)
 
+    def resume_delivery(self, partitions: frozenset[TopicPartition]) -> None:
+        """Return records of partitions again, which this member keeps."""
+        self._subscription.clear_pending_revocation(partitions)
+        self._on_assignment()
+        self._callback_queue.notify()
+
     async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Call the listener for lost partitions, which other members own, and remove them."""
         callback = ListenerCallback(

@@ -24,9 +24,12 @@ from kohort.coordinator_client._commands import (
     Command,
     DropCoordinator,
     ReportFailure,
+    ResumeDelivery,
     StopDelivery,
     WatchTopics,
 )
+from kohort.coordinator_client._consumer_member import ConsumerMemberSettings
+from kohort.coordinator_client._consumer_membership import ConsumerMembership
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._events import (
     AssignmentMade,
@@ -65,6 +68,46 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+CONSUMER_SESSION_SECONDS = 45.0
+"""The session timeout of a consumer group on a broker with default settings."""
+
+
+def _membership(
+    config: GroupConfig,
+    assignors: Sequence[PartitionAssignor],
+    backoff: Backoff,
+    rng: random.Random,
+) -> Membership:
+    """Return the membership of the configured group protocol."""
+    group_id = config.group_id or ""
+    is_static = config.group_instance_id is not None
+    max_poll_interval = config.max_poll_interval_ms / 1000
+    if config.group_protocol == "consumer":
+        return ConsumerMembership(
+            ConsumerMemberSettings(
+                group_id=group_id,
+                static=is_static,
+                session_timeout=CONSUMER_SESSION_SECONDS,
+                max_poll_interval=max_poll_interval,
+                backoff=backoff,
+            ),
+            rng,
+        )
+    return ClassicMembership(
+        MemberSettings(
+            group_id=group_id,
+            protocols=tuple(assignor.name for assignor in assignors),
+            cooperative=common_protocol(assignors) is RebalanceProtocol.COOPERATIVE,
+            static=is_static,
+            heartbeat_interval=config.heartbeat_interval_ms / 1000,
+            session_timeout=config.session_timeout_ms / 1000,
+            max_poll_interval=max_poll_interval,
+            backoff=backoff,
+        ),
+        rng,
+    )
+
+
 class CoordinatorClient:
     """The membership and the offsets of one consumer in one group.
 
@@ -92,19 +135,7 @@ class CoordinatorClient:
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._config = config
         self._callbacks = callbacks
-        self._membership: Membership = ClassicMembership(
-            MemberSettings(
-                group_id=config.group_id,
-                protocols=tuple(assignor.name for assignor in assignors),
-                cooperative=cooperative,
-                static=config.group_instance_id is not None,
-                heartbeat_interval=config.heartbeat_interval_ms / 1000,
-                session_timeout=config.session_timeout_ms / 1000,
-                max_poll_interval=config.max_poll_interval_ms / 1000,
-                backoff=backoff,
-            ),
-            rng,
-        )
+        self._membership = _membership(config, assignors, backoff, rng)
         self._coordinator = CoordinatorConnection(
             cluster,
             config.group_id,
@@ -317,6 +348,8 @@ class CoordinatorClient:
                 self._watch(topics)
             case StopDelivery(partitions):
                 self._callbacks.stop_delivery(partitions)
+            case ResumeDelivery(partitions):
+                self._callbacks.resume_delivery(partitions)
             case ReportFailure(error):
                 self._callbacks.group_failed(error)
             case _ if self._tasks is None:

@@ -17,10 +17,12 @@ from kohort.coordinator_client._commands import (
     CallLost,
     CallRevoked,
     Command,
+    ConsumerHeartbeat,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     MakeAssignment,
+    ResolveTopics,
     SyncGroup,
 )
 from kohort.coordinator_client._consumer_protocol import read_members, write_assignments
@@ -31,8 +33,10 @@ from kohort.coordinator_client._events import (
     Event,
     PollEntered,
     ResponseReceived,
+    TopicsResolved,
 )
 from kohort.coordinator_client._group_callbacks import GroupCallbacks
+from kohort.coordinator_client._topic_lookup import names_of_ids
 from kohort.coordinator_client.assignors import (
     Assignment,
     PartitionAssignor,
@@ -97,6 +101,13 @@ class CommandRunner:
                     _requests.heartbeat_forms(config, command), timeout=command.timeout
                 )
                 return ResponseReceived(token, beat)
+            case ConsumerHeartbeat(token):
+                answer = await self._coordinator.request(
+                    _requests.consumer_heartbeat_forms(config, command), timeout=command.timeout
+                )
+                return ResponseReceived(token, answer)
+            case ResolveTopics(token, ids):
+                return TopicsResolved(token, await names_of_ids(self._cluster, ids))
             case LeaveGroup(token):
                 left = await self._coordinator.request(
                     _requests.leave_forms(config, command), timeout=config.request_timeout_ms / 1000

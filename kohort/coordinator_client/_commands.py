@@ -12,6 +12,9 @@ from typing import NamedTuple
 from kohort.coordinator_client.assignors import Assignment, Subscription
 from kohort.types import TopicPartition
 
+IdPartition = tuple[bytes, int]
+"""A partition by the id of its topic."""
+
 
 class JoinGroup(NamedTuple):
     """A JoinGroup request: ResponseReceived with a JoinGroupResponse, or CommandFailed."""
@@ -45,6 +48,32 @@ class Heartbeat(NamedTuple):
     """Seconds. A heartbeat without a response by then closes the connection."""
 
 
+class ConsumerHeartbeat(NamedTuple):
+    """A ConsumerGroupHeartbeat request: ResponseReceived or CommandFailed."""
+
+    token: int
+    member_id: str
+    epoch: int
+    """The member epoch: 0 joins, -1 leaves, -2 leaves as a static member that returns."""
+    timeout: float
+    """Seconds. A heartbeat without a response by then closes the connection."""
+    is_full: bool = False
+    """True to send also what changes rarely, such as the rebalance timeout."""
+    topics: frozenset[str] | None = None
+    """The subscribed topics, or None if the coordinator has them."""
+    regex: str | None = None
+    """The pattern that the broker evaluates, "" to drop it, or None if the coordinator has it."""
+    owned: frozenset[IdPartition] | None = None
+    """The owned partitions, or None to leave them out."""
+
+
+class ResolveTopics(NamedTuple):
+    """A look-up of the names of topics: TopicsResolved or CommandFailed."""
+
+    token: int
+    ids: frozenset[bytes]
+
+
 class LeaveGroup(NamedTuple):
     """A LeaveGroup request: ResponseReceived or CommandFailed."""
 
@@ -76,7 +105,16 @@ class CallLost(NamedTuple):
 
 
 class StopDelivery(NamedTuple):
-    """A stop of the delivery of partitions that others may own now. CallLost follows."""
+    """A stop of the delivery of partitions. CallLost or CallRevoked follows.
+
+    Others may own the partitions now, or wait until this member has revoked them.
+    """
+
+    partitions: frozenset[TopicPartition]
+
+
+class ResumeDelivery(NamedTuple):
+    """The end of StopDelivery for partitions that the member keeps after all."""
 
     partitions: frozenset[TopicPartition]
 
@@ -130,11 +168,14 @@ Command = (
     JoinGroup
     | SyncGroup
     | Heartbeat
+    | ConsumerHeartbeat
+    | ResolveTopics
     | LeaveGroup
     | AwaitPoll
     | CallRevoked
     | CallLost
     | StopDelivery
+    | ResumeDelivery
     | CallAssigned
     | MakeAssignment
     | Cancel

@@ -17,6 +17,7 @@ from kohort.errors import (
 )
 from kohort.errors import ErrorCode as E
 from kohort.protocol import ApiKey
+from kohort.types import escaped
 
 
 class CoordinatorAction(Enum):
@@ -41,6 +42,8 @@ class CoordinatorAction(Enum):
 
     Only a new subscription rejoins.
     """
+    REPORT = "report"
+    """Report an error to the caller once, and go on. The membership is still valid."""
     FAIL = "fail"
     """Report an error to the caller. The next poll() retries."""
 
@@ -80,6 +83,20 @@ ACTIONS: dict[ApiKey, dict[int, CoordinatorAction]] = {
         E.INCONSISTENT_GROUP_PROTOCOL: CoordinatorAction.FAIL,
     },
     ApiKey.HEARTBEAT: _MEMBER_APIS,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+        **_ALL_APIS,
+        E.UNKNOWN_MEMBER_ID: CoordinatorAction.LOSE_MEMBER,
+        E.FENCED_MEMBER_EPOCH: CoordinatorAction.LOSE_MEMBER,
+        E.GROUP_ID_NOT_FOUND: CoordinatorAction.LOSE_MEMBER,
+        E.FENCED_INSTANCE_ID: CoordinatorAction.FENCED,
+        E.UNRELEASED_INSTANCE_ID: CoordinatorAction.FENCED,
+        E.TOPIC_AUTHORIZATION_FAILED: CoordinatorAction.REPORT,
+        E.INVALID_REQUEST: CoordinatorAction.FAIL,
+        E.UNSUPPORTED_VERSION: CoordinatorAction.FAIL,
+        E.GROUP_MAX_SIZE_REACHED: CoordinatorAction.FAIL,
+        E.UNSUPPORTED_ASSIGNOR: CoordinatorAction.FAIL,
+        E.INVALID_REGULAR_EXPRESSION: CoordinatorAction.FAIL,
+    },
     ApiKey.LEAVE_GROUP: {
         **_ALL_APIS,
         E.UNKNOWN_MEMBER_ID: CoordinatorAction.PROCEED,
@@ -132,6 +149,12 @@ _HINTS: dict[int, str] = {
     "members, or raise group.max.size on the broker",
     E.FENCED_INSTANCE_ID: "another consumer has joined the group with the same group_instance_id. "
     "Set a different group_instance_id for each consumer, then subscribe again",
+    E.UNRELEASED_INSTANCE_ID: "another consumer is in the group with the same group_instance_id. "
+    "Set a different group_instance_id for each consumer. After a crash, the coordinator releases "
+    "the id at the end of the broker's session timeout. Then subscribe again",
+    E.UNSUPPORTED_ASSIGNOR: "the broker does not have this assignor. Set group_remote_assignor to "
+    "one of group.consumer.assignors on the broker, or leave it out",
+    E.INVALID_REGULAR_EXPRESSION: "the broker does not accept the pattern of the subscription",
     E.INVALID_GROUP_ID: "the broker does not accept the group_id. Set another group_id",
 }
 
@@ -140,8 +163,13 @@ _DESCRIBE_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
 """APIs that require DESCRIBE on the group. The others require READ."""
 
 
-def error_for(api: ApiKey, code: int, group_id: str) -> BrokerResponseError:
-    """Return the error for a code. Its text names the API, the cause and what to do."""
+def error_for(
+    api: ApiKey, code: int, group_id: str, message: str | None = None
+) -> BrokerResponseError:
+    """Return the error for a code. Its text names the API, the cause and what to do.
+
+    ``message`` is the broker's own text, if the response has one.
+    """
     if code == E.GROUP_AUTHORIZATION_FAILED:
         operation = "DESCRIBE" if api in _DESCRIBE_APIS else "READ"
         return GroupAuthorizationFailedError(
@@ -152,6 +180,12 @@ def error_for(api: ApiKey, code: int, group_id: str) -> BrokerResponseError:
         )
     plain = broker_error(code)
     hint = _HINTS.get(code)
+    said = f" The broker's message is: {escaped(message)}" if message else ""
     if hint:
-        return broker_error(code, f"{api.name} failed with {error_name(code)}: {hint}")
-    return broker_error(code, f"{api.name} failed: {plain}")
+        return broker_error(
+            code,
+            f"{api.name} failed with {error_name(code)}: {hint}.{said}"
+            if said
+            else f"{api.name} failed with {error_name(code)}: {hint}",
+        )
+    return broker_error(code, f"{api.name} failed: {plain}{said}")

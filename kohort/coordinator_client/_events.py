@@ -13,6 +13,8 @@ class Subscribed(NamedTuple):
     """A new subscription, which replaces the earlier one. No topic of it needs to exist yet."""
 
     topics: frozenset[str]
+    regex: str = ""
+    """A pattern that the broker evaluates beside the topics, or "". Only for a consumer group."""
 
 
 class LeaveRequested(NamedTuple):
@@ -61,6 +63,13 @@ class EpochRejected(NamedTuple):
 
     epoch: int
     """The member epoch of the request."""
+
+
+class TopicsResolved(NamedTuple):
+    """The names of topics by id. A topic without an entry is unknown so far."""
+
+    token: int
+    names: Mapping[bytes, str]
 
 
 class PollEntered(NamedTuple):
@@ -118,6 +127,7 @@ Event = (
     | CoordinatorFound
     | CommitRejected
     | EpochRejected
+    | TopicsResolved
     | PollEntered
     | CallbackDone
     | ResponseReceived

@@ -24,7 +24,8 @@ from kohort.coordinator_client._events import (
     Event,
     ResponseReceived,
 )
-from kohort.coordinator_client._failures import MembershipFailures, error_of, is_final
+from kohort.coordinator_client._failure_reports import error_of, is_final
+from kohort.coordinator_client._failures import MembershipFailures
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._member import MemberData

@@ -31,10 +31,13 @@ class GroupCallbacks(Protocol):
         """
 
     def stop_delivery(self, partitions: frozenset[TopicPartition]) -> None:
-        """Stop the delivery of these partitions, because others may own them already.
+        """Stop the delivery of these partitions. A call of ``on_lost`` or ``on_revoked`` follows.
 
-        A call of ``on_lost`` follows.
+        Others may own them already, or wait for their revocation.
         """
+
+    def resume_delivery(self, partitions: frozenset[TopicPartition]) -> None:
+        """End :meth:`stop_delivery` for partitions that the member keeps after all."""
 
     async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Call the listener without a commit, because the coordinator would reject it."""

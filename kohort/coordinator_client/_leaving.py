@@ -8,7 +8,8 @@ from collections.abc import Generator
 from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator, LeaveGroup
 from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import CommandFailed, Event, LeaveRequested, ResponseReceived
-from kohort.coordinator_client._failures import MembershipFailures, is_final
+from kohort.coordinator_client._failure_reports import is_final
+from kohort.coordinator_client._failures import MembershipFailures
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._member import NO_PARTITIONS, MemberData

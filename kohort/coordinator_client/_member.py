@@ -15,34 +15,41 @@ MANY_CHANGES = 20
 """Maximum number of topics that the reason of a rebalance names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSettings:
-    """The configuration of the membership. Times are in seconds."""
+@dataclass(frozen=True, kw_only=True)
+class CommonSettings:
+    """The configuration of a membership under any protocol. Times are in seconds."""
 
     group_id: str
-    protocols: tuple[str, ...]
-    """Names of the assignors, in order of preference."""
-    cooperative: bool = False
     static: bool = False
     """True with a group_instance_id. A static member keeps its partitions for a whole session."""
-    heartbeat_interval: float
     session_timeout: float
     max_poll_interval: float
     backoff: Backoff
 
 
-class MemberData:
-    """The data of one member, shared by the parts of its membership."""
+@dataclass(frozen=True, kw_only=True)
+class MemberSettings(CommonSettings):
+    """The configuration of a classic membership. Times are in seconds."""
 
-    def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
+    protocols: tuple[str, ...]
+    """Names of the assignors, in order of preference."""
+    cooperative: bool = False
+    heartbeat_interval: float
+
+
+class CommonMemberData:
+    """The data of one member under any protocol, shared by the parts of its membership."""
+
+    def __init__(self, settings: CommonSettings, rng: random.Random) -> None:
         self.settings = settings
         self.cell = StateCell(settings.group_id)
         self.topics: frozenset[str] | None = None
         """Subscribed topics, or None when unsubscribed."""
         self.joined_topics: frozenset[str] = frozenset()
-        """Subscribed topics of the latest JoinGroup."""
+        """Subscribed topics that the coordinator got last."""
         self.member_id = ""
         self.generation = NO_GENERATION
+        """The generation, or the member epoch of a consumer group."""
         self.protocol: str | None = None
         """Name of the generation's assignor."""
         self.owned = NO_PARTITIONS
@@ -87,3 +94,9 @@ class MemberData:
     def backoff(self, attempt: int) -> float:
         """Return the seconds to wait before a retry. ``attempt`` counts from 0."""
         return self.settings.backoff.delay(attempt + 1, self._rng)
+
+
+class MemberData(CommonMemberData):
+    """The data of one classic member, shared by the parts of its membership."""
+
+    settings: MemberSettings

@@ -18,6 +18,7 @@ class Role(Enum):
     SYNC = "sync"
     HEARTBEAT = "heartbeat"
     LEAVE = "leave"
+    RESOLVE = "resolve"
 
 
 class PendingCommands:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from kohort.coordinator_client._member import MemberSettings
+from kohort.coordinator_client._member import CommonSettings
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ SHARE_OF_WARNING = 0.8
 class PollInterval:
     """The time since the caller's latest poll()."""
 
-    def __init__(self, settings: MemberSettings) -> None:
+    def __init__(self, settings: CommonSettings) -> None:
         self.last_poll = 0.0
         self._settings = settings
         self._has_warned = False

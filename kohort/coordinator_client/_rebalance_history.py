@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from kohort.coordinator_client._member import NO_PARTITIONS, MemberData
+from kohort.coordinator_client._member import NO_PARTITIONS, CommonMemberData
 from kohort.types import TopicPartition
 
 HISTORY = 16
@@ -43,6 +43,11 @@ class RebalanceHistory:
         self._began_at: float | None = None
         self._owned_before = NO_PARTITIONS
 
+    @property
+    def is_begun(self) -> bool:
+        """True from the first step of a rebalance inside poll() to its end."""
+        return self._began_at is not None
+
     def note_due(self, now: float) -> None:
         """Note that a rebalance is due and waits for poll()."""
         self._due_at = now
@@ -61,7 +66,7 @@ class RebalanceHistory:
         """Forget the rebalance in progress, which ended without an assignment."""
         self._began_at = None
 
-    def complete(self, member: MemberData, now: float) -> RebalanceRecord:
+    def complete(self, member: CommonMemberData, now: float) -> RebalanceRecord:
         """Add the rebalance to the records and the totals."""
         began = now if self._began_at is None else self._began_at
         self._began_at = None

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kohort.config import GroupConfig
-from kohort.coordinator_client._commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from kohort.coordinator_client._commands import (
+    ConsumerHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+)
+from kohort.coordinator_client._consumer_member import by_topic
 from kohort.coordinator_client._consumer_protocol import PROTOCOL_TYPE, write_subscription
 from kohort.coordinator_client._coordinator import RequestForm
 from kohort.coordinator_client.assignors import Subscription
 from kohort.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -86,6 +95,30 @@ def heartbeat_forms(
         generation_id=command.generation,
         member_id=command.member_id,
         group_instance_id=config.group_instance_id,
+    )
+    return [RequestForm(message)]
+
+
+def consumer_heartbeat_forms(
+    config: GroupConfig, command: ConsumerHeartbeat
+) -> Sequence[RequestForm[ConsumerGroupHeartbeatResponse]]:
+    """Return the ConsumerGroupHeartbeat request. Fields that the command leaves out are null."""
+    owned = None
+    if command.owned is not None:
+        owned = [
+            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in by_topic(command.owned).items()
+        ]
+    message = ConsumerGroupHeartbeatRequest(
+        group_id=config.group_id or "",
+        member_id=command.member_id,
+        member_epoch=command.epoch,
+        instance_id=config.group_instance_id,
+        rack_id=(config.client_rack or None) if command.is_full else None,
+        rebalance_timeout_ms=config.rebalance_timeout_ms if command.is_full else -1,
+        subscribed_topic_names=None if command.topics is None else sorted(command.topics),
+        subscribed_topic_regex=command.regex,
+        topic_partitions=owned,
     )
     return [RequestForm(message)]
 

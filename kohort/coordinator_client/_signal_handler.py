@@ -5,7 +5,8 @@ from __future__ import annotations
 from kohort.coordinator_client._commands import DropCoordinator
 from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import CommitRejected, Event, ResponseReceived
-from kohort.coordinator_client._failures import MembershipFailures, error_of, is_final
+from kohort.coordinator_client._failure_reports import error_of, is_final
+from kohort.coordinator_client._failures import MembershipFailures
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._pending_commands import PendingCommands

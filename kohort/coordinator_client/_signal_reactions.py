@@ -59,6 +59,8 @@ class Reaction(Enum):
 
 
 _S, _R = MemberState, Reaction
+_UNUSED = (_S.ACKNOWLEDGING,)
+"""States that a classic member never has."""
 
 _ROWS: dict[Signal, dict[Reaction, tuple[MemberState, ...]]] = {
     Signal.SUBSCRIBED: {
@@ -67,6 +69,7 @@ _ROWS: dict[Signal, dict[Reaction, tuple[MemberState, ...]]] = {
             *(_S.JOIN_PENDING, _S.REVOKING, _S.JOINING),
             *(_S.ASSIGNING, _S.SYNCING, _S.RECONCILING, _S.LEAVING),
         ),
+        _R.IGNORE: _UNUSED,
     },
     Signal.RESUBSCRIBED: {
         _R.REJOIN: (_S.UNSUBSCRIBED, _S.FAILED),
@@ -74,12 +77,16 @@ _ROWS: dict[Signal, dict[Reaction, tuple[MemberState, ...]]] = {
             *(_S.JOIN_PENDING, _S.REVOKING, _S.JOINING),
             *(_S.ASSIGNING, _S.SYNCING, _S.RECONCILING, _S.LEAVING),
         ),
-        _R.IGNORE: (_S.STABLE,),
+        _R.IGNORE: (
+            *_UNUSED,
+            _S.STABLE,
+        ),
     },
     Signal.REBALANCE: {
         _R.REJOIN: (_S.STABLE,),
         _R.LATER: (_S.RECONCILING,),
         _R.IGNORE: (
+            *_UNUSED,
             *(_S.UNSUBSCRIBED, _S.JOIN_PENDING, _S.REVOKING, _S.JOINING),
             *(_S.ASSIGNING, _S.SYNCING, _S.LEAVING, _S.FAILED),
         ),
@@ -88,6 +95,7 @@ _ROWS: dict[Signal, dict[Reaction, tuple[MemberState, ...]]] = {
         _R.REJOIN: (_S.STABLE,),
         _R.LATER: (_S.ASSIGNING, _S.SYNCING, _S.RECONCILING),
         _R.IGNORE: (
+            *_UNUSED,
             *(_S.UNSUBSCRIBED, _S.JOIN_PENDING, _S.REVOKING, _S.JOINING),
             *(_S.LEAVING, _S.FAILED),
         ),
@@ -97,31 +105,32 @@ _ROWS: dict[Signal, dict[Reaction, tuple[MemberState, ...]]] = {
             *(_S.JOIN_PENDING, _S.REVOKING, _S.ASSIGNING),
             *(_S.SYNCING, _S.RECONCILING, _S.STABLE),
         ),
-        _R.IGNORE: (_S.UNSUBSCRIBED, _S.JOINING, _S.LEAVING, _S.FAILED),
+        _R.IGNORE: (*_UNUSED, _S.UNSUBSCRIBED, _S.JOINING, _S.LEAVING, _S.FAILED),
     },
     Signal.LOST: {
         _R.REJOIN: (_S.RECONCILING, _S.STABLE),
         _R.RESTART: (_S.ASSIGNING, _S.SYNCING),
         _R.CONTINUE: (_S.JOIN_PENDING, _S.REVOKING),
         # The response to JoinGroup has the result, and after leaving it does not matter.
-        _R.IGNORE: (_S.UNSUBSCRIBED, _S.JOINING, _S.LEAVING, _S.FAILED),
+        _R.IGNORE: (*_UNUSED, _S.UNSUBSCRIBED, _S.JOINING, _S.LEAVING, _S.FAILED),
     },
     Signal.FAILED: {
         _R.REJOIN: (_S.RECONCILING, _S.STABLE),
         _R.RESTART: (_S.ASSIGNING, _S.SYNCING),
         _R.CONTINUE: (_S.JOIN_PENDING, _S.REVOKING),
-        _R.IGNORE: (_S.UNSUBSCRIBED, _S.JOINING, _S.LEAVING, _S.FAILED),
+        _R.IGNORE: (*_UNUSED, _S.UNSUBSCRIBED, _S.JOINING, _S.LEAVING, _S.FAILED),
     },
     Signal.FATAL: {
         _R.REJOIN: (_S.RECONCILING, _S.STABLE),
         _R.RESTART: (_S.JOINING, _S.ASSIGNING, _S.SYNCING),
         _R.CONTINUE: (_S.JOIN_PENDING, _S.REVOKING, _S.LEAVING),
-        _R.IGNORE: (_S.UNSUBSCRIBED, _S.FAILED),
+        _R.IGNORE: (*_UNUSED, _S.UNSUBSCRIBED, _S.FAILED),
     },
     Signal.SILENT: {
         _R.RESTART: (_S.JOINING, _S.SYNCING),
         # The heartbeats drop the coordinator in every state. No other request waits for it.
         _R.IGNORE: (
+            *_UNUSED,
             *(_S.UNSUBSCRIBED, _S.JOIN_PENDING, _S.REVOKING, _S.ASSIGNING),
             *(_S.RECONCILING, _S.STABLE, _S.LEAVING, _S.FAILED),
         ),
@@ -129,11 +138,12 @@ _ROWS: dict[Signal, dict[Reaction, tuple[MemberState, ...]]] = {
     Signal.POLL_OVERDUE: {
         _R.REJOIN: (_S.JOINING, _S.ASSIGNING, _S.SYNCING, _S.RECONCILING, _S.STABLE),
         _R.CONTINUE: (_S.JOIN_PENDING, _S.REVOKING),
-        _R.IGNORE: (_S.UNSUBSCRIBED, _S.LEAVING, _S.FAILED),
+        _R.IGNORE: (*_UNUSED, _S.UNSUBSCRIBED, _S.LEAVING, _S.FAILED),
     },
     Signal.POLLED: {
         _R.REJOIN: (_S.FAILED,),
         _R.IGNORE: (
+            *_UNUSED,
             *(_S.UNSUBSCRIBED, _S.JOIN_PENDING, _S.REVOKING, _S.JOINING, _S.ASSIGNING),
             *(_S.SYNCING, _S.RECONCILING, _S.STABLE, _S.LEAVING),
         ),
@@ -141,7 +151,7 @@ _ROWS: dict[Signal, dict[Reaction, tuple[MemberState, ...]]] = {
     Signal.LEAVE: {
         _R.LEAVE: (_S.JOIN_PENDING, _S.REVOKING, _S.RECONCILING, _S.STABLE, _S.FAILED),
         _R.FINISH: (_S.JOINING, _S.ASSIGNING, _S.SYNCING),
-        _R.IGNORE: (_S.UNSUBSCRIBED, _S.LEAVING),
+        _R.IGNORE: (*_UNUSED, _S.UNSUBSCRIBED, _S.LEAVING),
     },
 }
 

@@ -1,6 +1,6 @@
 """The states of a group member and the transitions between them.
 
-The classic protocol and KIP-848 share the states. Each membership uses the states that it needs.
+Both group protocols share the states. Each membership uses the states that it needs.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class MemberState(Enum):
     """The callbacks for a received assignment, which run inside poll(). A cooperative member first
     revokes partitions, then gets the new ones."""
 
+    ACKNOWLEDGING = "acknowledging"
+    """A heartbeat with the owned partitions, sent after the callbacks. Then the coordinator gives
+    revoked partitions to their new owners. Only a member of a consumer group has this state."""
+
     STABLE = "stable"
     """The state between rebalances: the member owns its assignment and sends heartbeats."""
 
@@ -63,12 +67,26 @@ TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
     _S.JOIN_PENDING: frozenset({_S.REVOKING, _S.JOINING, _S.LEAVING, _S.FAILED}),
     _S.REVOKING: frozenset({_S.REVOKING, _S.JOINING, _S.LEAVING, _S.FAILED}),
     _S.JOINING: frozenset(
-        {_S.ASSIGNING, _S.SYNCING, _S.JOIN_PENDING, _S.LEAVING, _S.FAILED},
+        {
+            *(_S.ASSIGNING, _S.SYNCING, _S.RECONCILING),
+            *(_S.JOIN_PENDING, _S.JOINING, _S.LEAVING, _S.FAILED),
+        },
     ),
     _S.ASSIGNING: frozenset({_S.SYNCING, _S.JOIN_PENDING, _S.JOINING, _S.LEAVING, _S.FAILED}),
     _S.SYNCING: frozenset({_S.RECONCILING, _S.JOIN_PENDING, _S.JOINING, _S.LEAVING, _S.FAILED}),
-    _S.RECONCILING: frozenset({_S.STABLE, _S.JOIN_PENDING, _S.JOINING, _S.LEAVING, _S.FAILED}),
-    _S.STABLE: frozenset({_S.JOIN_PENDING, _S.LEAVING, _S.FAILED}),
+    _S.RECONCILING: frozenset(
+        {
+            *(_S.ACKNOWLEDGING, _S.STABLE),
+            *(_S.JOIN_PENDING, _S.JOINING, _S.LEAVING, _S.FAILED),
+        },
+    ),
+    _S.ACKNOWLEDGING: frozenset(
+        {
+            *(_S.RECONCILING, _S.STABLE),
+            *(_S.JOIN_PENDING, _S.JOINING, _S.LEAVING, _S.FAILED),
+        },
+    ),
+    _S.STABLE: frozenset({_S.RECONCILING, _S.JOIN_PENDING, _S.JOINING, _S.LEAVING, _S.FAILED}),
     _S.LEAVING: frozenset({_S.UNSUBSCRIBED}),
     _S.FAILED: frozenset({_S.JOIN_PENDING, _S.LEAVING, _S.UNSUBSCRIBED}),
 }

@@ -188,6 +188,15 @@ class SubscriptionState(BoundPositions):
                     state.pending_revocation = True
                     self.touch(tp)
 
+    def clear_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch and deliver these partitions again."""
+        with self.lock:
+            self._stop_run()
+            for tp in partitions:
+                if state := self._partitions.get(tp):
+                    state.pending_revocation = False
+                    self.touch(tp)
+
     def _set_assigned(self, wanted: frozenset[TopicPartition]) -> None:
         if wanted == self._assigned:
             return

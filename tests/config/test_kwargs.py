@@ -264,7 +264,6 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> N
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("group_protocol", "consumer"),
         ("proxy_url", "socks5://user:hunter2@host"),
         ("socks5_proxy", "host:1"),
         ("api_version", (2, 8)),

@@ -231,7 +231,6 @@ def test_an_unknown_dotted_name_is_answered_with_the_nearest(name: str, hint: st
     [
         ("sasl.login.class", "hunter2"),
         ("enable.ssl.certificate.verification", "false"),
-        ("group.protocol", "consumer"),
         ("enable.auto.offset.store", "false"),
         ("enable.auto.offset.store", False),
         ("enable.partition.eof", "true"),

@@ -16,7 +16,6 @@ from kohort.errors import (
     NoBrokersAvailable,
     UnknownOptionError,
     UnknownTopicOrPartitionError,
-    UnsupportedOptionError,
 )
 from kohort.testing import Cluster
 from tests.consumer import servers
@@ -227,7 +226,7 @@ async def test_an_unknown_topic_does_not_keep_the_async_face_from_starting(
         ({"max_poll_records": 0}, InvalidOptionError, "at least 1"),
         ({"max_poll_records": "many"}, InvalidOptionError, "max_poll_records"),
         ({"auto_offset_reset": "newest"}, InvalidOptionError, "latest"),
-        ({"group_protocol": "consumer"}, UnsupportedOptionError, "group_protocol"),
+        ({"group_protocol": "streams"}, InvalidOptionError, "consumer"),
     ],
 )
 @pytest.mark.filterwarnings("error::ResourceWarning")

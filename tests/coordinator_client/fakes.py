@@ -222,6 +222,9 @@ class FakeHost:
     def stop_delivery(self, partitions: Partitions) -> None:
         self.withheld.append(partitions)
 
+    def resume_delivery(self, partitions: Partitions) -> None:
+        self.withheld.remove(partitions)
+
     async def on_lost(self, partitions: Partitions) -> None:
         await self._call("lost", partitions)
 

@@ -1,0 +1,76 @@
+"""The loss of a membership in a consumer group, and the errors that end it."""
+
+from __future__ import annotations
+
+import logging
+
+from kohort.coordinator_client._commands import ConsumerHeartbeat, StopDelivery
+from kohort.coordinator_client._consumer_heartbeats import ConsumerHeartbeats
+from kohort.coordinator_client._consumer_member import (
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMemberData,
+)
+from kohort.coordinator_client._failure_reports import FailureReports
+from kohort.coordinator_client._partition_text import describe
+from kohort.coordinator_client._pending_commands import PendingCommands
+from kohort.transport import escaped
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumerFailures(FailureReports):
+    """The loss and the errors of one membership. None of its methods waits."""
+
+    def __init__(
+        self,
+        member: ConsumerMemberData,
+        pending: PendingCommands,
+        heartbeats: ConsumerHeartbeats,
+    ) -> None:
+        super().__init__(member, pending)
+        self._member: ConsumerMemberData = member
+        self._heartbeats = heartbeats
+
+    def lose(self, reason: str, *, keep_member_id: bool = True) -> None:
+        """End the membership, because the group has continued without this member.
+
+        Others may own its partitions already.
+        """
+        member = self._member
+        if member.owned:
+            logger.warning(
+                "[%s] membership lost, because %s. Lost partitions: %s",
+                member.settings.group_id,
+                escaped(reason),
+                describe(member.owned),
+            )
+            # The callback waits for poll(), which must not return records fetched since.
+            self._pending.emit(StopDelivery(member.owned))
+        else:
+            logger.debug("[%s] membership reset: %s", member.settings.group_id, escaped(reason))
+        member.end(keep_member_id=keep_member_id)
+        self._heartbeats.stop()
+
+    def fail(self, error: Exception, *, leave: bool = False) -> None:
+        """End the membership and keep the error for :meth:`report`.
+
+        With ``leave``, leave the group first, so that others get the partitions at once.
+        """
+        if leave and self._member.in_group:
+            self.send_leave()
+        self.keep(error)
+        self.lose(str(error))
+
+    def send_leave(self) -> None:
+        """Leave once, without a wait for the response. A static member keeps its partitions."""
+        member = self._member
+        token = self._pending.new_token()
+        epoch = LEAVE_STATIC_EPOCH if member.settings.static else LEAVE_EPOCH
+        self._pending.emit(leave_command(member, token, epoch))
+        member.is_known = member.settings.static
+
+
+def leave_command(member: ConsumerMemberData, token: int, epoch: int) -> ConsumerHeartbeat:
+    """Return the heartbeat that leaves the group."""
+    return ConsumerHeartbeat(token, member.member_id, epoch, member.settings.session_timeout)

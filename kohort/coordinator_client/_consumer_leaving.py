@@ -1,0 +1,168 @@
+"""The last callback and the last heartbeat, after unsubscribe() or close()."""
+
+from __future__ import annotations
+
+import logging
+
+from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator
+from kohort.coordinator_client._consumer_failures import ConsumerFailures, leave_command
+from kohort.coordinator_client._consumer_heartbeats import ConsumerHeartbeats
+from kohort.coordinator_client._consumer_member import (
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMemberData,
+)
+from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
+from kohort.coordinator_client._events import CommandFailed, Event, LeaveRequested, ResponseReceived
+from kohort.coordinator_client._failure_reports import is_final
+from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS, Waits
+from kohort.coordinator_client._member import NO_PARTITIONS
+from kohort.coordinator_client._pending_commands import PendingCommands, Role
+from kohort.coordinator_client._reconciliation import Reconciliation
+from kohort.coordinator_client._state import MemberState
+from kohort.errors import error_name
+from kohort.protocol import ApiKey
+from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
+from kohort.transport import escaped
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumerLeaving:
+    """The steps of unsubscribe() and close()."""
+
+    def __init__(
+        self,
+        member: ConsumerMemberData,
+        pending: PendingCommands,
+        heartbeats: ConsumerHeartbeats,
+        reconciliation: Reconciliation,
+        failures: ConsumerFailures,
+    ) -> None:
+        self._member = member
+        self._pending = pending
+        self._heartbeats = heartbeats
+        self._reconciliation = reconciliation
+        self._failures = failures
+        self.request: LeaveRequested | None = None
+        """The caller's request, until the member has left."""
+        self.deadline: float | None = None
+        """The time at which the current step ends without an event."""
+        self._response: Event | None = None
+        self._steps: Waits | None = None
+
+    def begin(self, request: LeaveRequested) -> None:
+        """Begin to leave, or replace the request of a member whose callback still runs."""
+        self.request = request
+        if self._steps is None:
+            self._steps = self._run()
+
+    def advance(self) -> None:
+        """Take the steps that are possible now. Called after each event."""
+        if self._steps is not None:
+            try:
+                self.deadline = next(self._steps)
+            except StopIteration:
+                self._steps = self.deadline = None
+
+    def note_response(self, event: Event) -> None:
+        """Note the response to the last heartbeat, or its error."""
+        self._response = event
+
+    # --- leaving, from top to bottom ------------------------------------------------------------
+
+    def _run(self) -> Waits:
+        """Leave the group."""
+        member, pending = self._member, self._pending
+        while pending.waits_for(Role.CALLBACK):  # a callback of the reconciliation
+            yield None
+        self._reconciliation.stop()
+        if member.state is MemberState.FAILED and not self._leaves:
+            member.cell.move(MemberState.UNSUBSCRIBED, self._reason)
+            self.request = None
+            return
+        member.cell.move(MemberState.LEAVING, self._reason)
+        if member.owned:
+            self._call_back_last()
+        while pending.waits_for(Role.CALLBACK):  # with heartbeats, so that it can commit
+            yield None
+        self._heartbeats.stop()
+        if self._leaves:
+            yield from self._send_leave()
+        self._finish()
+
+    def _call_back_last(self) -> None:
+        """Call the listener for all partitions. Heartbeats continue."""
+        member = self._member
+        owned, member.owned_after = member.owned, NO_PARTITIONS
+        call = CallRevoked if member.in_group else CallLost
+        self._pending.emit(call(self._pending.start(Role.CALLBACK), owned))
+
+    def _send_leave(self) -> Waits:
+        """Send the last heartbeat until it succeeds, fails finally or has no time left."""
+        pending, member = self._pending, self._member
+        given = self.request.deadline if self.request else 0.0
+        deadline = max(given, pending.now + LEAVE_MIN_SECONDS)
+        epoch = LEAVE_EPOCH if self._leaves_for_good else LEAVE_STATIC_EPOCH
+        attempt = 0
+        while True:
+            pending.emit(leave_command(member, pending.start(Role.LEAVE), epoch))
+            while pending.waits_for(Role.LEAVE) and pending.now < deadline:
+                yield deadline
+            if pending.waits_for(Role.LEAVE) or not self._must_retry():
+                return
+            retry_at = pending.now + member.backoff(attempt)
+            attempt += 1
+            while pending.now < min(retry_at, deadline):
+                yield min(retry_at, deadline)
+            if pending.now >= deadline:
+                return
+
+    def _must_retry(self) -> bool:
+        """True if the last heartbeat must be sent again after its response or error."""
+        api = ApiKey.CONSUMER_GROUP_HEARTBEAT
+        match self._response:
+            case ResponseReceived(_, ConsumerGroupHeartbeatResponse(error_code=code)):
+                action = action_for(api, code)
+            case CommandFailed(_, error):
+                return not is_final(error)
+            case _:
+                return False
+        if action is CoordinatorAction.REDISCOVER:
+            self._pending.emit(DropCoordinator(f"leaving the group returned {error_name(code)}"))
+        if action in (CoordinatorAction.FAIL, CoordinatorAction.REPORT):
+            group = self._member.settings.group_id
+            logger.warning("[%s] leaving the group failed: %s", group, error_for(api, code, group))
+        return action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY)
+
+    def _finish(self) -> None:
+        """End the membership. Join again if there is a new subscription."""
+        member = self._member
+        logger.info("[%s] left the group: %s", member.settings.group_id, escaped(self._reason))
+        self._pending.forget(*Role)
+        member.end()
+        member.is_known = False
+        self._failures.forget_all()
+        self._reconciliation.forget_attempts()
+        self.request = None
+        member.cell.move(MemberState.UNSUBSCRIBED, "left")
+        if member.topics is not None:
+            self._reconciliation.start("subscribed")
+
+    # --- the request ----------------------------------------------------------------------------
+
+    @property
+    def _reason(self) -> str:
+        return self.request.reason if self.request else "done"
+
+    @property
+    def _leaves_for_good(self) -> bool:
+        return self.request is not None and self.request.leave_group
+
+    @property
+    def _leaves(self) -> bool:
+        """True if the coordinator may have this member and must get a last heartbeat.
+
+        A dynamic member that stays in the group sends none. Its session expires.
+        """
+        return self._member.is_known and (self._leaves_for_good or self._member.settings.static)

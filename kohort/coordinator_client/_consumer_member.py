@@ -1,0 +1,104 @@
+"""The settings and the data of a member of a consumer group, without I/O and without a clock."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kohort.coordinator_client._commands import IdPartition
+from kohort.coordinator_client._member import NO_GENERATION, CommonMemberData, CommonSettings
+from kohort.coordinator_client._state import MemberState
+from kohort.types import TopicPartition
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
+"""The epoch of a static member that leaves for a short time. Its partitions wait for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerMemberSettings(CommonSettings):
+    """The configuration of a membership in a consumer group. Times are in seconds.
+
+    ``session_timeout`` is the one that the broker is expected to use, because no response has it.
+    """
+
+    assignor: str | None = None
+    """Name of the broker's assignor that the member asks for, or None for the broker's choice."""
+
+
+class ConsumerMemberData(CommonMemberData):
+    """The data of one member of a consumer group, shared by the parts of its membership."""
+
+    settings: ConsumerMemberSettings
+
+    def __init__(
+        self,
+        settings: ConsumerMemberSettings,
+        rng: random.Random,
+        id_source: random.Random | None = None,
+    ) -> None:
+        super().__init__(settings, rng)
+        self._id_source = id_source
+        self.regex = ""
+        """A pattern of topics that the broker evaluates, or ""."""
+        self.member_id = self.new_member_id()
+        self.is_known = False
+        """True if the coordinator may have this member id as a member."""
+        self._ids: dict[TopicPartition, bytes] = {}
+
+    def new_member_id(self) -> str:
+        """Return a new member id, from the system's randomness if there is no other source.
+
+        Two members with one id would fence each other, so a seed must not decide it.
+        """
+        bits = random.SystemRandom() if self._id_source is None else self._id_source
+        unique = uuid.UUID(int=bits.getrandbits(128), version=4)
+        return urlsafe_b64encode(unique.bytes).rstrip(b"=").decode()
+
+    def end(self, *, keep_member_id: bool = True) -> None:
+        """End the membership in the current epoch. The partitions stay until a callback."""
+        super().end(keep_member_id=True)
+        if not keep_member_id:
+            self.member_id = self.new_member_id()
+            self.is_known = False
+
+    @property
+    def in_group(self) -> bool:
+        """True if the coordinator has accepted this member, and no response says otherwise."""
+        return self.generation != NO_GENERATION
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The topics to subscribe to at the coordinator.
+
+        A member that leaves stays subscribed until its last heartbeat. Otherwise others could own
+        its partitions before its last commit.
+        """
+        if self.topics is None or self.state is MemberState.LEAVING:
+            return self.joined_topics
+        return self.topics
+
+    def id_partition(self, tp: TopicPartition) -> IdPartition:
+        """Return an owned partition by the id of its topic."""
+        return self._ids[tp], tp.partition
+
+    def owned_by_id(self) -> frozenset[IdPartition]:
+        """Return the owned partitions by the ids of their topics."""
+        return frozenset(map(self.id_partition, self.owned))
+
+    def note_ids(self, added: Mapping[TopicPartition, bytes]) -> None:
+        """Note the topic ids of partitions that the member owns from now on."""
+        self._ids = {tp: topic_id for tp, topic_id in self._ids.items() if tp in self.owned}
+        self._ids.update(added)
+
+
+def by_topic(partitions: Iterable[IdPartition]) -> dict[bytes, list[int]]:
+    """Return sorted partition numbers by topic id, in the order of the ids."""
+    found: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        found.setdefault(topic_id, []).append(number)
+    return found

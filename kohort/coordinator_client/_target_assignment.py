@@ -1,0 +1,66 @@
+"""The assignment that the coordinator wants a member to own, by topic ids and by names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kohort.coordinator_client._commands import IdPartition
+from kohort.coordinator_client._consumer_member import ConsumerMemberData
+from kohort.types import TopicPartition
+
+
+class TargetAssignment:
+    """The latest assignment of the coordinator.
+
+    A partition of a recreated topic differs from the earlier one of the same name and number. It is
+    revoked under the old id and added under the new one.
+    """
+
+    def __init__(self, member: ConsumerMemberData) -> None:
+        self._member = member
+        self._partitions: frozenset[IdPartition] = frozenset()
+        self._names: dict[bytes, str] = {}
+        self.version = 0
+        """Number of assignments received."""
+
+    def replace(self, partitions: Iterable[IdPartition]) -> None:
+        """Set the assignment of a response, which replaces the earlier one."""
+        self._partitions = frozenset(partitions)
+        self.version += 1
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the member is to own nothing."""
+        return not self._partitions
+
+    def note_names(self, names: Mapping[bytes, str]) -> None:
+        """Note names of topics. The names of topics outside of the assignment are forgotten."""
+        needed = {topic_id for topic_id, _ in self._partitions}
+        known = {**self._names, **names}
+        self._names = {topic_id: known[topic_id] for topic_id in known.keys() & needed}
+
+    def unresolved(self) -> frozenset[bytes]:
+        """Return the ids of topics whose names are unknown. Their partitions are left out."""
+        return frozenset(
+            topic_id for topic_id, _ in self._partitions if topic_id not in self._names
+        )
+
+    def is_changed(self) -> bool:
+        """True if partitions must be revoked or added."""
+        return bool(self.revoked() or self.added())
+
+    def revoked(self) -> frozenset[TopicPartition]:
+        """Return the owned partitions that are not in the assignment."""
+        member = self._member
+        return frozenset(
+            tp for tp in member.owned if member.id_partition(tp) not in self._partitions
+        )
+
+    def added(self) -> dict[TopicPartition, bytes]:
+        """Return the partitions to own newly, with the ids of their topics."""
+        found = {
+            TopicPartition(self._names[topic_id], number): topic_id
+            for topic_id, number in sorted(self._partitions)
+            if topic_id in self._names
+        }
+        return {tp: topic_id for tp, topic_id in found.items() if tp not in self._member.owned}

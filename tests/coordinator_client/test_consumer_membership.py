@@ -1,0 +1,192 @@
+"""A member of a consumer group: join, assignment, revocation and acknowledgement."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.coordinator_client._commands import (
+    AwaitPoll,
+    CallAssigned,
+    CallLost,
+    CallRevoked,
+    ConsumerHeartbeat,
+    ResolveTopics,
+    ResumeDelivery,
+    StopDelivery,
+)
+from kohort.coordinator_client._state import MemberState
+from tests.coordinator_client.consumer_scripts import (
+    INTERVAL,
+    RECREATED,
+    ConsumerScript,
+    by_id,
+    parts,
+)
+
+
+def test_join_sends_all_fields_when_caller_is_in_poll() -> None:
+    script = ConsumerScript()
+    script.subscribe("t", "u")
+    assert script.at(MemberState.JOIN_PENDING)
+    assert not script.has(ConsumerHeartbeat)
+    script.poll()
+    sent = script.take(ConsumerHeartbeat)
+    assert script.at(MemberState.JOINING)
+    assert (sent.epoch, sent.is_full, sent.topics) == (0, True, frozenset({"t", "u"}))
+    assert (sent.owned, sent.regex) == (frozenset(), None)
+    assert sent.member_id == script.machine.member_id
+    assert len(sent.member_id) == 22
+
+
+def test_assignment_is_acknowledged_after_the_callback() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(2, by_id(0, 1))
+    assert script.at(MemberState.RECONCILING)
+    assert script.machine.generation == 2
+    script.poll()
+    call = script.take(CallAssigned)
+    assert (call.added, call.assignment) == (parts(0, 1), parts(0, 1))
+    script.commands.append(call)
+    assert not script.has(ConsumerHeartbeat)
+    script.called_back(CallAssigned)
+    assert script.at(MemberState.ACKNOWLEDGING)
+    sent = script.answer(2)
+    assert (sent.epoch, sent.is_full, sent.topics) == (2, False, None)
+    assert sent.owned == by_id(0, 1)
+    assert script.at(MemberState.STABLE)
+    assert script.machine.owned == parts(0, 1)
+
+
+def test_empty_first_assignment_calls_listener_once() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(3, [])
+    script.poll()
+    assert script.take(CallAssigned).added == frozenset()
+
+
+def test_regular_heartbeat_has_no_fields() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.pass_time(INTERVAL)
+    sent = script.answer()
+    assert (sent.epoch, sent.is_full) == (2, False)
+    assert (sent.topics, sent.regex, sent.owned) == (None, None, None)
+    assert script.at(MemberState.STABLE)
+
+
+def test_revocation_withholds_at_once_and_acknowledges_last() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1)
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0))
+    assert script.take(StopDelivery).partitions == parts(1)
+    assert script.machine.owned == parts(0, 1)
+    assert script.at(MemberState.RECONCILING)
+    script.poll()
+    assert script.take(CallRevoked).partitions == parts(1)
+
+
+def test_heartbeats_continue_without_owned_partitions_during_callbacks() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1)
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0))
+    script.poll()
+    script.pass_time(INTERVAL)
+    assert script.answer().owned is None
+    script.called_back(CallRevoked)
+    script.called_back(CallAssigned)
+    assert script.answer(3).owned == by_id(0)
+    assert script.machine.owned == parts(0)
+    assert script.at(MemberState.STABLE)
+
+
+def test_target_that_changes_back_resumes_and_calls_nothing() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1)
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0))
+    script.pass_time(INTERVAL)
+    script.answer(4, by_id(0, 1))
+    assert script.take(StopDelivery).partitions == parts(1)
+    assert script.take(ResumeDelivery).partitions == parts(1)
+    assert script.none_but(ConsumerHeartbeat)
+    assert script.answer().owned == by_id(0, 1)
+    assert script.at(MemberState.STABLE)
+
+
+def test_lost_partitions_are_given_up_before_a_new_join() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    member_id = script.machine.member_id
+    script.pass_time(INTERVAL)
+    script.answer(error=110)
+    assert script.take(StopDelivery).partitions == parts(0)
+    assert script.at(MemberState.JOIN_PENDING)
+    script.poll()
+    assert script.at(MemberState.REVOKING)
+    script.called_back(CallLost)
+    sent = script.answer(5, by_id(0))
+    assert (sent.epoch, sent.member_id, sent.owned) == (0, member_id, frozenset())
+    assert script.at(MemberState.RECONCILING)
+
+
+def test_recreated_topic_is_revoked_then_assigned() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.names = {**script.names, RECREATED: "t"}
+    script.pass_time(INTERVAL)
+    script.answer(3, [(RECREATED, 0)])
+    script.poll()
+    script.called_back(CallRevoked)
+    call = script.take(CallAssigned)
+    assert (call.added, call.assignment) == (parts(0), parts(0))
+    script.commands.append(call)
+    script.called_back(CallAssigned)
+    assert script.answer().owned == frozenset({(RECREATED, 0)})
+
+
+def test_unknown_topic_is_left_out_and_looked_up_again() -> None:
+    script = ConsumerScript()
+    script.resolves = False
+    script.to_joining()
+    script.answer(2, by_id(0) | by_id(1, topic="u"))
+    command = script.take(ResolveTopics)
+    assert command.ids == {topic_id for topic_id, _ in by_id(0) | by_id(1, topic="u")}
+    script.commands.append(command)
+    script.names = {topic_id: "t" for topic_id, _ in by_id(0)}
+    script.resolve()
+    script.poll()
+    script.called_back(CallAssigned)
+    assert script.answer().owned == by_id(0)
+    assert script.at(MemberState.STABLE)
+    script.names = ConsumerScript().names
+    script.pass_time(0.2)
+    script.resolve()
+    script.poll()
+    assert script.take(CallAssigned).added == parts(1, topic="u")
+
+
+@pytest.mark.parametrize("leave_group", [True, False])
+@pytest.mark.parametrize("static", [True, False])
+def test_leaving_sends_the_epoch_of_the_member(static: bool, leave_group: bool) -> None:
+    script = ConsumerScript(static=static)
+    script.to_stable(0)
+    script.leave(leave_group=leave_group)
+    assert script.at(MemberState.LEAVING)
+    script.called_back(CallRevoked)
+    if static or leave_group:
+        assert script.answer().epoch == (-1 if leave_group else -2)
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert script.none_but(StopDelivery)
+
+
+def test_changed_subscription_is_sent_at_once() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.subscribe("t", "u")
+    sent = script.answer(3)
+    assert (sent.topics, sent.is_full, sent.owned) == (frozenset({"t", "u"}), False, None)
+    assert not script.has(AwaitPoll)
