@@ -57,10 +57,10 @@ class ConsumerFailures(FailureReports):
 
         With ``leave``, leave the group first, so that others get the partitions at once.
         """
-        if leave and self._member.in_group:
+        if leave and self._member.in_group and not self._member.settings.static:
             self.send_leave()
         self.keep(error)
-        self.lose(str(error))
+        self.lose(str(error), keep_member_id=not self.is_fenced)
 
     def send_leave(self) -> None:
         """Leave once, without a wait for the response. A static member keeps its partitions."""

@@ -14,6 +14,7 @@ from kohort.errors import (
     GroupError,
     KafkaError,
     MessageEncodeError,
+    UnreleasedInstanceIdError,
     UnsupportedVersionError,
 )
 
@@ -45,7 +46,7 @@ class FailureReports:
     def keep(self, error: Exception) -> None:
         """Keep an error that ended the membership for :meth:`report`."""
         self._error = error
-        self.is_fenced = isinstance(error, FencedInstanceIdError)
+        self.is_fenced = isinstance(error, FencedInstanceIdError | UnreleasedInstanceIdError)
 
     def report(self) -> bool:
         """Report the error of :meth:`fail` and change to FAILED. Return False without an error."""

@@ -83,6 +83,7 @@ class Reconciliation:
                     yield from self._give_up_lost()  # REVOKING
                 if self._failures.report():  # FAILED
                     self._history.forget_begin()
+                    self._joins = 0  # the wait for a later poll() is a pause
                     return
                 yield from self._join(start)  # JOINING
                 while True:

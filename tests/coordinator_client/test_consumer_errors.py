@@ -1,0 +1,282 @@
+"""The reactions of a consumer group member to the error codes of its heartbeats."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.coordinator_client._commands import (
+    AwaitPoll,
+    CallLost,
+    CallRevoked,
+    ConsumerHeartbeat,
+    DropCoordinator,
+    ReportFailure,
+    StopDelivery,
+)
+from kohort.coordinator_client._events import EpochRejected
+from kohort.coordinator_client._state import MemberState
+from kohort.errors import (
+    BrokerResponseError,
+    ErrorCode,
+    FencedInstanceIdError,
+    InvalidRegularExpressionError,
+    KafkaConnectionError,
+    TopicAuthorizationFailedError,
+    UnreleasedInstanceIdError,
+    UnsupportedVersionError,
+)
+from tests.coordinator_client.consumer_scripts import INTERVAL, ConsumerScript, by_id, parts
+
+JOINING = MemberState.JOINING
+FAILS = [
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.UNSUPPORTED_ASSIGNOR,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_REGULAR_EXPRESSION,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+]
+LOSES = [
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+]
+
+
+def reported(script: ConsumerScript) -> BrokerResponseError:
+    error = script.take(ReportFailure).error
+    assert isinstance(error, BrokerResponseError)
+    return error
+
+
+@pytest.mark.parametrize("code", FAILS)
+def test_join_fails_with_an_error_when_a_retry_is_useless(code: ErrorCode) -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(error=code, message="because")
+    error = reported(script)
+    assert error.code == code
+    assert script.at(MemberState.FAILED)
+    assert not script.has(ConsumerHeartbeat)
+
+
+def test_error_has_the_message_of_the_broker() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(error=ErrorCode.GROUP_ID_NOT_FOUND, message="Cannot upgrade\nthe group")
+    text = str(reported(script))
+    assert "GROUP_ID_NOT_FOUND" in text
+    assert "Cannot upgrade\\nthe group" in text
+    assert script.at(MemberState.FAILED)
+
+
+@pytest.mark.parametrize("code", FAILS)
+def test_member_loses_its_partitions_before_the_error(code: ErrorCode) -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.pass_time(INTERVAL)
+    script.answer(error=code)
+    assert script.take(StopDelivery).partitions == parts(0)
+    assert script.at(MemberState.JOIN_PENDING)
+    assert not script.has(ReportFailure)
+    script.poll()
+    script.called_back(CallLost)
+    assert reported(script).code == code
+    assert script.at(MemberState.FAILED)
+
+
+@pytest.mark.parametrize("code", FAILS)
+def test_failed_member_joins_at_a_later_poll_unless_fenced(code: ErrorCode) -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(error=code)
+    script.commands.clear()
+    script.pass_time(30.0)
+    is_fenced = code == ErrorCode.FENCED_INSTANCE_ID
+    assert script.machine.is_fenced is is_fenced
+    assert script.at(MemberState.FAILED if is_fenced else MemberState.JOIN_PENDING)
+    if is_fenced:
+        script.subscribe()
+    script.poll()
+    assert script.take(ConsumerHeartbeat).epoch == 0
+
+
+@pytest.mark.parametrize("code", LOSES)
+def test_membership_ends_and_the_same_member_joins(code: ErrorCode) -> None:
+    script = ConsumerScript()
+    script.to_stable()
+    member_id, losses = script.machine.member_id, script.machine.losses
+    script.pass_time(INTERVAL)
+    script.answer(error=code)
+    assert script.at(JOINING), "without partitions there is no callback to wait for"
+    sent = script.answer(7, [])
+    assert (sent.epoch, sent.member_id, sent.is_full) == (0, member_id, True)
+    assert script.machine.losses == losses + 1
+    assert not script.has(ReportFailure)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_refused_join_leaves_and_takes_a_new_member_id(code: ErrorCode) -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    member_id = script.machine.member_id
+    script.answer(error=code)
+    leave = script.take(ConsumerHeartbeat)
+    assert (leave.epoch, leave.member_id) == (-1, member_id)
+    join = script.take(ConsumerHeartbeat)
+    assert (join.epoch, join.is_full) == (0, True)
+    assert join.member_id == script.machine.member_id != member_id
+
+
+def test_repeated_losses_pause_before_the_join() -> None:
+    script = ConsumerScript()
+    script.to_stable()
+    script.pass_time(INTERVAL)
+    for _ in range(3):
+        script.answer(error=ErrorCode.UNKNOWN_MEMBER_ID)
+        script.pass_time(3.0)
+        script.answer(9)
+        script.pass_time(0.1)
+    assert script.at(MemberState.RECONCILING) or script.at(JOINING)
+
+
+@pytest.mark.parametrize("code", [14, 15, 16, 7])
+@pytest.mark.parametrize("joining", [True, False])
+def test_retriable_error_repeats_all_fields(code: int, joining: bool) -> None:
+    script = ConsumerScript()
+    if joining:
+        script.to_joining()
+    else:
+        script.to_stable(0)
+        script.pass_time(INTERVAL)
+    state = script.machine.state
+    script.answer(error=code)
+    assert script.has(DropCoordinator) is (code != 14)
+    assert script.has(ConsumerHeartbeat) is (code != 14), "a new coordinator gets it at once"
+    script.pass_time(0.2)
+    sent = script.take(ConsumerHeartbeat)
+    assert (sent.is_full, sent.topics) == (True, frozenset({"t"}))
+    assert sent.owned == (frozenset() if joining else by_id(0))
+    assert script.machine.state is state
+
+
+def test_disconnect_repeats_all_fields_at_once() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.pass_time(INTERVAL)
+    script.fail(ConsumerHeartbeat, KafkaConnectionError("gone"))
+    sent = script.answer(2, by_id(0))
+    assert (sent.is_full, sent.owned) == (True, by_id(0))
+    assert script.at(MemberState.STABLE)
+    assert not script.has(AwaitPoll)
+
+
+def test_lost_assignment_is_repaired_by_the_full_request() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1)
+    script.pass_time(INTERVAL)
+    script.fail(ConsumerHeartbeat, KafkaConnectionError("gone"))
+    sent = script.answer(2, by_id(0))
+    assert sent.owned == by_id(0, 1)
+    assert script.take(StopDelivery).partitions == parts(1)
+
+
+def test_unsupported_request_is_reported() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.fail(ConsumerHeartbeat, UnsupportedVersionError("the broker is too old"))
+    assert isinstance(script.take(ReportFailure).error, UnsupportedVersionError)
+    assert script.at(MemberState.FAILED)
+
+
+def test_missing_right_on_a_topic_is_reported_once_and_keeps_the_member() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.subscribe("t", "secret")
+    for _ in range(3):
+        script.answer(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        script.pass_time(INTERVAL)
+    assert isinstance(reported(script), TopicAuthorizationFailedError)
+    assert not script.has(ReportFailure)
+    assert script.at(MemberState.STABLE)
+    assert script.machine.owned == parts(0)
+    assert script.answer(3).topics == frozenset({"t", "secret"})
+    script.subscribe("t", "other")
+    script.answer(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert script.has(ReportFailure), "a new series is reported again"
+
+
+def test_held_instance_id_is_retried_then_fenced() -> None:
+    script = ConsumerScript(static=True)
+    script.to_joining()
+    attempts = 0
+    while script.at(JOINING):
+        script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+        attempts += 1
+        script.pass_time(1.0)
+    assert 40 < attempts < 60, "one each second at most, for a session timeout"
+    error = reported(script)
+    assert isinstance(error, UnreleasedInstanceIdError)
+    assert "group_instance_id" in str(error)
+    assert script.machine.is_fenced
+
+
+def test_released_instance_id_joins() -> None:
+    script = ConsumerScript(static=True)
+    script.to_joining()
+    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert script.machine.statistics().join_obstruction is not None
+    script.pass_time(1.0)
+    script.answer(4, by_id(0))
+    assert script.at(MemberState.RECONCILING)
+    assert script.machine.statistics().join_obstruction is None
+
+
+def test_fenced_instance_stays_out_until_it_subscribes() -> None:
+    script = ConsumerScript(static=True)
+    script.to_stable()
+    script.pass_time(INTERVAL)
+    script.answer(error=ErrorCode.FENCED_INSTANCE_ID)
+    assert isinstance(reported(script), FencedInstanceIdError)
+    assert script.machine.is_fenced
+    script.pass_time(60.0)
+    assert script.at(MemberState.FAILED)
+    assert not script.has(ConsumerHeartbeat), "the id belongs to another member now"
+
+
+def test_bad_pattern_of_a_member_leaves_and_fails() -> None:
+    script = ConsumerScript()
+    script.to_stable()
+    script.subscribe("t", regex="(")
+    sent = script.answer(error=ErrorCode.INVALID_REGULAR_EXPRESSION, message="missing closing )")
+    assert sent.regex == "("
+    error = reported(script)
+    assert isinstance(error, InvalidRegularExpressionError)
+    assert "missing closing )" in str(error)
+    assert script.take(ConsumerHeartbeat).epoch == -1
+
+
+@pytest.mark.parametrize("epoch", [2, 1])
+def test_rejected_epoch_leads_to_a_heartbeat_if_it_is_current(epoch: int) -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.handle(EpochRejected(epoch))
+    assert script.has(ConsumerHeartbeat) is (epoch == 2)
+
+
+def test_membership_lost_in_a_callback_calls_lost_after_it() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1)
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0))
+    script.poll()
+    script.pass_time(INTERVAL)
+    script.answer(error=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert not script.has(CallLost)
+    script.called_back(CallRevoked)
+    assert script.at(MemberState.JOIN_PENDING)
+    script.poll()
+    assert script.take(CallLost).partitions == parts(0)
