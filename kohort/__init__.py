@@ -27,6 +27,7 @@ from kohort.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    SubscriptionPattern,
     TopicPartition,
     lazy_names,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "RecordDeserializationError",
     "RecordTable",
     "Secret",
+    "SubscriptionPattern",
     "TopicPartition",
     "__version__",
     "create_ssl_context",

@@ -93,23 +93,39 @@ class CommonOptions(SecurityOptions, total=False):
     """
     group_id: str | None
     """The consumer group. None: no membership and no commits. Default: ``None``."""
-    group_protocol: Literal["classic", "consumer"]
-    """Protocol of the group. With 'consumer' the broker assigns the partitions (KIP-848).
-
-    Default: ``"classic"``.
-    """
     group_instance_id: str | None
     """Makes this a static member, which keeps its partitions over a restart (KIP-345).
 
     Default: ``None``.
     """
+    group_protocol: Literal["classic", "consumer", "auto"]
+    """Protocol of the membership. `consumer` is that of KIP-848. `auto` uses it if the cluster has
+    it enabled and the group has no classic members.
+
+    Default: ``"classic"``.
+    """
+    group_remote_assignor: str | None
+    """Assignor of the coordinator, such as `uniform` or `range`, under the consumer protocol. None:
+    the coordinator chooses.
+
+    Default: ``None``.
+    """
+    consumer_session_timeout_ms: int
+    """The coordinator's session timeout under the consumer protocol, which no response has. After
+    that time without a heartbeat no records are returned. Set it if the brokers or the group use
+    another value than 45 s.
+
+    Default: ``45000`` ms.
+    """
     session_timeout_ms: int
-    """Time without a heartbeat after which a member is removed from the group.
+    """Time without a heartbeat after which a member is removed from the group. Classic protocol
+    only.
 
     Default: ``45000`` ms.
     """
     heartbeat_interval_ms: int
     """Time between heartbeats, which notice a rebalance. Use at most a third of session_timeout_ms.
+    Classic protocol only.
 
     Default: ``3000`` ms.
     """
@@ -121,7 +137,7 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``max_poll_interval_ms`` ms.
     """
     partition_assignment_strategy: Assignor | Sequence[Assignor]
-    """Assignors of the group's leader, in order of preference.
+    """Assignors of the group's leader, in order of preference. Classic protocol only.
 
     Default: ``("range", "cooperative-sticky", "roundrobin")``.
     """

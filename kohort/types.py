@@ -11,6 +11,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 
@@ -42,6 +43,16 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+class SubscriptionPattern(NamedTuple):
+    """Regular expression of topic names that the brokers evaluate, in the syntax of RE2J.
+
+    It matches whole names. A group needs the consumer protocol for it (KIP-848), while a compiled
+    pattern of Python is evaluated by the consumer itself and needs nothing.
+    """
+
+    pattern: str
+
+
 class ConsumerGroupMetadata(NamedTuple):
     """Membership of a consumer in its group (KIP-447). The defaults stand for no membership."""
 
@@ -52,7 +63,13 @@ class ConsumerGroupMetadata(NamedTuple):
     state: str = "<unjoined>"
 
 
-for _value in TopicPartition, OffsetAndMetadata, OffsetAndTimestamp, ConsumerGroupMetadata:
+for _value in (
+    TopicPartition,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    SubscriptionPattern,
+    ConsumerGroupMetadata,
+):
     _value.__module__ = "kohort"  # pickles and tracebacks have the public name
 
 

@@ -16,6 +16,8 @@ _JAVA_ASSIGNORS = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
+_CLASSIC_ONLY = ("partition_assignment_strategy", "session_timeout_ms", "heartbeat_interval_ms")
+"""Options of members that the consumer protocol leaves to the coordinator."""
 _INSTANCE_ID = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -35,13 +37,6 @@ class GroupConfig(RequestOptions):
             "The consumer group. None: no membership and no commits.",
         ),
     )
-    group_protocol: str = field(
-        default="classic",
-        metadata=option(
-            OneOf("classic", "consumer"),
-            "Protocol of the group. With 'consumer' the broker assigns the partitions (KIP-848).",
-        ),
-    )
     group_instance_id: str | None = field(
         default=None,
         metadata=option(
@@ -49,11 +44,39 @@ class GroupConfig(RequestOptions):
             "Makes this a static member, which keeps its partitions over a restart (KIP-345).",
         ),
     )
+    group_protocol: str = field(
+        default="classic",
+        metadata=option(
+            OneOf("classic", "consumer", "auto"),
+            "Protocol of the membership. `consumer` is that of KIP-848. `auto` uses it if the "
+            "cluster has it enabled and the group has no classic members.",
+        ),
+    )
+    group_remote_assignor: str | None = field(
+        default=None,
+        metadata=option(
+            Text(nullable=True, empty=False),
+            "Assignor of the coordinator, such as `uniform` or `range`, under the consumer "
+            "protocol. None: the coordinator chooses.",
+        ),
+    )
+    consumer_session_timeout_ms: int = field(
+        default=45_000,
+        metadata=option(
+            Integer(1),
+            "The coordinator's session timeout under the consumer protocol, which no response "
+            "has. After that time without a heartbeat no records are returned. Set it if the "
+            "brokers or the group use another value than 45 s.",
+            unit="ms",
+            properties=(),
+        ),
+    )
     session_timeout_ms: int = field(
         default=45_000,
         metadata=option(
             Integer(1),
-            "Time without a heartbeat after which a member is removed from the group.",
+            "Time without a heartbeat after which a member is removed from the group. Classic "
+            "protocol only.",
             unit="ms",
         ),
     )
@@ -62,7 +85,7 @@ class GroupConfig(RequestOptions):
         metadata=option(
             Integer(1),
             "Time between heartbeats, which notice a rebalance. Use at most a third of "
-            "session_timeout_ms.",
+            "session_timeout_ms. Classic protocol only.",
             unit="ms",
         ),
     )
@@ -89,7 +112,7 @@ class GroupConfig(RequestOptions):
                 names=("range", "cooperative-sticky", "sticky", "roundrobin"),
                 java=_JAVA_ASSIGNORS,
             ),
-            "Assignors of the group's leader, in order of preference.",
+            "Assignors of the group's leader, in order of preference. Classic protocol only.",
             shown_default='("range", "cooperative-sticky", "roundrobin")',
         ),
     )
@@ -124,6 +147,16 @@ class GroupConfig(RequestOptions):
         ),
     )
 
+    def __init__(self, **values: Any) -> None:
+        self._set("_given", frozenset(values))
+        super().__init__(**values)
+
+    @property
+    def classic_only_options(self) -> tuple[str, ...]:
+        """The options set by the user that have a meaning in the classic protocol only."""
+        given: frozenset[str] = self._given  # type: ignore[attr-defined]
+        return tuple(name for name in _CLASSIC_ONLY if name in given)
+
     @property
     def auto_commit(self) -> bool:
         """True if positions are committed automatically, which needs a group."""
@@ -136,6 +169,20 @@ class GroupConfig(RequestOptions):
                 "heartbeat_interval_ms",
                 self.heartbeat_interval_ms,
                 f"less than session_timeout_ms ({self.session_timeout_ms})",
+            )
+        if self.group_protocol == "consumer":
+            for name in self.classic_only_options:
+                raise invalid(
+                    name,
+                    getattr(self, name),
+                    'no value with group_protocol="consumer", where the coordinator decides it',
+                )
+        if self.group_protocol == "classic" and self.group_remote_assignor is not None:
+            raise invalid(
+                "group_remote_assignor",
+                self.group_remote_assignor,
+                'no value with group_protocol="classic", where partition_assignment_strategy '
+                "decides",
             )
         if self.group_instance_id is not None and self.group_id is None:
             raise invalid("group_instance_id", self.group_instance_id, "a group_id with it")

@@ -132,10 +132,6 @@ PROPERTIES: tuple[Unsupported, ...] = (
         harmless=("",),
     ),
     *_dotted(
-        "group.remote.assignor",
-        why="leave it out; it belongs to the group protocol consumer, which is not built",
-    ),
-    *_dotted(
         "config.providers",
         why="leave it out and resolve the values first; ${...} in a value is not resolved",
         harmless=("",),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex
 
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 MAX_TIMEOUT_MS = 1e12
 """Limit of every timeout, about 30 years. Event loops cannot add larger floats to their clocks."""
@@ -58,6 +58,15 @@ def topic_names(topics: Iterable[object]) -> list[str]:
             )
         names.append(topic)
     return names
+
+
+def broker_pattern(pattern: SubscriptionPattern) -> SubscriptionPattern:
+    """Return the pattern. Only the broker knows if it compiles. Raise an error if it is no text."""
+    if not isinstance(pattern.pattern, str):
+        raise TypeError(f"a SubscriptionPattern needs a str, not {pattern.pattern!r}")
+    if not pattern.pattern:
+        raise ValueError("a SubscriptionPattern must not be empty")
+    return pattern
 
 
 def topic_pattern(pattern: object) -> re.Pattern[str]:

@@ -391,6 +391,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
     ) -> None:
         """Subscribe to topics, or to all topics whose names match ``pattern`` from their start.
 
+        A :class:`~kohort.SubscriptionPattern` is evaluated by the brokers and matches whole names.
         It replaces an earlier subscription. With a ``group_id``, the next poll() joins the group,
         which assigns the partitions. AsyncKafkaConsumer also joins it without a poll, unless
         ``rebalance_without_poll="never"``. Without a group, all partitions are assigned to this

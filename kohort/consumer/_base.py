@@ -25,7 +25,13 @@ from kohort.errors import (
 from kohort.listeners._dispatch import check_listener
 from kohort.records import RecordRun
 from kohort.subscription import OffsetReset
-from kohort.types import ConsumerGroupMetadata, LazyModule, OffsetAndMetadata, TopicPartition
+from kohort.types import (
+    ConsumerGroupMetadata,
+    LazyModule,
+    OffsetAndMetadata,
+    SubscriptionPattern,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from kohort.consumer import _explanation
@@ -158,10 +164,13 @@ class ConsumerBase:
         if pattern is not None and topics:
             raise IllegalStateError("subscribe() accepts topics or a pattern, not both")
         subscription = self._engine.subscription
-        if pattern is not None:
-            subscription.subscribe_pattern(
-                _arguments.topic_pattern(pattern), replaces=self._life.is_unsubscribing
-            )
+        replaces = self._life.is_unsubscribing
+        if isinstance(pattern, SubscriptionPattern):
+            self._check_broker_pattern()
+            chosen = _arguments.broker_pattern(pattern)
+            subscription.subscribe_broker_pattern(chosen, replaces=replaces)
+        elif pattern is not None:
+            subscription.subscribe_pattern(_arguments.topic_pattern(pattern), replaces=replaces)
         else:
             names = _arguments.topic_names(topics)
             if not names:
@@ -169,11 +178,25 @@ class ConsumerBase:
                     "subscribe() needs topics or a pattern. Call unsubscribe() to end a "
                     "subscription"
                 )
-            subscription.subscribe(names, replaces=self._life.is_unsubscribing)
+            subscription.subscribe(names, replaces=replaces)
         self._callback_runner.listener = listener
         self._engine.note_subscribe(has_listener=listener is not None)
         self._engine.errors.drop(TopicAuthorizationFailedError)
         self._call_soon(self._engine.apply_new_subscription)
+
+    def _check_broker_pattern(self) -> None:
+        """Raise IllegalStateError if no broker would evaluate a SubscriptionPattern."""
+        group = self._config.group
+        if group.group_id is None:
+            raise IllegalStateError(
+                "a SubscriptionPattern needs a group, because the coordinator evaluates it. Set "
+                "the option group_id, or use a compiled pattern"
+            )
+        if group.group_protocol == "classic":
+            raise IllegalStateError(
+                "a SubscriptionPattern needs the consumer protocol, and group_protocol is "
+                '"classic". Set it to "consumer" or "auto", or use a compiled pattern'
+            )
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Request a rebalance of the group at the next poll(), unless one is running (KIP-568).

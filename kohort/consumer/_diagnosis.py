@@ -100,6 +100,7 @@ def _group(parts: ConsumerParts) -> Facts | None:
     if parts.coordinator is None:
         return None
     group, activity = parts.coordinator.snapshot(), parts.coordinator.statistics()
+    choice = parts.coordinator.protocol_choice
     return {
         "group_id": parts.config.group.group_id,
         "state": group.state,
@@ -107,6 +108,8 @@ def _group(parts: ConsumerParts) -> Facts | None:
         "generation": group.generation_id,
         "member_id": group.member_id,
         "group_instance_id": group.group_instance_id,
+        "group_protocol": None if choice is None else choice.protocol,
+        "group_protocol_reason": None if choice is None else choice.reason,
         "protocol": group.protocol,
         "leads": activity.is_leader,
         "waits_for_poll": parts.coordinator.needs_poll,

@@ -73,7 +73,7 @@ class Engine:
             self.callback_queue,
             self.subscription,
             self.errors,
-            on_assignment=lambda: engine.positions.wake(),
+            on_assignment=lambda: engine._on_group_assignment(),
             refresh_topics=lambda: engine._topics.refresh_pattern(),
         )
         self.coordinator: CoordinatorClient | None = None
@@ -86,7 +86,7 @@ class Engine:
                 group,
                 resolve_assignors(group.partition_assignment_strategy),
                 self.group_adapter,
-                rng=rng,
+                rng=config.rng,
                 on_group_topics=lambda topics: engine._topics.wake(),
                 history=self.subscription.history,
             )
@@ -232,6 +232,11 @@ class Engine:
     def _on_recreated(self, topics: Collection[str]) -> None:
         for topic in topics:
             self.offset_requests.statistics.forget_topic(topic)
+        self.positions.wake()
+
+    def _on_group_assignment(self) -> None:
+        """Look positions up, and request the metadata of topics that the brokers have chosen."""
+        self._topics.wake()
         self.positions.wake()
 
     def note_subscribe(self, *, has_listener: bool) -> None:

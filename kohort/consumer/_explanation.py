@@ -7,6 +7,9 @@ from typing import Any
 
 from kohort.transport import escaped
 
+_GROUPED = ("topics", "pattern", "broker pattern")
+"""Modes of a subscription whose partitions a group assigns."""
+
 Facts = dict[str, Any]
 """State of a consumer or of a part of it, as plain values."""
 
@@ -19,6 +22,11 @@ EXPIRY_WARNING_DAYS = 7
 LATE_SECONDS = 1.0
 """Seconds beyond ``fetch_max_wait_ms`` after which a fetch counts as late."""
 
+_CONSUMER_STATES = {
+    "joining": "the first heartbeat is in flight, or the coordinator is not known yet",
+}
+"""Texts of states that mean something else under the consumer protocol."""
+
 _STATES = {
     "unsubscribed": "this consumer is not a member of the group yet",
     "revoking": "a rebalance waits for the listener's on_partitions_revoked() or "
@@ -28,6 +36,7 @@ _STATES = {
     "assigning": "this member is the leader, and its assignor is running",
     "syncing": "SyncGroup is in flight: the leader has not sent the assignment yet",
     "reconciling": "the assignment was received, and the listener's callbacks are running",
+    "acknowledging": "the coordinator is about to hear which partitions this member owns",
     "leaving": "this consumer is leaving the group",
 }
 
@@ -72,7 +81,7 @@ def _reasons(facts: Facts) -> Iterator[str]:
         return
     yield from (escaped(_missing_right(right)) for right in facts["missing_rights"])
     yield from _subscription_reasons(facts["subscription"])
-    group, grouped = facts["group"], facts["subscription"]["mode"] in ("topics", "pattern")
+    group, grouped = facts["group"], facts["subscription"]["mode"] in _GROUPED
     if group is not None and grouped:
         yield from _group_reasons(facts, group)
     if facts["partitions"]:
@@ -99,6 +108,9 @@ def _subscription_reasons(subscription: Facts) -> Iterator[str]:
         yield "nothing is subscribed to or assigned: call subscribe() or assign()"
     elif mode == "pattern" and not subscription["topics"]:
         yield f"no topic matches the pattern {escaped(subscription['pattern'])}"
+    elif mode == "broker pattern" and not subscription["topics"]:
+        pattern = escaped(subscription["pattern"])
+        yield f"the brokers have assigned no topic for the pattern {pattern}, which is of RE2J"
     elif unknown:
         yield f"no such topic in the cluster metadata: {', '.join(unknown)}"
 
@@ -123,16 +135,26 @@ def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
         since = "" if ago is None else f", which was last called {ago:.1f} s ago"
         yield f"a rebalance waits for poll(){since}: {group['rebalance_reason']}"
     elif state in _STATES:
-        yield f"{_STATES[state]} (reason: {group['rebalance_reason']})"
+        text = (_CONSUMER_STATES if _has_epochs(group) else _STATES).get(state, _STATES[state])
+        yield f"{text} (reason: {group['rebalance_reason']})"
     elif state == "failed":
         fenced = "was fenced, call subscribe() to join again"
         then = fenced if group["fenced"] else "failed, and poll() joins again"
         yield f"the membership {then}: {group['last_failure']}"
+    elif state == "stable" and not facts["partitions"] and _has_epochs(group):
+        yield (
+            "this member was assigned no partitions: the group has more members than partitions, "
+            "other members have not released theirs yet, or the topics do not exist"
+        )
     elif state == "stable" and not facts["partitions"]:
         yield (
             "this member was assigned no partitions: the group has more members than partitions, "
             "or its leader does not know the topics yet"
         )
+
+
+def _has_epochs(group: Facts) -> bool:
+    return bool(group["group_protocol"] == "consumer")
 
 
 def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterator[str]:
@@ -190,11 +212,15 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
     yield from (f"  - {reason}" for reason in reasons)
     if group is not None:
         yield (
-            f"group {escaped(group['group_id'])}: {group['state']}, generation "
+            f"group {escaped(group['group_id'])}: {group['state']}, "
+            f"{'epoch' if _has_epochs(group) else 'generation'} "
             f"{group['generation']}, coordinator {_or_none(group['coordinator'])}, "
             f"{_or_none(group['protocol'])}{', leader' if group['leads'] else ''}"
             + (f", last heartbeat {_ago(group['last_heartbeat_seconds_ago'])}" if alive else "")
         )
+        if group["group_protocol"] is not None:
+            reason = escaped(group["group_protocol_reason"])
+            yield f"group protocol: {group['group_protocol']}, because {reason}"
     if facts["security"]["protocol"] != "PLAINTEXT":
         yield _login(facts["security"])
     yield from _certificate_reasons(facts["security"])

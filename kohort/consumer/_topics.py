@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
+_PATTERNS = (SubscriptionMode.PATTERN, SubscriptionMode.BROKER_PATTERN)
 REFRESH_SECONDS = 1.0
 """Longest time that a rebalance waits for the names of new topics before it joins."""
 
@@ -73,8 +74,9 @@ class TopicWatch:
         self._errors = errors
         self._events = events
         self._woken = anyio.Event()
-        self._group_subscription: frozenset[str] | None = None
-        self._pattern: re.Pattern[str] | None = None
+        self._group_subscription: tuple[frozenset[str], str] | None = None
+        self._pattern: re.Pattern[str] | str | None = None
+        """The pattern whose first topics are known. It is a str if the brokers evaluate it."""
         self._is_resubscribed = False
         """True after subscribe(), also for the same topics. A fenced member then joins again."""
         self._rejoin_reason: str | None = None
@@ -153,7 +155,10 @@ class TopicWatch:
                 return
             self._observe_topics()
         else:
-            self._pattern = None
+            if mode is not SubscriptionMode.BROKER_PATTERN:
+                self._pattern = None
+            elif not await self._note_first_topics(subscription.broker_pattern):
+                return
             self._observe_topics()
             # The leader assigns the topics of all members, so it needs their metadata.
             of_group = self._coordinator.group_topics if self._coordinator else frozenset()
@@ -176,6 +181,20 @@ class TopicWatch:
             await cluster.fetch_topics(None)
             self._pattern = pattern
         self._subscription.match_topics(self._requests.visible_topics(cluster.metadata))
+        return True
+
+    async def _note_first_topics(self, pattern: str) -> bool:
+        """Note the topics that exist when a pattern of the brokers is new.
+
+        Topics that it matches later did not exist before. Return False while they are unknown.
+        """
+        cluster = self._cluster
+        if not cluster.bootstrapped:
+            return False
+        if pattern != self._pattern:
+            metadata = await cluster.fetch_topics(None)
+            self._pattern = pattern
+            self._baseline.observe(metadata, metadata.topics, pattern)
         return True
 
     async def refresh_pattern(self) -> None:
@@ -203,9 +222,12 @@ class TopicWatch:
         """Subscribe to changed topics in the group, or assign all partitions without a group."""
         if self._coordinator is None:
             self._assign_all(topics)
-        elif topics != self._group_subscription or self._is_resubscribed:
-            self._group_subscription, self._is_resubscribed = topics, False
-            self._coordinator.subscribe(topics)
+            return
+        regex = self._subscription.broker_pattern
+        wanted = (frozenset() if regex else topics, regex)
+        if wanted != self._group_subscription or self._is_resubscribed:
+            self._group_subscription, self._is_resubscribed = wanted, False
+            self._coordinator.subscribe(*wanted)
 
     def _assign_all(self, topics: frozenset[str]) -> None:
         """Assign all partitions of the topics, for a subscription without a group."""
@@ -225,7 +247,7 @@ class TopicWatch:
 
     def _on_metadata(self, _old: ClusterMetadata, _new: ClusterMetadata) -> None:
         self._note_ids()
-        if self._subscription.mode is not SubscriptionMode.PATTERN:
+        if self._subscription.mode not in _PATTERNS:
             self._observe_topics()  # a pattern does this after the match
         if self._coordinator is not None:
             self._coordinator.apply_metadata(self._cluster.metadata)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -42,8 +42,8 @@ class TopicNames(Protocol):
 
 Topics: TypeAlias = TopicNames | Iterator[str]
 """Several topic names."""
-Pattern: TypeAlias = str | re.Pattern[str]
-"""Regular expression for topic names."""
+Pattern: TypeAlias = str | re.Pattern[str] | SubscriptionPattern
+"""Regular expression for topic names, of Python or of the brokers."""
 CommitOffsets: TypeAlias = Mapping[
     TopicPartition, int | OffsetAndMetadata | tuple[int, str] | tuple[int, str, int]
 ]

@@ -28,8 +28,6 @@ from kohort.coordinator_client._commands import (
     StopDelivery,
     WatchTopics,
 )
-from kohort.coordinator_client._consumer_member import ConsumerMemberSettings
-from kohort.coordinator_client._consumer_membership import ConsumerMembership
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._events import (
     AssignmentMade,
@@ -47,10 +45,9 @@ from kohort.coordinator_client._group_callbacks import (
     MembershipSnapshot,
 )
 from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS
-from kohort.coordinator_client._member import MemberSettings
-from kohort.coordinator_client._membership import ClassicMembership
-from kohort.coordinator_client._membership_interface import Membership
+from kohort.coordinator_client._memberships import MembershipFactory, choice_of
 from kohort.coordinator_client._offsets import OffsetManager
+from kohort.coordinator_client._protocol_choice import Choice
 from kohort.coordinator_client._rebalance_history import RebalanceRecord
 from kohort.coordinator_client._watched_topics import WatchedTopics
 from kohort.coordinator_client.assignors import (
@@ -68,52 +65,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-CONSUMER_SESSION_SECONDS = 45.0
-"""The session timeout of a consumer group on a broker with default settings."""
-
-
-def _membership(
-    config: GroupConfig,
-    assignors: Sequence[PartitionAssignor],
-    backoff: Backoff,
-    rng: random.Random,
-) -> Membership:
-    """Return the membership of the configured group protocol."""
-    group_id = config.group_id or ""
-    is_static = config.group_instance_id is not None
-    max_poll_interval = config.max_poll_interval_ms / 1000
-    if config.group_protocol == "consumer":
-        return ConsumerMembership(
-            ConsumerMemberSettings(
-                group_id=group_id,
-                static=is_static,
-                session_timeout=CONSUMER_SESSION_SECONDS,
-                max_poll_interval=max_poll_interval,
-                backoff=backoff,
-            ),
-            rng,
-        )
-    return ClassicMembership(
-        MemberSettings(
-            group_id=group_id,
-            protocols=tuple(assignor.name for assignor in assignors),
-            cooperative=common_protocol(assignors) is RebalanceProtocol.COOPERATIVE,
-            static=is_static,
-            heartbeat_interval=config.heartbeat_interval_ms / 1000,
-            session_timeout=config.session_timeout_ms / 1000,
-            max_poll_interval=max_poll_interval,
-            backoff=backoff,
-        ),
-        rng,
-    )
-
-
 class CoordinatorClient:
     """The membership and the offsets of one consumer in one group.
 
     Call everything from the event loop that runs :meth:`run`. ``config.group_id`` must be set.
-    With ``require_stable``, reads of committed offsets wait until open transactions on them are
-    decided. ``on_group_topics`` is called when :attr:`group_topics` changes.
+    ``rng`` makes jitter and member ids predictable, for tests and simulations. With
+    ``require_stable``, reads of committed offsets wait until open transactions on them are decided.
+    ``on_group_topics`` is called when :attr:`group_topics` changes.
     """
 
     def __init__(
@@ -130,12 +88,12 @@ class CoordinatorClient:
     ) -> None:
         if config.group_id is None:
             raise ValueError("CoordinatorClient requires config.group_id")
-        rng = rng or random.Random()
+        id_source, rng = rng, rng or random.Random()
         cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._config = config
         self._callbacks = callbacks
-        self._membership = _membership(config, assignors, backoff, rng)
+        self._membership = MembershipFactory(config, assignors, backoff, rng, id_source).make()
         self._coordinator = CoordinatorConnection(
             cluster,
             config.group_id,
@@ -200,9 +158,12 @@ class CoordinatorClient:
             self._tasks = None
             self._changed.set()
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Replace the subscribed topics and join the group. An empty set is allowed."""
-        self._handle(Subscribed(frozenset(topics)))
+    def subscribe(self, topics: Iterable[str], regex: str = "") -> None:
+        """Replace the subscribed topics and join the group. An empty set is allowed.
+
+        ``regex`` is a pattern that the brokers evaluate, for a consumer group only.
+        """
+        self._handle(Subscribed(frozenset(topics), regex))
 
     async def unsubscribe(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Leave the group as :meth:`leave` does, with a fixed reason."""
@@ -280,6 +241,11 @@ class CoordinatorClient:
         found = self._membership.statistics()
         lookup_failure = self._coordinator.lookup_failure
         return found._replace(join_obstruction=lookup_failure) if lookup_failure else found
+
+    @property
+    def protocol_choice(self) -> Choice | None:
+        """The group protocol and the reason for it, or None before the first join."""
+        return choice_of(self._membership, self._config)
 
     @property
     def needs_poll(self) -> bool:

@@ -16,6 +16,7 @@ from kohort.coordinator_client._commands import (
     CallAssigned,
     CallLost,
     CallRevoked,
+    ChooseProtocol,
     Command,
     ConsumerHeartbeat,
     Heartbeat,
@@ -32,10 +33,17 @@ from kohort.coordinator_client._events import (
     CallbackDone,
     Event,
     PollEntered,
+    ProtocolChosen,
     ResponseReceived,
     TopicsResolved,
 )
 from kohort.coordinator_client._group_callbacks import GroupCallbacks
+from kohort.coordinator_client._protocol_choice import (
+    CLASSIC,
+    choose_by_refusal,
+    pattern_error,
+)
+from kohort.coordinator_client._protocol_lookup import look_up_protocol
 from kohort.coordinator_client._topic_lookup import names_of_ids
 from kohort.coordinator_client.assignors import (
     Assignment,
@@ -43,8 +51,8 @@ from kohort.coordinator_client.assignors import (
     finish_in_slices,
     is_built_in,
 )
-from kohort.errors import AssignorError
-from kohort.protocol.messages import JoinGroupResponse
+from kohort.errors import AssignorError, UnsupportedVersionError
+from kohort.protocol.messages import ConsumerGroupHeartbeatResponse, JoinGroupResponse
 from kohort.types import ConsumerGroupMetadata
 
 logger = logging.getLogger(__name__)
@@ -101,11 +109,10 @@ class CommandRunner:
                     _requests.heartbeat_forms(config, command), timeout=command.timeout
                 )
                 return ResponseReceived(token, beat)
-            case ConsumerHeartbeat(token):
-                answer = await self._coordinator.request(
-                    _requests.consumer_heartbeat_forms(config, command), timeout=command.timeout
-                )
-                return ResponseReceived(token, answer)
+            case ConsumerHeartbeat():
+                return await self._consumer_heartbeat(command)
+            case ChooseProtocol():
+                return await self._choose_protocol(command)
             case ResolveTopics(token, ids):
                 return TopicsResolved(token, await names_of_ids(self._cluster, ids))
             case LeaveGroup(token):
@@ -142,6 +149,31 @@ class CommandRunner:
             subscriptions[name] = _requests.member_subscription(command, user_data, self._rack)
         forms = _requests.join_forms(self._config, command, subscriptions)
         return await self._coordinator.request(forms, timeout=join_timeout, waits_for_members=True)
+
+    async def _consumer_heartbeat(self, command: ConsumerHeartbeat) -> ResponseReceived:
+        forms = _requests.consumer_heartbeat_forms(self._config, command)
+        try:
+            response = await self._coordinator.request(forms, timeout=command.timeout)
+        except UnsupportedVersionError as error:
+            if not command.regex:
+                raise
+            reason = "its coordinator has only an early version of the consumer protocol"
+            raise pattern_error(self._config.group_id or "", reason) from error
+        return ResponseReceived(command.token, response)
+
+    async def _choose_protocol(self, command: ChooseProtocol) -> ProtocolChosen:
+        """Look the group's protocol up, and join if it is the consumer protocol."""
+        group_id, timeout = self._config.group_id or "", self._config.request_timeout_ms / 1000
+        choice = await look_up_protocol(self._coordinator, group_id, timeout)
+        if choice.protocol == CLASSIC:
+            return ProtocolChosen(command.token, choice)
+        answer = await self._consumer_heartbeat(command.heartbeat)
+        response = answer.response
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        refused = choose_by_refusal(response.error_code, response.error_message)
+        if refused is not None:
+            return ProtocolChosen(command.token, refused)
+        return ProtocolChosen(command.token, None if response.error_code else choice, answer)
 
     async def _assign(self, command: MakeAssignment) -> AssignmentMade:
         """Run the leader's assignor. Fetch the metadata of unknown topics first."""

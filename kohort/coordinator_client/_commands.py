@@ -67,6 +67,16 @@ class ConsumerHeartbeat(NamedTuple):
     """The owned partitions, or None to leave them out."""
 
 
+class ChooseProtocol(NamedTuple):
+    """A look-up of the group protocol, then the join if it is the consumer one: ProtocolChosen.
+
+    A failed look-up is a CommandFailed, as a failed join is.
+    """
+
+    token: int
+    heartbeat: ConsumerHeartbeat
+
+
 class ResolveTopics(NamedTuple):
     """A look-up of the names of topics: TopicsResolved or CommandFailed."""
 
@@ -169,6 +179,7 @@ Command = (
     | SyncGroup
     | Heartbeat
     | ConsumerHeartbeat
+    | ChooseProtocol
     | ResolveTopics
     | LeaveGroup
     | AwaitPoll

@@ -121,6 +121,10 @@ ACTIONS: dict[ApiKey, dict[int, CoordinatorAction]] = {
         E.GROUP_ID_NOT_FOUND: CoordinatorAction.PROCEED,
         E.TOPIC_AUTHORIZATION_FAILED: CoordinatorAction.FAIL,
     },
+    ApiKey.DESCRIBE_GROUPS: {
+        **_ALL_APIS,
+        E.GROUP_ID_NOT_FOUND: CoordinatorAction.PROCEED,
+    },
     ApiKey.FIND_COORDINATOR: {
         E.NONE: CoordinatorAction.PROCEED,
         E.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorAction.RETRY,
@@ -159,7 +163,7 @@ _HINTS: dict[int, str] = {
 }
 
 
-_DESCRIBE_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
+_DESCRIBE_APIS = (ApiKey.DESCRIBE_GROUPS, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
 """APIs that require DESCRIBE on the group. The others require READ."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kohort.coordinator_client._protocol_choice import Choice
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.protocol import Response
 
@@ -112,6 +113,16 @@ class AssignmentMade(NamedTuple):
     """The topics and partitions that the assignor assigned."""
 
 
+class ProtocolChosen(NamedTuple):
+    """The result of ChooseProtocol."""
+
+    token: int
+    choice: Choice | None
+    """The protocol, or None if the coordinator refused the join for now."""
+    answer: ResponseReceived | None = None
+    """The response to the join by the consumer protocol."""
+
+
 class Tick(NamedTuple):
     """A check of the deadlines, sent when one is reached and after each change."""
 
@@ -133,5 +144,6 @@ Event = (
     | ResponseReceived
     | CommandFailed
     | AssignmentMade
+    | ProtocolChosen
     | Tick
 )

@@ -29,6 +29,8 @@ from kohort.protocol.messages import (
     SyncGroupResponse,
 )
 
+_FIRST_REGEX = 1
+"""First version of ConsumerGroupHeartbeat with a pattern that the brokers evaluate."""
 REASON_LENGTH = 255
 """Characters of a reason that the coordinator accepts (KIP-800)."""
 
@@ -118,9 +120,10 @@ def consumer_heartbeat_forms(
         rebalance_timeout_ms=config.rebalance_timeout_ms if command.is_full else -1,
         subscribed_topic_names=None if command.topics is None else sorted(command.topics),
         subscribed_topic_regex=command.regex,
+        server_assignor=config.group_remote_assignor if command.is_full else None,
         topic_partitions=owned,
     )
-    return [RequestForm(message)]
+    return [RequestForm(message, min_version=None if command.regex is None else _FIRST_REGEX)]
 
 
 def leave_forms(

@@ -14,6 +14,7 @@ MAX_IDLE_CONSUMERS = 4
 """Idle consumers per configuration. A worker runs one task at a time."""
 
 _DEFAULTS = {"allow.auto.create.topics": "false"}  # a request would recreate a deleted topic
+_GROUP_DEFAULTS = {"group.protocol": "auto"}
 _FIXED = {"enable.auto.commit": False, "auto.offset.reset": "none"}
 _GROUP_PROPERTIES = ("group.id", "group.instance.id")
 _FETCH_WAIT_NAMES = ("fetch.max.wait.ms", "fetch.wait.max.ms")
@@ -34,7 +35,8 @@ def make_consumer(properties: Mapping[str, Any], *, group: bool) -> KafkaConsume
     """Return a consumer with the user's properties. Drop the group's unless ``group``. No I/O."""
     chosen = {k: v for k, v in properties.items() if group or k not in _GROUP_PROPERTIES}
     try:
-        return KafkaConsumer.from_properties(_DEFAULTS | chosen | _FIXED)
+        defaults = _DEFAULTS | _GROUP_DEFAULTS if group else _DEFAULTS
+        return KafkaConsumer.from_properties(defaults | chosen | _FIXED)
     except ConfigurationError as error:
         raise type(error)(
             f"{error} (as an option of the source it has the prefix kafka.)"

@@ -19,6 +19,8 @@ class SubscriptionMode(Enum):
     NONE = "none"
     TOPICS = "topics"
     PATTERN = "pattern"
+    BROKER_PATTERN = "broker pattern"
+    """A pattern that the brokers evaluate, so that the topics are those of the assignment."""
     MANUAL = "manual"
 
 

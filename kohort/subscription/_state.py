@@ -21,9 +21,12 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+_SUBSCRIBED = frozenset(
+    {SubscriptionMode.TOPICS, SubscriptionMode.PATTERN, SubscriptionMode.BROKER_PATTERN}
+)
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = 5
 _SHORT.maxstring = 60
@@ -44,7 +47,7 @@ class SubscriptionState(BoundPositions):
         """A counter that grows when a partition's epoch changes or a partition is revoked."""
         self._mode = SubscriptionMode.NONE
         self._topics: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
+        self._pattern: re.Pattern[str] | SubscriptionPattern | None = None
         self._assigned = _NO_PARTITIONS
         self._epochs = 0
         self._moved: dict[TopicPartition, PartitionState] = {}
@@ -67,11 +70,18 @@ class SubscriptionState(BoundPositions):
     @property
     def is_subscribed(self) -> bool:
         """True after subscribe(), so that the group or the topics decide the assignment."""
-        return self._mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN)
+        return self._mode in _SUBSCRIBED
+
+    @property
+    def broker_pattern(self) -> str:
+        """The pattern that the brokers evaluate, or ""."""
+        pattern = self._pattern
+        return pattern.pattern if isinstance(pattern, SubscriptionPattern) else ""
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
-        return self._pattern
+        """The pattern that the consumer evaluates."""
+        return self._pattern if isinstance(self._pattern, re.Pattern) else None
 
     def topics(self) -> frozenset[str]:
         """Return the topics subscribed to, matched by the pattern, or of the manual assignment."""
@@ -105,12 +115,22 @@ class SubscriptionState(BoundPositions):
             if replaces:
                 self._set_topics(frozenset(name for name in self._topics if compiled.match(name)))
 
+    def subscribe_broker_pattern(
+        self, pattern: SubscriptionPattern, *, replaces: bool = False
+    ) -> None:
+        """Subscribe to every topic whose whole name the pattern matches, as the brokers see it."""
+        with self.lock:
+            self._set_mode(SubscriptionMode.BROKER_PATTERN, replaces=replaces)
+            self._pattern = pattern
+            self._set_topics(frozenset(tp.topic for tp in self._assigned))
+
     def match_topics(self, names: Iterable[str]) -> bool:
         """Match the pattern with the cluster's topics, and return True if the matches changed."""
         with self.lock:
-            if self._pattern is None:
+            pattern = self.pattern
+            if pattern is None:
                 return False
-            wanted = frozenset(name for name in names if self._pattern.match(name))
+            wanted = frozenset(name for name in names if pattern.match(name))
             if wanted == self._topics:
                 return False
             self._set_topics(wanted)
@@ -133,7 +153,7 @@ class SubscriptionState(BoundPositions):
     def _set_mode(self, mode: SubscriptionMode, *, replaces: bool = False) -> None:
         allowed = {SubscriptionMode.NONE, mode}
         if replaces:
-            allowed |= {SubscriptionMode.TOPICS, SubscriptionMode.PATTERN}
+            allowed |= _SUBSCRIBED
         if self._mode not in allowed:
             raise IllegalStateError(
                 f"{_MODE_CALLS[mode]} failed: the consumer already uses "
@@ -162,10 +182,12 @@ class SubscriptionState(BoundPositions):
         """
         wanted = frozenset(partitions)
         with self.lock:
-            if self._mode not in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN):
+            if self._mode not in _SUBSCRIBED:
                 raise IllegalStateError("the group assigned partitions without a subscription")
             added = wanted - self._assigned
             self._set_assigned(wanted)
+            if self._mode is SubscriptionMode.BROKER_PATTERN:
+                self._topics = frozenset(tp.topic for tp in wanted)
             for tp in wanted:
                 self._partitions[tp].pending_revocation = False
                 self._partitions[tp].is_unsubscribed = tp.topic not in self._topics
@@ -472,5 +494,6 @@ class SubscriptionState(BoundPositions):
 _MODE_CALLS = {
     SubscriptionMode.TOPICS: "subscribe(topics)",
     SubscriptionMode.PATTERN: "subscribe(pattern=...)",
+    SubscriptionMode.BROKER_PATTERN: "subscribe(pattern=SubscriptionPattern(...))",
     SubscriptionMode.MANUAL: "assign()",
 }

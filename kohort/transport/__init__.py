@@ -12,6 +12,7 @@ from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._cluster import ClusterClient
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._frames import OversizedFrameError
+from kohort.transport._handshake import versions_request
 from kohort.transport._leased import Leased
 from kohort.transport._lifetimes import Started, start_soon, weak_callback
 from kohort.transport._loop import frame_selector, running_clock
@@ -57,6 +58,7 @@ __all__ = [
     "in_seconds",
     "running_clock",
     "start_soon",
+    "versions_request",
     "weak_callback",
     "with_principal",
 ]

@@ -64,10 +64,7 @@ async def shake_hands(
     tried = messages.ApiVersionsRequest.versions.last
     for correlation_id in count(0, -1):
         _expect(source, correlation_id)
-        request = messages.ApiVersionsRequest()
-        if tried >= 3:
-            request.client_software_name = "kohort"
-            request.client_software_version = _client_version()
+        request = versions_request() if tried >= 3 else messages.ApiVersionsRequest()
         await link.send(encode_request(request, tried, correlation_id, client_id))
         frame = await _read_response(source, peer)
         if frame is None:
@@ -87,6 +84,13 @@ async def shake_hands(
             )
         tried = again
     return BrokerVersions(peer, response.api_keys)
+
+
+def versions_request() -> messages.ApiVersionsRequest:
+    """Return the request for the versions and features of a broker, which names this client."""
+    return messages.ApiVersionsRequest(
+        client_software_name="kohort", client_software_version=_client_version()
+    )
 
 
 async def _read_response(source: FrameSource, peer: str) -> Frame | None:

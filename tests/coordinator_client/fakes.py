@@ -131,7 +131,8 @@ class FakeCluster:
 
     @property
     def metadata(self) -> ClusterMetadata:
-        return ClusterMetadata(brokers=self.brokers, topics=dict(self.topics))
+        names = {each.topic_id: name for name, each in self.topics.items() if any(each.topic_id)}
+        return ClusterMetadata(brokers=self.brokers, topics=dict(self.topics), topic_names=names)
 
     async def fetch_topics(self, names: Collection[str] | None, /) -> ClusterMetadata:
         self.topics.update(self.hidden)
@@ -264,14 +265,13 @@ class FakeHost:
         return [name for name, _ in self.calls]
 
 
-QUICK: dict[str, Any] = {
+QUICK_ANY: dict[str, Any] = {
     "group_id": "g",
-    "heartbeat_interval_ms": 20,
-    "session_timeout_ms": 2000,
     "max_poll_interval_ms": 60_000,
     "retry_backoff_ms": 10,
     "retry_backoff_max_ms": 20,
 }
+QUICK: dict[str, Any] = {**QUICK_ANY, "heartbeat_interval_ms": 20, "session_timeout_ms": 2000}
 
 
 @dataclass
@@ -305,13 +305,17 @@ async def running(
     host: FakeHost | None = None,
     assignors: Any = ("range", "roundrobin"),
     client_options: Mapping[str, Any] | None = None,
+    quick: bool = True,
     **options: Any,
 ) -> AsyncIterator[Consumer]:
-    """Run a client until the end of the block."""
+    """Run a client until the end of the block.
+
+    Without ``quick``, it has no option that only the classic protocol has.
+    """
     cluster, host = cluster or FakeCluster(t=4), host or FakeHost()
     client = CoordinatorClient(
         cluster,
-        GroupConfig(**{**QUICK, **options}),
+        GroupConfig(**{**(QUICK if quick else QUICK_ANY), **options}),
         resolve_assignors(assignors),
         host,
         rng=random.Random(1),

@@ -54,6 +54,7 @@ PROMISED = {
     "RecordColumns",
     "RecordTable",
     "Secret",
+    "SubscriptionPattern",
     "TopicPartition",
 }
 

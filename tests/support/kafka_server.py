@@ -48,6 +48,9 @@ class KafkaStartError(Exception):
 class KafkaServer:
     """Node with its ports, data and log in one folder. It can be stopped and started again."""
 
+    format_options: tuple[str, ...] = ()
+    """Further arguments of the program that prepares the folder, such as features."""
+
     def __init__(
         self, jars: Path, folder: Path, properties: Mapping[str, str] | None = None
     ) -> None:
@@ -187,6 +190,7 @@ class KafkaServer:
             f"--cluster-id={cluster_id}",
             "-c",
             str(self._config),
+            *self.format_options,
         )
         if done.returncode != 0:
             raise KafkaStartError(f"formatting failed:\n{done.stdout}{done.stderr}")

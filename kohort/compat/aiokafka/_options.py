@@ -101,4 +101,5 @@ def native_options(given: Mapping[str, Any]) -> dict[str, Any]:
     options["auto_offset_reset"] = reset
     options["bootstrap_timeout_ms"] = 0  # each bootstrap server is tried once
     options["rebalance_without_poll"] = "always"
+    options["group_protocol"] = "classic"  # the only one of aiokafka
     return options

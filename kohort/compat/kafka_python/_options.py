@@ -181,6 +181,7 @@ def native_options(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[
     protocol = str(config["security_protocol"]).upper()
     named = (set(given) | {*_DIFFERENT, "session_timeout_ms"}) - _WITHOUT_EFFECT
     options = {name: config[name] for name in named if _has_effect(name, protocol, config)}
+    options["group_protocol"] = "classic"  # the only one of kafka-python
     options["partition_assignment_strategy"] = config["partition_assignment_strategy"]
     for name in ("key_deserializer", "value_deserializer"):
         if config[name] is not None:

@@ -1,0 +1,185 @@
+"""The membership of ``group_protocol="auto"``, which becomes a consumer or a classic membership."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kohort.coordinator_client._commands import Cancel, ChooseProtocol, Command, ConsumerHeartbeat
+from kohort.coordinator_client._events import (
+    CommandFailed,
+    Event,
+    LeaveRequested,
+    ProtocolChosen,
+    Subscribed,
+)
+from kohort.coordinator_client._group_callbacks import GroupStatistics
+from kohort.coordinator_client._membership_interface import Membership
+from kohort.coordinator_client._protocol_choice import CLASSIC, Choice, pattern_error
+from kohort.coordinator_client._protocol_switch import FormerMemberships, TokenMap
+from kohort.coordinator_client._rebalance_history import RebalanceRecord
+from kohort.coordinator_client._state import MemberState
+from kohort.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_JOIN_EPOCH = 0
+"""The member epoch of a heartbeat that joins."""
+
+
+class UndecidedMembership:
+    """A membership that chooses the group protocol at its first join and then keeps it.
+
+    It begins as a consumer membership whose first heartbeat includes a look-up (ChooseProtocol). So
+    a failed look-up is a failed heartbeat, which is retried or reported in one way. If the choice
+    is the classic protocol, a classic membership takes over. The consumer membership has owned
+    nothing and called no listener until then.
+
+    A consumer that has left the group chooses again when it subscribes.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        make_consumer: Callable[[], Membership],
+        make_classic: Callable[[], Membership],
+    ) -> None:
+        self._group_id = group_id
+        self._make_consumer = make_consumer
+        self._make_classic = make_classic
+        self._inner: Membership = make_consumer()
+        self._tokens = TokenMap()
+        self._former = FormerMemberships()
+        self._subscribed: Subscribed | None = None
+        self.choice: Choice | None = None
+        """The protocol and the reason for it, or None before the first join."""
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Handle an event and return the commands to run. ``now`` must not decrease."""
+        match event:
+            case Subscribed():
+                if self.choice is not None and self.state is MemberState.UNSUBSCRIBED:
+                    self._choose_again()
+                self._subscribed = event
+            case ProtocolChosen(token, choice, answer):
+                if not self._tokens.is_current(token):
+                    return []
+                return self._chosen(token, choice, answer, now)
+            case _:
+                pass
+        return self._forward(event, now)
+
+    def _chosen(
+        self, token: int, choice: Choice | None, answer: Event | None, now: float
+    ) -> list[Command]:
+        """Handle the result of a first join."""
+        if choice is not None and choice.protocol == CLASSIC:
+            if not self._has_pattern:
+                return self._become_classic(choice, now)
+            answer = CommandFailed(token, pattern_error(self._group_id, choice.reason))
+        elif choice is not None:
+            self._decide(choice)
+        return [] if answer is None else self._forward(answer, now)
+
+    def _forward(self, event: Event, now: float) -> list[Command]:
+        """Let the membership handle an event, unless it completes a command of a former one."""
+        inward: Any = self._tokens.inward(event)
+        if inward is None:
+            return []
+        commands = (self._with_choice(each) for each in self._inner.handle(inward, now))
+        return [self._tokens.outward(each) for each in commands]
+
+    def _with_choice(self, command: Command) -> Command:
+        """Let a first join choose the protocol."""
+        if self.choice is None and isinstance(command, ConsumerHeartbeat):
+            if command.epoch == _JOIN_EPOCH:
+                return ChooseProtocol(command.token, command)
+        return command
+
+    @property
+    def _has_pattern(self) -> bool:
+        return self._subscribed is not None and bool(self._subscribed.regex)
+
+    def _decide(self, choice: Choice) -> None:
+        self.choice = choice
+        logger.info("[%s] group protocol %s: %s", self._group_id, choice.protocol, choice.reason)
+
+    def _become_classic(self, choice: Choice, now: float) -> list[Command]:
+        """Continue as a classic membership, with the subscription of now."""
+        self._decide(choice)
+        cancelled: list[Command] = [Cancel(token) for token in self._tokens.outstanding]
+        self._replace(self._make_classic())
+        assert self._subscribed is not None
+        return [*cancelled, *self._forward(self._subscribed, now)]
+
+    def _choose_again(self) -> None:
+        self.choice = None
+        self._replace(self._make_consumer())
+
+    def _replace(self, membership: Membership) -> None:
+        self._former.add(self._inner)
+        self._tokens.restart()
+        self._inner = membership
+
+    # --- the membership -------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """Return the time of the next Tick, or None to wait for another event."""
+        return self._inner.next_deadline()
+
+    def statistics(self) -> GroupStatistics:
+        """Return counts, times and current reasons, also of earlier memberships."""
+        return self._former.with_counts(self._inner.statistics())
+
+    @property
+    def state(self) -> MemberState:
+        return self._inner.state
+
+    @property
+    def member_id(self) -> str:
+        return self._inner.member_id
+
+    @property
+    def generation(self) -> int:
+        return self._inner.generation
+
+    @property
+    def uses_epochs(self) -> bool:
+        return self._inner.uses_epochs
+
+    @property
+    def protocol(self) -> str | None:
+        return self._inner.protocol
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        return self._inner.owned
+
+    @property
+    def losses(self) -> int:
+        return self._former.losses + self._inner.losses
+
+    @property
+    def leave(self) -> LeaveRequested | None:
+        return self._inner.leave
+
+    @property
+    def needs_poll(self) -> bool:
+        return self._inner.needs_poll
+
+    @property
+    def is_fenced(self) -> bool:
+        return self._inner.is_fenced
+
+    @property
+    def is_finishing_rebalance(self) -> bool:
+        return self._inner.is_finishing_rebalance
+
+    @property
+    def confirmed_until(self) -> float:
+        return self._inner.confirmed_until
+
+    @property
+    def history(self) -> Sequence[RebalanceRecord]:
+        return (*self._former.history, *self._inner.history)
