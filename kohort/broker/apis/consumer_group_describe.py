@@ -19,6 +19,7 @@ _Described = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = ConsumerGroupDescribeResponse.Member
 _Assignment = ConsumerGroupDescribeResponse.Assignment
 _CLASSIC, _CONSUMER = 0, 1
+_HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 @serves(ConsumerGroupDescribeRequest, (0, 1))
@@ -50,15 +51,34 @@ def _describe(ctx: Context, group_id: str) -> _Described:
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group_id} {what}.",
         )
+    members = [_member(ctx, group, member) for member in group.members.values()]
+    if not all(
+        ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in _topics(members)
+    ):
+        return _Described(
+            group_id=group_id,
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            error_message=_HIDDEN_TOPICS,
+        )
     return _Described(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor_name,
-        members=[_member(ctx, group, member) for member in group.members.values()],
+        members=members,
         authorized_operations=NOT_REQUESTED,
     )
+
+
+def _topics(members: Iterable[_Member]) -> set[str]:
+    """Return the names of all assigned topics."""
+    return {
+        topic.topic_name
+        for member in members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
 
 
 def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> _Member:
