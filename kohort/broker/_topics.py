@@ -237,9 +237,13 @@ class Topics:
             assignments = self._place(total - len(topic.partitions), factor)
         self._add(topic, assignments)
 
+    def mark_changed(self) -> None:
+        """Count a change of a topic, its partitions or their replicas."""
+        self.version += 1
+
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.id]
-        self.version += 1
+        self.mark_changed()
         for partition in topic.partitions:
             partition.leader = NO_LEADER
             partition.log.notify()
@@ -264,7 +268,7 @@ class Topics:
         return placed
 
     def _add(self, topic: Topic, assignments: Sequence[Sequence[int]]) -> None:
-        self.version += 1
+        self.mark_changed()
         for replicas in assignments:
             partition = Partition(topic, len(topic.partitions), replicas)
             topic.partitions.append(partition)

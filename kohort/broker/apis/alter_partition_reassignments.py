@@ -72,4 +72,5 @@ def _problem(ctx: Context, replicas: list[int]) -> str | None:
 def _move(ctx: Context, partition: Partition, replicas: list[int]) -> None:
     cluster = ctx.broker.cluster
     cluster.controller.reassign(partition, replicas)
+    cluster.topics.mark_changed()
     cluster.changed()
