@@ -14,6 +14,7 @@ from kohort.broker._broker_settings import (
 )
 from kohort.broker._config_types import ConfigSource, ConfigType, SourcedValue
 from kohort.broker._given_configs import static_configs
+from kohort.broker._group_configs import GroupConfigs
 from kohort.broker._topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class BrokerConfigs:
     """Config values by layer: of one broker, of all brokers, of the file that brokers start with.
 
     ``cluster_overrides``: values that requests have set for all brokers. ``topic_defaults``: the
-    value of each topic setting for topics without a value. It follows every change.
+    value of each topic setting for topics without a value. It follows every change. ``groups``:
+    configs of groups.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -42,6 +44,9 @@ class BrokerConfigs:
         self.cluster_overrides: dict[str, str] = {MIN_ISR: self._static.pop(MIN_ISR, "1")}
         self._broker_overrides: dict[int, dict[str, str]] = {}
         self.topic_defaults: dict[str, str] = {}
+        self.groups: GroupConfigs = GroupConfigs(
+            config.groups, self.origins, lambda: self.cluster_overrides
+        )
         self._refresh()
 
     def broker_overrides(self, node_id: int) -> dict[str, str]:

@@ -147,7 +147,13 @@ class ClusterState:
     def make_group_coordinator(self) -> GroupCoordinator:
         """Return a group coordinator that stores its records in this cluster."""
         topics = GroupTopics(self.topics, {node.id: node.rack for node in self.all_nodes})
-        env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms, topics)
+        env = GroupEnvironment(
+            self.config.groups,
+            self.rng,
+            self._epoch_ms,
+            topics,
+            settings_of=self.configs.groups.limits_of,
+        )
         return GroupCoordinator(env, self._append_group_records, lambda: self.changed())
 
     def offline_replicas(self, partition: Partition) -> list[int]:

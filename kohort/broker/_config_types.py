@@ -32,6 +32,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     """Value in the file that a broker starts with."""
     DEFAULT = 5
+    GROUP = 8
 
 
 class SourcedValue(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kohort.broker._topics import is_legal_name
-from kohort.broker.groups import GroupLimits
+from kohort.broker.groups import BOUNDED_LIMITS, GroupLimits
 from kohort.broker.security import PLAINTEXT_ONLY, Listener, Security
 from kohort.broker.transactions import TransactionConfig
 from kohort.errors import InvalidOptionError
@@ -45,6 +45,8 @@ class ClusterConfig:
     configs: Mapping[str, str] = field(default_factory=dict)
     """Broker configs as they were given, by Kafka's names."""
     groups: GroupLimits = field(default_factory=GroupLimits)
+    group_version: int = 1
+    """Level of the feature group.version. With 0, the consumer protocol is off."""
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     security: Security = PLAINTEXT_ONLY
 
@@ -52,6 +54,11 @@ class ClusterConfig:
     def listeners(self) -> tuple[Listener, ...]:
         """The listeners that every broker has."""
         return self.security.all_listeners
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """True if members may use the consumer protocol."""
+        return self.group_version >= 1 and "consumer" in self.groups.rebalance_protocols
 
     @property
     def default_replication_factor(self) -> int:
@@ -74,6 +81,8 @@ class ClusterConfig:
             raise InvalidOptionError(
                 f"transaction_version={self.transactions.version}: must be 0, 1 or 2"
             )
+        if self.group_version not in (0, 1):
+            raise InvalidOptionError(f"group_version={self.group_version}: must be 0 or 1")
         if isinstance(self.ports, Sequence) and len(self.ports) != self.brokers:
             raise InvalidOptionError(
                 f"ports={self.ports!r}: must have one port for each of {self.brokers} brokers"
@@ -88,6 +97,7 @@ class ClusterConfig:
                 "the number of brokers"
             )
         self._check_ports()
+        self.groups.validate()
         for name, partitions in self.topics.items():
             if not is_legal_name(name):
                 raise InvalidOptionError(
@@ -129,6 +139,18 @@ def _check_partitions(what: str, count: int) -> None:
         raise InvalidOptionError(f"{what}: {count} partitions, must be 1 to {MAX_PARTITIONS}")
 
 
-def group_limits(settings: Mapping[str, Any] | None, initial_delay_ms: int) -> GroupLimits:
-    """Return the group settings for the arguments of a cluster."""
-    return GroupLimits(**{"initial_rebalance_delay_ms": initial_delay_ms, **(settings or {})})
+def group_limits(settings: Mapping[str, Any] | None, **options: int | None) -> GroupLimits:
+    """Return the group settings for the arguments of a cluster.
+
+    ``options`` that are not None override ``settings``. The bounds of the settings of groups
+    include the given values, as if the broker had been started with such bounds.
+    """
+    given = {**(settings or {})}
+    given |= {name: value for name, value in options.items() if value is not None}
+    limits = GroupLimits(**given)
+    for name in BOUNDED_LIMITS:
+        low, high = limits.bounds_of(name)
+        value = getattr(limits, f"consumer_{name}")
+        given.setdefault(f"consumer_min_{name}", min(low, value))
+        given.setdefault(f"consumer_max_{name}", max(high, value))
+    return GroupLimits(**given)

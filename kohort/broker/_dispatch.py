@@ -42,6 +42,7 @@ from kohort.protocol.messages import (
 _HEAD = struct.Struct(">hhi")
 _MAX_KEPT_BYTES = 16 * 1024
 _MAX_KEPT_REQUESTS = 10_000
+_CONSUMER_APIS = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,11 @@ def _authorized(handler: Handler[Any]) -> Handler[Any]:
         return await handler(ctx, request) if refused is None else refused
 
     return handle
+
+
+async def _unsupported(ctx: Context, request: Request[Any]) -> Response | None:
+    """Refuse a request of the consumer protocol, which is off."""
+    return error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class RequestDispatcher:
@@ -136,6 +142,8 @@ class RequestDispatcher:
             response, pace = _login_refusal(ctx, request), None
         else:
             handler = served.handler if cluster.authorizer is None else _authorized(served.handler)
+            if key in _CONSUMER_APIS and not cluster.config.serves_consumer_groups:
+                handler = _unsupported
             response, pace = await self.faults.apply(ctx, api, request, handler)
             _update_login(login, response)
         if response is None:

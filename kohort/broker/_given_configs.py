@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from kohort.broker._broker_settings import FALLBACKS, broker_settings, nearest_setting
-from kohort.broker._config_types import ConfigType
+from kohort.broker._config_types import ConfigType, split_list
 from kohort.broker._configs import ClusterConfig
 from kohort.broker._topic_settings import TOPIC_SETTINGS
 from kohort.errors import InvalidOptionError
@@ -41,6 +41,19 @@ _CLUSTER = {
     "socket.request.max.bytes": "max_request_bytes",
 }
 _GROUPS = {
+    "group.consumer.assignment.interval.ms": "consumer_assignment_interval_ms",
+    "group.consumer.assignors": "consumer_assignors",
+    "group.consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
+    "group.consumer.max.assignment.interval.ms": "consumer_max_assignment_interval_ms",
+    "group.consumer.max.heartbeat.interval.ms": "consumer_max_heartbeat_interval_ms",
+    "group.consumer.max.session.timeout.ms": "consumer_max_session_timeout_ms",
+    "group.consumer.max.size": "consumer_max_size",
+    "group.consumer.migration.policy": "consumer_migration_policy",
+    "group.consumer.min.assignment.interval.ms": "consumer_min_assignment_interval_ms",
+    "group.consumer.min.heartbeat.interval.ms": "consumer_min_heartbeat_interval_ms",
+    "group.consumer.min.session.timeout.ms": "consumer_min_session_timeout_ms",
+    "group.consumer.session.timeout.ms": "consumer_session_timeout_ms",
+    "group.coordinator.rebalance.protocols": "rebalance_protocols",
     "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
     "group.max.session.timeout.ms": "max_session_timeout_ms",
     "group.max.size": "max_size",
@@ -102,7 +115,7 @@ def static_configs(config: ClusterConfig) -> dict[str, str]:
             value = getattr(holder, attribute)
             if attribute == "replication_factor":
                 value = config.default_replication_factor
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            text = _text(value)
             if text != broker_settings()[name].default:
                 static[name] = text
     for name in (OFFSETS_FACTOR, TRANSACTIONS_FACTOR):
@@ -110,6 +123,15 @@ def static_configs(config: ClusterConfig) -> dict[str, str]:
         if name in config.configs or factor != broker_settings()[name].default:
             static[name] = factor
     return static
+
+
+def _text(value: object) -> str:
+    """Return a value as text in a file of broker configs."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_text, value))
+    return str(value).strip()
 
 
 def _checked(name: str, value: object) -> str:
@@ -122,7 +144,7 @@ def _checked(name: str, value: object) -> str:
         raise InvalidOptionError(
             f"configs: {name} cannot be given, because it is set by {RESERVED[name]}"
         )
-    text = str(value).lower() if isinstance(value, bool) else str(value).strip()
+    text = _text(value)
     if (problem := setting.problem(text)) is not None:
         raise InvalidOptionError(f"configs: {problem}")
     return text
@@ -144,8 +166,7 @@ def _values(
     for name, attribute in names.items():
         if name not in given:
             continue
-        boolean = broker_settings()[name].type is ConfigType.BOOLEAN
-        value = given[name].lower() == "true" if boolean else int(given[name])
+        value = _typed(broker_settings()[name].type, given[name])
         current = getattr(settings, attribute)
         if current not in (defaults[attribute], value):
             raise InvalidOptionError(
@@ -153,3 +174,12 @@ def _values(
             )
         values[attribute] = value
     return values
+
+
+def _typed(kind: ConfigType, text: str) -> object:
+    """Return the value of a config in the type of its attribute."""
+    if kind is ConfigType.BOOLEAN:
+        return text.lower() == "true"
+    if kind is ConfigType.LIST:
+        return tuple(split_list(text))
+    return text if kind is ConfigType.STRING else int(text)

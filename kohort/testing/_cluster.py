@@ -46,6 +46,10 @@ class Cluster(ClusterHandle):
     ``retention.ms`` and ``retention.bytes`` exclude. ``transaction_version`` 2 offers KIP-890 to
     producers, 0 and 1 do not.
 
+    ``group_version`` 0 switches the consumer protocol of KIP-848 off. The options
+    ``consumer_session_timeout_ms``, ``consumer_heartbeat_interval_ms`` and
+    ``consumer_assignment_interval_ms`` apply to its groups. They may be below Kafka's minima.
+
     ``configs`` are broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms":
     500}``. A name that Kafka does not have raises InvalidOptionError. ``seed`` is the random seed.
     ``security`` has the listeners, users and certificates; the default is one PLAINTEXT listener.

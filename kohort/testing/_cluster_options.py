@@ -9,7 +9,7 @@ from typing import TypedDict, TypeVar, get_type_hints
 
 from kohort.broker._configs import ClusterConfig, group_limits
 from kohort.broker._given_configs import with_configs
-from kohort.broker.groups import GroupLimits
+from kohort.broker.groups import BOUNDED_LIMITS, GroupLimits
 from kohort.broker.security import Security
 from kohort.broker.transactions import TransactionConfig
 
@@ -46,6 +46,14 @@ class MemoryClusterOptions(TypedDict, total=False):
 
     Default: 300,000.
     """
+    group_version: int
+    """1 serves the consumer protocol of KIP-848, 0 does not. Default: 1."""
+    consumer_session_timeout_ms: int | None
+    """Session timeout of members of the consumer protocol. Default: 45,000."""
+    consumer_heartbeat_interval_ms: int | None
+    """Heartbeat interval of members of the consumer protocol. Default: 5,000."""
+    consumer_assignment_interval_ms: int | None
+    """Time between two assignments of a group of the consumer protocol. Default: 1,000."""
     transaction_version: int
     """2 offers KIP-890 to producers, 0 and 1 do not. Default: 2."""
     configs: Mapping[str, object] | None
@@ -67,9 +75,11 @@ class ClusterOptions(MemoryClusterOptions, total=False):
     """Address that clients connect to. Default: ``host``."""
 
 
-_TRANSLATED = {
+_CONSUMER_OPTIONS = tuple(f"consumer_{name}" for name in BOUNDED_LIMITS)
+_TRANSLATED: dict[str, object] = {
     "group_initial_rebalance_delay_ms": GroupLimits().initial_rebalance_delay_ms,
     "group_settings": None,
+    **dict.fromkeys(_CONSUMER_OPTIONS),
     "transaction_version": TransactionConfig().version,
     "configs": None,
 }
@@ -113,7 +123,9 @@ def cluster_config(cluster: type, /, *arguments: object, **options: object) -> C
     settings = bound.arguments
     topics, configs = settings.pop("topics"), settings.pop("configs")
     groups = group_limits(
-        settings.pop("group_settings"), settings.pop("group_initial_rebalance_delay_ms")
+        settings.pop("group_settings"),
+        initial_rebalance_delay_ms=settings.pop("group_initial_rebalance_delay_ms"),
+        **{name: settings.pop(name) for name in _CONSUMER_OPTIONS},
     )
     transactions = TransactionConfig(version=settings.pop("transaction_version"))
     config = ClusterConfig(

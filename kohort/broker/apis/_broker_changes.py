@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kohort.broker._broker_configs import MIN_ISR, setting_of
 from kohort.broker._config_types import ConfigType
+from kohort.broker._group_settings import ASSIGNMENT_INTERVAL
 from kohort.broker.apis._registry import Context
 from kohort.errors import ErrorCode
 
@@ -35,7 +36,7 @@ def changeable_broker(ctx: Context, name: str) -> int | None:
     return ctx.broker.node.id
 
 
-def check_broker_values(node_id: int | None, configs: Mapping[str, str]) -> None:
+def check_broker_values(ctx: Context, node_id: int | None, configs: Mapping[str, str]) -> None:
     """Raise ChangeRefusedError if one of the configs cannot be set, or not to this value."""
     for name, value in configs.items():
         setting = setting_of(name)
@@ -49,8 +50,21 @@ def check_broker_values(node_id: int | None, configs: Mapping[str, str]) -> None
                 problem = f"{name} changes for one broker only."
             else:
                 problem = setting.problem(value)
+        if problem is None and name == f"group.{ASSIGNMENT_INTERVAL}":
+            problem = _interval_problem(ctx, name, int(value))
         if problem is not None:
             raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _interval_problem(ctx: Context, name: str, value: int) -> str | None:
+    """Return the reason why an assignment interval is outside of the broker's bounds."""
+    limits = ctx.broker.cluster.config.groups
+    low, high = limits.bounds_of("assignment_interval_ms")
+    if value < low:
+        return f"{name} must be greater than or equal to group.consumer.min.assignment.interval.ms"
+    if value > high:
+        return f"{name} must be less than or equal to group.consumer.max.assignment.interval.ms"
+    return None
 
 
 def change_broker(

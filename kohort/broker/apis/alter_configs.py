@@ -1,4 +1,4 @@
-"""AlterConfigs (API 33), versions 0-2. It replaces all settings of a topic or broker."""
+"""AlterConfigs (API 33), versions 0-2. It replaces all settings of a topic, broker or group."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from kohort.broker.apis._broker_changes import (
     changeable_broker,
     check_broker_values,
 )
+from kohort.broker.apis._group_changes import change_group, check_group_name
 from kohort.broker.apis._registry import Context, refusal_message, serves
-from kohort.broker.apis.describe_configs import BROKER, TOPIC, Resource, refused_config
+from kohort.broker.apis.describe_configs import BROKER, GROUP, TOPIC, Resource, refused_config
 from kohort.broker.security import AclOperation
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
@@ -40,14 +41,22 @@ def _alter(ctx: Context, requested: _Requested, validate_only: bool) -> _Result:
         configs: dict[str, str] = {}
         for entry in requested.configs:
             if entry.value is None:
-                raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} cannot be null.")
+                raise ChangeRefusedError(
+                    ErrorCode.INVALID_REQUEST, f"Null value not supported for : {entry.name}"
+                )
             if entry.name in configs:
-                raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} is given twice.")
+                raise ChangeRefusedError(
+                    ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+                )
             configs[entry.name] = entry.value
         if requested.resource_type == BROKER:
             node_id = changeable_broker(ctx, requested.resource_name)
-            check_broker_values(node_id, configs)
+            check_broker_values(ctx, node_id, configs)
             change_broker(ctx, node_id, configs, validate_only=validate_only)
+            return result
+        if requested.resource_type == GROUP:
+            check_group_name(requested.resource_name)
+            change_group(ctx, requested.resource_name, configs, validate_only=validate_only)
             return result
         topic = changeable_topic(ctx, requested.resource_type, requested.resource_name)
         change(ctx, topic, configs, validate_only=validate_only)

@@ -14,10 +14,8 @@ from kohort.broker.apis._registry import SERVED, Context, serves
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
-_TRANSACTIONS = "transaction.version"
-_SUPPORTED = ApiVersionsResponse.SupportedFeatureKey(
-    name=_TRANSACTIONS, min_version=0, max_version=2
-)
+_FEATURES = {"group.version": 1, "transaction.version": 2}
+"""Features of Kafka that this cluster has, with their last levels."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -27,10 +25,11 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
         named = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(name) for name in named):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    level = ctx.broker.cluster.config.transactions.version
-    features = ApiVersionsResponse.FinalizedFeatureKey(
-        name=_TRANSACTIONS, max_version_level=level, min_version_level=level
-    )
+    config = ctx.broker.cluster.config
+    levels = {
+        "group.version": config.group_version,
+        "transaction.version": config.transactions.version,
+    }
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
@@ -41,10 +40,20 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
             for served in sorted(SERVED.values())
         ],
         # Older clients fail on a feature whose range begins at 0, so they do not get it.
-        supported_features=[_SUPPORTED] if ctx.version >= 4 else [],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=last)
+            for name, last in _FEATURES.items()
+            if ctx.version >= 4
+        ],
         finalized_features_epoch=1,
         # As in Kafka, features at level 0 are omitted.
-        finalized_features=[features] if level else [],
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in levels.items()
+            if level
+        ],
     )
 
 

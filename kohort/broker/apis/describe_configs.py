@@ -1,8 +1,8 @@
 """DescribeConfigs (API 32), versions 1-4.
 
 Version 1 adds synonyms, version 3 types and documentation. Topics and brokers show all their
-configs. Without a broker's id the response has the configs that requests have changed for all
-brokers.
+configs, and so do groups, whether they exist or not. Without a broker's id the response has the
+configs that requests have changed for all brokers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kohort.broker._broker_configs import setting_of
 from kohort.broker._config_types import ConfigSource, ConfigType, SourcedValue
+from kohort.broker._group_settings import GROUP_SETTINGS
 from kohort.broker._topic_settings import TOPIC_SETTINGS
 from kohort.broker._topics import is_legal_name
 from kohort.broker.apis._registry import Context, refusal_message, serves
@@ -75,6 +76,8 @@ def _configs(ctx: Context, requested: _Requested) -> list[_Config]:
         raise _RefusedResource(refused, refusal_message(refused))
     if requested.resource_type == TOPIC:
         return _topic_configs(ctx, requested.resource_name)
+    if requested.resource_type == GROUP:
+        return _group_configs(ctx, requested.resource_name)
     if requested.resource_type != BROKER:
         raise _RefusedResource(
             ErrorCode.INVALID_REQUEST,
@@ -121,6 +124,16 @@ def _topic_configs(ctx: Context, name: str) -> list[_Config]:
             origins = (own, *origins)
         value = origins[0].value if origins else topic.config(setting)
         configs.append(_config(setting, value, kind, origins))
+    return configs
+
+
+def _group_configs(ctx: Context, name: str) -> list[_Config]:
+    if not name:
+        raise _RefusedResource(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    configs = []
+    for setting in GROUP_SETTINGS.values():
+        origins = ctx.broker.cluster.configs.groups.origins(name, setting.name, ctx.broker.node)
+        configs.append(_config(setting.name, origins[0].value, setting.type, origins))
     return configs
 
 

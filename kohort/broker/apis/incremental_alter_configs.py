@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from kohort.broker._broker_configs import setting_of
 from kohort.broker._config_types import ConfigType, split_list
+from kohort.broker._group_settings import GROUP_SETTINGS
 from kohort.broker._topic_settings import TOPIC_SETTINGS
 from kohort.broker.apis._broker_changes import (
     ChangeRefusedError,
@@ -17,9 +18,10 @@ from kohort.broker.apis._broker_changes import (
     changeable_broker,
     check_broker_values,
 )
+from kohort.broker.apis._group_changes import change_group, check_group_name
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.alter_configs import change, changeable_topic, check_rights
-from kohort.broker.apis.describe_configs import BROKER
+from kohort.broker.apis.describe_configs import BROKER, GROUP
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
     IncrementalAlterConfigsRequest,
@@ -67,6 +69,9 @@ def _alter(ctx: Context, requested: _Requested, validate_only: bool, *, once: bo
         if requested.resource_type == BROKER:
             _alter_broker(ctx, requested, validate_only)
             return result
+        if requested.resource_type == GROUP:
+            _alter_group(ctx, requested, validate_only)
+            return result
         topic = changeable_topic(ctx, requested.resource_type, requested.resource_name)
         configs = dict(topic.configs)
         for entry in requested.configs:
@@ -85,7 +90,7 @@ def _alter_broker(ctx: Context, requested: _Requested, validate_only: bool) -> N
         for entry in requested.configs
         if entry.config_operation != _DELETE
     }
-    check_broker_values(node_id, changed)
+    check_broker_values(ctx, node_id, changed)
     known = ctx.broker.cluster.configs
     configs = dict(known.cluster_overrides) if node_id is None else known.broker_overrides(node_id)
 
@@ -98,13 +103,25 @@ def _alter_broker(ctx: Context, requested: _Requested, validate_only: bool) -> N
     change_broker(ctx, node_id, configs, validate_only=validate_only)
 
 
+def _alter_group(ctx: Context, requested: _Requested, validate_only: bool) -> None:
+    group_id = requested.resource_name
+    check_group_name(group_id)
+    configs = ctx.broker.cluster.configs.groups.of(group_id)
+    for entry in requested.configs:
+        setting = GROUP_SETTINGS.get(entry.name)
+        _apply(configs, entry, setting and setting.type, lambda _: "")
+    change_group(ctx, group_id, configs, validate_only=validate_only)
+
+
 def _check(requested: _Requested) -> None:
     """Check what Kafka checks before it looks up the topic."""
     if max(Counter(entry.name for entry in requested.configs).values(), default=0) > 1:
-        raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "A setting is named twice.")
+        raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     for entry in requested.configs:
         if entry.value is None and entry.config_operation != _DELETE:
-            raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} cannot be null.")
+            raise ChangeRefusedError(
+                ErrorCode.INVALID_REQUEST, f"Null value not supported for : {entry.name}"
+            )
         if not _SET <= entry.config_operation <= _SUBTRACT:
             raise ChangeRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
@@ -124,7 +141,11 @@ def _apply(
         configs[name] = value
         return
     if kind is not ConfigType.LIST:
-        raise ChangeRefusedError(ErrorCode.INVALID_CONFIG, f"{name} is not a list.")
+        operation = "APPEND" if entry.config_operation == _APPEND else "SUBTRACT"
+        raise ChangeRefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation} to key {name} because its type is not LIST.",
+        )
     items, named = split_list(current(name)), split_list(value)
     if entry.config_operation == _APPEND:
         items += [item for item in named if item not in items]

@@ -7,12 +7,12 @@ requested types (KIP-1142). No types means all.
 from __future__ import annotations
 
 from kohort.broker.apis._registry import Context, serves
-from kohort.broker.apis.describe_configs import BROKER, TOPIC
+from kohort.broker.apis.describe_configs import BROKER, GROUP, TOPIC
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
-_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
-_KINDS = frozenset({TOPIC, BROKER, _LOGGER, _CLIENT_METRICS, _GROUP})
+_LOGGER, _CLIENT_METRICS = 8, 16
+_KINDS = frozenset({TOPIC, BROKER, _LOGGER, _CLIENT_METRICS, GROUP})
 
 
 @serves(ListConfigResourcesRequest, (0, 1))
@@ -30,6 +30,7 @@ async def list_config_resources(
         TOPIC: [topic.name for topic in cluster.topics],
         BROKER: nodes,
         _LOGGER: nodes,
+        GROUP: cluster.configs.groups.names,
     }
     return ListConfigResourcesResponse(
         config_resources=[

@@ -16,12 +16,12 @@ from kohort.broker.groups._coordinator import (
 from kohort.broker.groups._environment import (
     Append,
     GroupEnvironment,
-    GroupLimits,
     SendResponse,
     TimerKey,
 )
 from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._join import Caller
+from kohort.broker.groups._limits import BOUNDED_LIMITS, GroupLimits
 from kohort.broker.groups._loading import load_groups
 from kohort.broker.groups._member import CommittedOffset, Member
 from kohort.broker.groups._offsets import OffsetToCommit
@@ -32,6 +32,7 @@ from kohort.broker.groups.consumer._member import ConsumerMember
 from kohort.broker.groups.consumer._offset_checks import validate_consumer_fetch
 
 __all__ = [
+    "BOUNDED_LIMITS",
     "PARTITIONS",
     "TRANSITIONS",
     "AnyGroup",

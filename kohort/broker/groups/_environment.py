@@ -3,37 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kohort.broker.groups._limits import GroupLimits
 from kohort.broker.groups._timers import Timers
 from kohort.broker.groups._topic_view import GroupTopicView, NoTopics
 from kohort.protocol import Response
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
-    """The broker's settings for groups.
-
-    Names and defaults are Kafka's, except for the initial rebalance delay. Settings of groups of
-    the consumer protocol begin with ``consumer_``.
-    """
-
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 0
-    new_member_join_timeout_ms: int = 300_000
-    max_size: int = (1 << 31) - 1
-    offset_metadata_max_bytes: int = 4_096
-    offsets_retention_minutes: int = 10_080
-    offsets_retention_check_interval_ms: int = 600_000
-    consumer_session_timeout_ms: int = 45_000
-    consumer_heartbeat_interval_ms: int = 5_000
-    consumer_assignment_interval_ms: int = 1_000
-    consumer_max_size: int = (1 << 31) - 1
-    consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    consumer_migration_policy: str = "bidirectional"
-    consumer_regex_refresh_interval_ms: int = 600_000
 
 
 class SendResponse(NamedTuple):
@@ -71,7 +48,8 @@ class TimerKey(NamedTuple):
 class GroupEnvironment:
     """Settings, timers, random numbers, and the effects that the coordinator executes in order.
 
-    ``epoch_ms``: wall-clock milliseconds at time 0 of the clock of ``now``.
+    ``epoch_ms``: wall-clock milliseconds at time 0 of the clock of ``now``. ``settings_of`` returns
+    the settings of one group. Without it, ``config`` applies to all groups.
     """
 
     config: GroupLimits
@@ -80,13 +58,14 @@ class GroupEnvironment:
     topics: GroupTopicView = field(default_factory=NoTopics)
     timers: Timers[TimerKey] = field(default_factory=Timers)
     effects: list[SendResponse | Append] = field(default_factory=list)
+    settings_of: Callable[[str], GroupLimits] | None = None
 
     def wall_ms(self, now: float) -> int:
         return self.epoch_ms + int(now * 1000)
 
     def group_settings(self, group_id: str) -> GroupLimits:
         """Return the settings of a group: its configs over those of the broker."""
-        return self.config
+        return self.config if self.settings_of is None else self.settings_of(group_id)
 
     def respond(self, parked: object, response: Response) -> None:
         self.effects.append(SendResponse(parked, response))
