@@ -14,7 +14,14 @@ from kohort.testing import Cluster, ClusterOptions, MemoryCluster, MemoryCluster
 
 NO_OPTIONS = {"brokers", "topics", "first_node_id", "groups", "transactions"}
 """Settings that are positional parameters, configs or made from several options."""
-TRANSLATED = {"group_initial_rebalance_delay_ms", "group_settings", "transaction_version"}
+TRANSLATED = {
+    "consumer_assignment_interval_ms",
+    "consumer_heartbeat_interval_ms",
+    "consumer_session_timeout_ms",
+    "group_initial_rebalance_delay_ms",
+    "group_settings",
+    "transaction_version",
+}
 SOCKETS = {"advertised_host", "host", "ports"}
 CLUSTERS: dict[type[Cluster | MemoryCluster], Any] = {
     Cluster: ClusterOptions,
