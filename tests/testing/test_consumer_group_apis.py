@@ -188,6 +188,55 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted(raw: Raw) -> None:
     assert response.topics[0].partitions[0].error_code == 86
 
 
+def test_description_shows_partitions_that_a_member_has_to_give_up() -> None:
+    cluster = Cluster(topics={"t": 2}, consumer_assignment_interval_ms=0)
+    with cluster, Raw(cluster) as raw:
+        find_coordinator(raw)
+        beat(raw, "a")
+        beat(raw, "b")
+        to_keep = beat(raw, "a", 2).assignment
+        (group,) = raw.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups
+    assert to_keep is not None
+    assert [len(topic.partitions) for topic in to_keep.topic_partitions] == [1]
+    shown = {
+        member.member_id: [each.partitions for each in member.assignment.topic_partitions]
+        for member in group.members
+    }
+    assert shown == {"a": [[0, 1]], "b": []}
+
+
+def test_leave_group_accepts_a_member_that_is_named_twice(raw: Raw) -> None:
+    beat(raw, "a")
+    beat(raw, "b")
+    cls = LeaveGroupRequest.MemberIdentity
+    named = [cls(member_id=each) for each in ("a", "nobody", "a")]
+    response = raw.ask(LeaveGroupRequest(group_id="g", members=named), 5)
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert [each.error_code for each in response.members] == [0, unknown, 0]
+    (group,) = raw.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups
+    assert [member.member_id for member in group.members] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "error"),
+    [
+        (None, -1, 0),
+        (None, 2, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("m", 2, 0),
+    ],
+)
+def test_fetch_with_epoch_names_its_member(
+    raw: Raw, member: str | None, epoch: int, error: int
+) -> None:
+    assert beat(raw).member_epoch == 2
+    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
+        group_id="g", member_id=member, member_epoch=epoch, topics=None
+    )
+    (found,) = raw.ask(OffsetFetchRequest(groups=[wanted]), 9).groups
+    assert found.error_code == error
+
+
 def test_members_go_on_after_their_coordinator_has_moved() -> None:
     with Cluster(brokers=2, topics={"t": 2}) as cluster:
         with Raw(cluster, cluster.coordinator("g")) as raw:

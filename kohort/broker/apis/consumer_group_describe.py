@@ -91,10 +91,18 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> _Memb
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(ctx, member.assigned),
+        assignment=_assignment(ctx, _held(member)),
         target_assignment=_assignment(ctx, group.targets.get(member.member_id, {})),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
+
+
+def _held(member: ConsumerMember) -> dict[bytes, list[int]]:
+    """Return the partitions of a member, also those that it has to give up."""
+    held: dict[bytes, list[int]] = {}
+    for topic_id, partition in member.held:
+        held.setdefault(topic_id, []).append(partition)
+    return held
 
 
 def _assignment(ctx: Context, partitions: Mapping[bytes, Iterable[int]]) -> _Assignment:

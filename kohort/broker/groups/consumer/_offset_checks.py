@@ -57,11 +57,12 @@ def validate_consumer_transaction(
 def validate_consumer_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
     """Return NONE if this client may fetch offsets, else the error.
 
-    A client that names no member always may.
+    A client that names no member always may. As in Kafka, an epoch without a member is not
+    expected.
     """
-    if member_id is None and epoch < 0:
-        return ErrorCode.NONE
-    member = group.members.get(member_id or "")
+    if member_id is None:
+        return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
+    member = group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE if epoch == member.epoch else _stale(member)

@@ -142,9 +142,8 @@ class ConsumerRequests:
         for identity in members:
             error = ErrorCode.NONE
             try:
+                # As in Kafka, a member may be named twice. Members are removed after all checks.
                 member = _leaving_member(group, identity)
-                if member.member_id in leaving:
-                    error = ErrorCode.UNKNOWN_MEMBER_ID
                 leaving[member.member_id] = member
             except GroupRequestError as refusal:
                 error = refusal.code
