@@ -69,7 +69,8 @@ class CoordinatorClient:
     """The membership and the offsets of one consumer in one group.
 
     Call everything from the event loop that runs :meth:`run`. ``config.group_id`` must be set.
-    ``rng`` makes jitter and member ids predictable, for tests and simulations. With
+    ``rng`` makes jitter predictable. Only one whose attribute ``names_members`` is true also makes
+    the member ids predictable, because members with one id fence each other. With
     ``require_stable``, reads of committed offsets wait until open transactions on them are decided.
     ``on_group_topics`` is called when :attr:`group_topics` changes.
     """
@@ -88,7 +89,8 @@ class CoordinatorClient:
     ) -> None:
         if config.group_id is None:
             raise ValueError("CoordinatorClient requires config.group_id")
-        id_source, rng = rng, rng or random.Random()
+        id_source = rng if getattr(rng, "names_members", False) else None
+        rng = rng or random.Random()
         cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._config = config

@@ -294,3 +294,12 @@ async def test_choice_is_open_before_the_first_join(auto: Any) -> None:
     async with auto(_cluster(), host=host) as consumer:
         consumer.client.subscribe(["t"])
         assert consumer.client.protocol_choice is None
+
+
+async def test_members_with_equal_seeds_have_different_ids(auto: Any) -> None:
+    ids = set()
+    for _ in range(2):
+        async with auto(_cluster()) as consumer:
+            await _joined(consumer)
+            ids.add(consumer.client.snapshot().member_id)
+    assert len(ids) == 2

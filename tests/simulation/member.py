@@ -46,6 +46,12 @@ MAX_POLL_INTERVAL = 20.0
 RECOMMIT = 20.0
 
 
+class NamingRandom(random.Random):
+    """Generator that also decides the ids of members, so that one seed gives one event log."""
+
+    names_members = True
+
+
 @dataclass(frozen=True, slots=True)
 class Habits:
     """Use of the consumer by a member's code."""
@@ -134,7 +140,7 @@ class Member:
         configs: dict[str, Any] = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "connect": self.network.connect,
-            "rng": random.Random(self._rng.random()),
+            "rng": NamingRandom(self._rng.random()),
             "group_id": GROUP,
             "client_id": self.name,
             "auto_offset_reset": "earliest",
