@@ -12,6 +12,8 @@ import pytest
 
 import kohort
 from kohort import SubscriptionPattern
+from kohort.errors import UnsupportedVersionError
+from kohort.testing import Cluster
 from tests.interop.brokers import Broker
 from tests.interop.reading import Record, read
 from tests.interop.waiting import wait_until
@@ -20,17 +22,9 @@ from tests.support.kafka_server import KafkaServer
 from tests.support.old_kafka import ZooKeeperKafka
 from tests.support.plugin import SERVERS
 
-pytestmark = pytest.mark.real_kafka
-
 Unique = Callable[[str], str]
 SMALL = {"offsets.topic.num.partitions": "1"}
 COUNT = 20
-
-
-@pytest.fixture
-def broker(apache: Broker) -> Broker:
-    """Apache Kafka."""
-    return apache
 
 
 class WithoutConsumerProtocol(KafkaServer):
@@ -88,6 +82,7 @@ def read_and_commit(broker: Broker, group: str, topic: str) -> tuple[str, str]:
     return found
 
 
+@pytest.mark.real_kafka
 @pytest.mark.old_kafka
 @pytest.mark.parametrize(
     ("version", "reason"),
@@ -174,3 +169,15 @@ def test_pattern_of_the_brokers_raises_when_it_is_invalid(broker: Broker, unique
         consumer.subscribe(pattern=SubscriptionPattern("a(?=b)"))
         with pytest.raises(kohort.KafkaError, match="INVALID_REGULAR_EXPRESSION"):
             wait_until(lambda: False, lambda: consumer.poll(timeout_ms=100))
+
+
+def test_auto_follows_the_in_process_cluster(unique: Unique) -> None:
+    with Cluster(group_version=0) as cluster:
+        cluster.create_topic("t", partitions=2)
+        with auto(cluster.bootstrap_servers, "t", group_id="g") as consumer:
+            wait_until(lambda: consumer.assignment(), lambda: consumer.poll(timeout_ms=50))
+            assert chosen(consumer)[0] == "classic"
+            with auto(cluster.bootstrap_servers, group_id="h") as other:
+                other.subscribe(pattern=SubscriptionPattern("t"))
+                with pytest.raises(UnsupportedVersionError, match="needs the consumer protocol"):
+                    wait_until(lambda: False, lambda: other.poll(timeout_ms=100))
