@@ -68,7 +68,6 @@ class GroupConfig(RequestOptions):
             "has. After that time without a heartbeat no records are returned. Set it if the "
             "brokers or the group use another value than 45 s.",
             unit="ms",
-            properties=(),
         ),
     )
     session_timeout_ms: int = field(

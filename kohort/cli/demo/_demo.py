@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kohort.cli.demo import _spark
 from kohort.cli.demo._flights import CarrierFigures, Flights
 from kohort.cli.demo._ledger import Ledger, Reading
-from kohort.cli.demo._members import DemoMember, Report, SparkMember
+from kohort.cli.demo._members import SESSION_MS, DemoMember, Report, SparkMember
 from kohort.cli.demo._moves import Moves
 from kohort.cli.demo._tables import (
     carriers_table,
@@ -29,6 +29,8 @@ TOPIC, GROUP, PARTITIONS = "flights", "airline", 6
 LOAD_SIZE = 5_000
 ONE_MEMBER_S = 24.0
 """Seconds in which one member alone would read all flights, so that others can join and leave."""
+HEARTBEAT_MS = 300
+"""Interval of heartbeats, so that the moves of partitions are seen soon."""
 NO_PROGRESS_S = 120.0
 """Seconds without a new record after which the demo gives up."""
 
@@ -53,7 +55,12 @@ class Demo:
         flights = Flights(self._limit)
         expected = flights.by_carrier()
         self._pace = max(1.0, len(flights) / ONE_MEMBER_S)
-        with Cluster(brokers=3, topics={TOPIC: PARTITIONS}) as cluster:
+        with Cluster(
+            brokers=3,
+            topics={TOPIC: PARTITIONS},
+            consumer_session_timeout_ms=SESSION_MS,
+            consumer_heartbeat_interval_ms=HEARTBEAT_MS,
+        ) as cluster:
             self._say(f"A cluster of three brokers in this process: {cluster.bootstrap_servers}")
             try:
                 query = self._start_spark(cluster)  # Spark starts slowly, so it is started first

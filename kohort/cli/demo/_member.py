@@ -15,6 +15,7 @@ from collections.abc import Collection
 from typing import Any
 
 from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kohort.cli.demo._members import SESSION_MS
 from kohort.errors import RebalanceInProgressError
 
 
@@ -71,12 +72,9 @@ def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -
         group_id=group,
         client_id=name,
         auto_offset_reset="earliest",
-        partition_assignment_strategy=[
-            "cooperative-sticky"
-        ],  # kept partitions are read during a rebalance
+        group_protocol="auto",  # the consumer protocol, as the cluster has it enabled
+        consumer_session_timeout_ms=SESSION_MS,
         enable_auto_commit=False,
-        session_timeout_ms=6_000,
-        heartbeat_interval_ms=300,
         max_poll_records=max(1, min(2_000, int(float(pace) / 10))),
     ) as consumer:
         listener = ReportingListener(consumer)

@@ -15,6 +15,10 @@ Report = tuple["DemoMember", dict[str, Any] | None]
 """Member and its report, or None at the end of its output."""
 
 
+SESSION_MS = 6_000
+"""Session timeout of the group, so that a killed member is removed soon."""
+
+
 class DemoMember:
     """Member process. Its reports go into a queue that all members share."""
 

@@ -17,6 +17,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kohort import ConsumerRebalanceListener, TopicPartition
+from kohort.cli.demo._members import SESSION_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,9 +85,8 @@ class FlightQuery:
         self._member = {
             "kafka.group.id": group,
             "kafka.client.id": name,
-            "kafka.partition.assignment.strategy": "cooperative-sticky",
-            "kafka.session.timeout.ms": "6000",
-            "kafka.heartbeat.interval.ms": "300",
+            "kafka.group.protocol": "auto",  # the consumer protocol
+            "kafka.consumer.session.timeout.ms": str(SESSION_MS),
             "maxOffsetsPerTrigger": str(max(100, int(pace / 2))),
             "rebalanceListener": f"{MODULE}:QueryListener",
         }
