@@ -26,7 +26,11 @@ Callback = Callable[["Driven", Partitions], Awaitable[None]]
 POLL_MS = 20
 PATIENCE = 30.0
 CLUSTER: dict[str, Any] = {
-    "group_settings": {"min_session_timeout_ms": 50},
+    "group_settings": {
+        "min_session_timeout_ms": 50,
+        "consumer_heartbeat_interval_ms": 50,
+        "consumer_assignment_interval_ms": 0,
+    },
     "auto_create_topics": False,
 }
 QUICK: dict[str, Any] = {
@@ -37,6 +41,8 @@ QUICK: dict[str, Any] = {
     "retry_backoff_ms": 10,
     "retry_backoff_max_ms": 50,
 }
+CLASSIC_ONLY = ("heartbeat_interval_ms", "session_timeout_ms", "partition_assignment_strategy")
+"""Options that a member of a consumer group does not have."""
 
 
 class Driven(ABC):
@@ -179,6 +185,8 @@ class Stage:
         given = {"revoked": revoked, "assigned": assigned, "lost": lost}
         callbacks = {name: call for name, call in given.items() if call is not None}
         every = {**QUICK, "bootstrap_servers": self.cluster.bootstrap_servers, **options}
+        if every.get("group_protocol") == "consumer":
+            every = {name: value for name, value in every.items() if name not in CLASSIC_ONLY}
         if isinstance(self.cluster, MemoryCluster):
             made = _Async(self.cluster, every, callbacks)
             await self._stack.enter_async_context(made.consumer)

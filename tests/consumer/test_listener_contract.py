@@ -1,4 +1,7 @@
-"""The rebalance listener's contract, on both APIs, for eager and cooperative rebalances."""
+"""The rebalance listener's contract, on both APIs and both group protocols.
+
+Classic groups have eager and cooperative rebalances.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from kohort import TopicPartition
 from kohort.errors import CommitFailedError, ErrorCode, RebalanceListenerError
 from tests.consumer.both_apis import Driven, Partitions, Stage, perform
 
-EAGER, COOPERATIVE = "range", "cooperative-sticky"
+EAGER, COOPERATIVE, CONSUMER = "range", "cooperative-sticky", "consumer"
+"""Assignors of classic groups, and the protocol of consumer groups, which is cooperative."""
 Script = Callable[[Stage, str], Awaitable[None]]
 ALL = frozenset(TopicPartition("t", number) for number in range(4))
 TP = TopicPartition("t", 0)
@@ -23,13 +27,25 @@ def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[EAGER, COOPERATIVE])
+@pytest.fixture(params=[EAGER, COOPERATIVE, CONSUMER])
 def style(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def options(style: str, **more: Any) -> dict[str, Any]:
+    if style == CONSUMER:
+        return {"group_protocol": CONSUMER, **more}
     return {"partition_assignment_strategy": [style], **more}
+
+
+def end_membership(stage: Stage, style: str, code: ErrorCode) -> None:
+    """Let the coordinator refuse the next heartbeat as one of a removed member."""
+    if style != CONSUMER:
+        stage.cluster.fail("Heartbeat", code)
+        return
+    if code == ErrorCode.ILLEGAL_GENERATION:  # the code of classic groups
+        code = ErrorCode.FENCED_MEMBER_EPOCH
+    stage.cluster.fail("ConsumerGroupHeartbeat", code)
 
 
 def owned(*members: Driven) -> list[int]:
@@ -78,6 +94,9 @@ def test_an_eager_rebalance_revokes_all_a_cooperative_one_what_is_taken_away(
 
 
 def test_each_completed_rebalance_is_told_even_when_nothing_is_new(api: str, style: str) -> None:
+    if style == CONSUMER:
+        pytest.skip("a member cannot request a rebalance")
+
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(style))
         await stage.until(lambda: one.calls, one)
@@ -109,11 +128,14 @@ def test_a_cooperative_member_gives_up_topics_it_no_longer_wants_before_it_joins
     perform(api, script, {"t": 4, "u": 2})
 
 
-def test_partitions_that_stay_are_read_on_during_a_cooperative_rebalance(api: str) -> None:
+@pytest.mark.parametrize("style", [COOPERATIVE, CONSUMER])
+def test_partitions_that_stay_are_read_on_during_a_cooperative_rebalance(
+    api: str, style: str
+) -> None:
     async def script(stage: Stage) -> None:
-        one = await stage.join("t", **options(COOPERATIVE))
+        one = await stage.join("t", **options(style))
         await stage.until(lambda: one.calls, one)
-        two = await stage.join("t", **options(COOPERATIVE))
+        two = await stage.join("t", **options(style))
         await stage.until(lambda: len(stage.cluster.group("g").members) == 2, one, two)
         for number in range(4):
             stage.cluster.produce("t", [b"%d" % number], partition=number)
@@ -214,7 +236,7 @@ def test_a_lost_membership_is_told_as_lost_then_all_is_assigned_anew(
         values: list[bytes] = []
         while not values:
             values += await one.poll()
-        stage.cluster.fail("Heartbeat", code)
+        end_membership(stage, style, code)
         await stage.until(lambda: len(one.calls) == 3, one)
         assert one.calls[1:] == [("lost", ALL), ("assigned", ALL)]
         assert len(refused) == 1, "a commit of what is lost fails, typed"
@@ -282,7 +304,7 @@ def test_an_exception_changes_nothing_and_comes_out_of_poll_once(
         if callback != "assigned":
             await stage.until(lambda: one.calls, one)
         if callback == "revoked":
-            if style == COOPERATIVE:
+            if style != EAGER:
                 two = await stage.join("t", **options(style))
                 error = await _error_while(stage, one, two)
             else:
@@ -290,7 +312,7 @@ def test_an_exception_changes_nothing_and_comes_out_of_poll_once(
                 error = await stage.error(RebalanceListenerError, one)
         else:
             if callback == "lost":
-                stage.cluster.fail("Heartbeat", ErrorCode.UNKNOWN_MEMBER_ID)
+                end_membership(stage, style, ErrorCode.UNKNOWN_MEMBER_ID)
             error = await stage.error(RebalanceListenerError, one)
         assert error.callback == f"on_partitions_{callback}"
         assert isinstance(error.__cause__, ZeroDivisionError)
