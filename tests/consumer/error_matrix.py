@@ -10,6 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -42,11 +43,27 @@ AT_START = (
     "SyncGroup",
     "OffsetFetch",
     "ListOffsets",
+    "ConsumerGroupHeartbeat to join",
 )
-APIS = (*AT_START, "Fetch", "OffsetForLeaderEpoch", "Heartbeat", "OffsetCommit", "LeaveGroup")
+CONSUMER_HEARTBEAT = "ConsumerGroupHeartbeat"
+"""The API of consumer groups. It has a table for the join and one for later heartbeats."""
+APIS = (
+    *AT_START,
+    "Fetch",
+    "OffsetForLeaderEpoch",
+    "Heartbeat",
+    CONSUMER_HEARTBEAT,
+    "OffsetCommit",
+    "LeaveGroup",
+)
 
 BROKERS = {"OffsetForLeaderEpoch": 2}
 """Positions are validated when the leader has changed, so there have to be two."""
+GROUPS = {
+    "consumer_session_timeout_ms": 6_000,
+    "consumer_heartbeat_interval_ms": 1_000,
+    "consumer_assignment_interval_ms": 0,
+}
 WINDOW = 8.0
 """Seconds that the error is answered for: longer than a request's timeout and than the session."""
 TIMEOUT = 5.0
@@ -69,11 +86,13 @@ class Cell:
         self.listener = Recorder()
         self.hits = 0
         self.raised: list[KafkaError] = []
+        group: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
+        if api.startswith(CONSUMER_HEARTBEAT):
+            group = {"group_protocol": "consumer"}
         self.consumer = MemoryConsumer(
             cluster,
             request_timeout_ms=1000 * TIMEOUT,
-            session_timeout_ms=6_000,
-            heartbeat_interval_ms=1_000,
+            **group,
             enable_auto_commit=False,
             metadata_max_age_ms=5_000,
         )
@@ -106,7 +125,7 @@ class Cell:
                 await anyio.sleep(WINDOW)  # or time would stand still while it spins
             return call.error(self.code)  # type: ignore[arg-type]  # one is not known to anybody
 
-        return self.cluster.on(self.api, answer)
+        return self.cluster.on(self.api.split()[0], answer)
 
     async def _meet(self) -> None:
         """Do what asks the API, or poll while it is asked."""
@@ -175,7 +194,9 @@ def outcome(api: str, code: int) -> str:
     """Measure one cell."""
 
     async def main() -> str:
-        async with MemoryCluster(brokers=BROKERS.get(api, 1), topics={"t": 1}) as cluster:
+        async with MemoryCluster(
+            brokers=BROKERS.get(api, 1), topics={"t": 1}, group_settings=GROUPS
+        ) as cluster:
             cluster.produce("t", ["a"])
             return await Cell(cluster, api, code).run()
 
