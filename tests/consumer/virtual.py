@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -13,11 +14,22 @@ from kohort import AsyncKafkaConsumer
 from kohort.errors import KafkaError
 from kohort.testing import MemoryCluster
 
+_CONSUMERS: WeakKeyDictionary[MemoryCluster, int] = WeakKeyDictionary()
+"""Number of consumers by cluster."""
+
 
 class MemoryConsumer(AsyncKafkaConsumer):
-    """A consumer whose network is a cluster in the same event loop."""
+    """A consumer whose network is a cluster in the same event loop.
 
-    def __init__(self, cluster: MemoryCluster, *topics: str, seed: int = 5, **configs: Any) -> None:
+    Consumers of one cluster have different seeds. Equal seeds would give them one member id.
+    """
+
+    def __init__(
+        self, cluster: MemoryCluster, *topics: str, seed: int | None = None, **configs: Any
+    ) -> None:
+        if seed is None:
+            seed = 5 + _CONSUMERS.get(cluster, 0)
+            _CONSUMERS[cluster] = _CONSUMERS.get(cluster, 0) + 1
         keywords = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "connect": cluster.connect,
