@@ -35,6 +35,8 @@ LOWERED = {
     "group.min.session.timeout.ms": "500",
 }
 """Settings of the broker: its minimum of the heartbeat interval is 5 seconds otherwise."""
+SETTLED_S = 1.5
+"""Time for which a group is left alone, longer than the broker's interval of assignments, 1 s."""
 HEARTBEATS_S = (5.0, 1.0, 0.1)
 JOIN, LEAVE, FOUR = "second joins", "one leaves", "four at once"
 KOHORT, CLASSIC, CONFLUENT, JAVA = "kohort", "kohort, classic", "confluent-kafka", "Java"
@@ -145,7 +147,7 @@ def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> dict[
 
 
 def _wait_for_any_phase(case: Case, rng: random.Random) -> None:
-    time.sleep(rng.uniform(0.3, 0.3 + case.heartbeat_s))
+    time.sleep(SETTLED_S + rng.uniform(0.0, case.heartbeat_s))
 
 
 def run(rounds: int, rng: random.Random) -> str:
