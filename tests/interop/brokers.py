@@ -69,6 +69,13 @@ class Broker:
         """Delete the topic and wait for the response."""
         self.admin.delete_topics([topic])[topic].result(TIMEOUT_S)
 
+    def group_type(self, group: str) -> str:
+        """Return "classic" or "consumer", as the list of groups has it."""
+        listed = self.admin.list_consumer_groups().result(TIMEOUT_S)
+        (found,) = (one for one in listed.valid if one.group_id == group)
+        kind: str = found.type.name.lower()
+        return kind
+
     def configure_group(self, group: str, values: Mapping[str, str]) -> None:
         """Set configs of a group, which need not exist yet."""
         entries = [

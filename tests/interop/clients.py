@@ -175,6 +175,7 @@ TOOLS: Rows = {
     "kafka-consumer-groups: list, describe, reset offsets, delete": [
         "java_tools::kafka_consumer_groups",
         "java_tools::kafka_consumer_groups_shows_states_members_and_refusals",
+        "java_tools::consumer_groups_tool_shows_a_consumer_group",
         "java_tools::offsets_are_reset",
     ],
     "kafka-get-offsets": [
@@ -193,6 +194,12 @@ TOGETHER: Rows = {
     "Java, confluent-kafka, aiokafka and kohort, while brokers are killed": [
         "mixed_group_under_failures::four_clients_in_one_group_lose_nothing",
         "mixed_group_under_failures::four_clients_in_one_group_lose_nothing_in_twenty_rounds",
+    ],
+    "kohort, Java, confluent-kafka and franz-go by the consumer protocol": [
+        "consumer_protocol_groups::four_clients_share_a_group"
+    ],
+    "kohort by the consumer protocol, and four others by the classic one": [
+        "consumer_protocol_groups::kohort_converts_a_group_of_classic_clients"
     ],
     "confluent-kafka, aiokafka and kafka-python": [
         "clients_on_cluster::one_group_of_three_clients"

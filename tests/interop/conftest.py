@@ -72,6 +72,30 @@ def quick_apache(quick_kafka: KafkaServer) -> Broker:
     return Broker(quick_kafka.bootstrap_servers)
 
 
+@pytest.fixture(scope="session")
+def _quick_cluster() -> Iterator[Broker]:
+    with Cluster(
+        brokers=3,
+        auto_create_topics=False,
+        group_settings={
+            "min_session_timeout_ms": 500,
+            "consumer_session_timeout_ms": SESSION_MS,
+            "consumer_heartbeat_interval_ms": HEARTBEAT_MS,
+        },
+    ) as cluster:
+        yield Broker(cluster.bootstrap_servers)
+
+
+@pytest.fixture(params=["cluster", pytest.param("apache", marks=pytest.mark.real_kafka)])
+def quick_broker(request: pytest.FixtureRequest) -> Broker:
+    """Cluster whose consumer groups have short sessions and heartbeat intervals: the in-process
+    one, then Apache Kafka.
+    """
+    name = "_quick_cluster" if request.param == "cluster" else "quick_apache"
+    found: Broker = request.getfixturevalue(name)
+    return found
+
+
 @pytest.fixture(params=["cluster", pytest.param("apache", marks=pytest.mark.real_kafka)])
 def broker(request: pytest.FixtureRequest) -> Broker:
     """In-process cluster, then Apache Kafka. A test that uses this compares the two."""

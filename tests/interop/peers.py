@@ -199,7 +199,7 @@ class AioKafka(_OnALoop):
     STRATEGIES = {"range": AioRange, "roundrobin": AioRoundRobin}
 
     def __init__(self, settings: Settings) -> None:
-        ownership = Ownership()
+        self._ownership = ownership = Ownership()
         self.changes = ownership.changes
 
         def make() -> aiokafka.AIOKafkaConsumer:
@@ -208,6 +208,10 @@ class AioKafka(_OnALoop):
             return consumer
 
         super().__init__("asyncio", make, _aiokafka)
+
+    def close(self) -> None:
+        self._ownership.lose(self._ownership.owned())  # stop() calls no listener
+        super().close()
 
 
 class KafkaPython:

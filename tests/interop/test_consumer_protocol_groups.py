@@ -96,21 +96,32 @@ class Group:
 def clients(program: str) -> Mapping[str, Make]:
     """Clients that speak the consumer protocol, each in a separate process."""
     return {
+        "kohort": in_a_process("sync"),
         "java": Java,
         "confluent-kafka": in_a_process("confluent-kafka"),
         "franz-go": franz_go(program),
     }
 
 
+CLASSIC: Mapping[str, Make] = {
+    "java": Java,
+    "confluent-kafka": in_a_process("confluent-kafka"),
+    "aiokafka": in_a_process("aiokafka"),
+    "kafka-python": in_a_process("kafka-python"),
+}
+"""Clients that join by the classic protocol."""
+
+
 def test_four_clients_share_a_group(
-    quick_apache: Broker, members: Members, unique: Unique, clients: Mapping[str, Make]
+    quick_broker: Broker, members: Members, unique: Unique, clients: Mapping[str, Make]
 ) -> None:
-    group = Group(quick_apache, members, unique)
+    group = Group(quick_broker, members, unique)
     group.feed.write(20)
     for name, make in clients.items():
         group.join(name, make, "consumer")
         group.settle()
     assert group.broker.describe(group.group).state == "STABLE"
+    assert group.broker.group_type(group.group) == "consumer"
     for name, make in clients.items():
         group.leave(name)
         group.settle()
@@ -118,4 +129,28 @@ def test_four_clients_share_a_group(
         group.settle()
     twice = group.finish()
     print(f"{len(group.feed.written)} records, {len(twice)} read more than once")
+    assert twice == {}
+
+
+def test_kohort_converts_a_group_of_classic_clients(
+    quick_broker: Broker, members: Members, unique: Unique
+) -> None:
+    """kohort joins by the consumer protocol and leaves, twice."""
+    group = Group(quick_broker, members, unique)
+    group.feed.write(20)
+    for name, make in CLASSIC.items():
+        group.join(name, make, "classic", "range")
+        group.settle()
+    kohort = in_a_process("sync")
+    types = [group.broker.group_type(group.group)]
+    for number in range(2):
+        group.join(f"kohort {number}", kohort, "consumer")
+        group.settle()
+        types.append(group.broker.group_type(group.group))
+        group.leave(f"kohort {number}")
+        group.settle()
+        types.append(group.broker.group_type(group.group))
+    twice = group.finish()
+    print(f"{len(group.feed.written)} records, {len(twice)} read more than once")
+    assert types == ["classic", "consumer", "classic", "consumer", "classic"]
     assert twice == {}

@@ -11,6 +11,7 @@ import pytest
 
 from kohort.testing import Cluster, ProducerRecord
 from kohort.types import TopicPartition
+from tests.interop.brokers import Broker
 from tests.interop.waiting import wait_until
 from tests.support.java_tools import RunningTool, ToolError, java_command, run_tool
 
@@ -165,6 +166,61 @@ def test_kafka_consumer_groups_shows_states_members_and_refusals(
     tool(GROUPS, *delete)
     assert TopicPartition("orders", 0) not in cluster.committed("shop")
     assert "GroupIdNotFoundException" in tool(GROUPS, "--describe", "--group", "nobody")
+
+
+def test_consumer_groups_tool_shows_a_consumer_group(
+    quick_broker: Broker, unique: Callable[[str], str]
+) -> None:
+    topic, group = quick_broker.create_topic(unique("orders"), 3), unique("shop")
+    bootstrap = ("--bootstrap-server", quick_broker.bootstrap_servers)
+    own = ("client.id=console", "group.protocol=consumer")
+    properties = [word for one in own for word in ("--command-property", one)]
+    console = RunningTool(
+        *java_command(CONSUMER, *bootstrap),
+        *("--topic", topic, "--group", group, "--from-beginning", *properties),
+    )
+
+    def describe(*more: str) -> dict[str, str]:
+        """Return the only row, without the columns of ids and addresses."""
+        printed = run_tool(GROUPS, *bootstrap, "--describe", "--group", group, *more, "--verbose")
+        (row,) = rows(printed)
+        return {k: v for k, v in row.items() if k not in ("CONSUMER-ID", "COORDINATOR", "(ID)")}
+
+    def listed(kind: str) -> list[dict[str, str]]:
+        found = rows(run_tool(GROUPS, *bootstrap, "--list", "--type", kind))
+        return [row for row in found if row["GROUP"] == group]
+
+    try:
+        quick_broker.write(topic, b"order", partition=1)
+        wait_until(lambda: console.lines)
+        assert listed("consumer") == [{"GROUP": group, "TYPE": "Consumer"}]
+        assert listed("classic") == []
+        assert describe("--members") == {
+            "GROUP": group,
+            "HOST": "/127.0.0.1",
+            "CLIENT-ID": "console",
+            "#PARTITIONS": "3",
+            "CURRENT-EPOCH": "2",
+            "CURRENT-ASSIGNMENT": f"{topic}:0,1,2",
+            "TARGET-EPOCH": "2",
+            "TARGET-ASSIGNMENT": f"{topic}:0,1,2",
+        }
+        assert describe("--state") == {
+            "GROUP": group,
+            "ASSIGNMENT-STRATEGY": "uniform",
+            "STATE": "Stable",
+            "GROUP-EPOCH": "2",
+            "TARGET-ASSIGNMENT-EPOCH": "2",
+            "#MEMBERS": "1",
+        }
+        refused = run_tool(GROUPS, *bootstrap, "--delete", "--group", group)
+        assert "GroupNotEmptyException" in refused
+    finally:
+        console.end()
+    state = describe("--state")
+    assert (state["STATE"], state["GROUP-EPOCH"], state["#MEMBERS"]) == ("Empty", "3", "0")
+    run_tool(GROUPS, *bootstrap, "--delete", "--group", group)
+    assert listed("consumer") == []
 
 
 @pytest.mark.parametrize(
