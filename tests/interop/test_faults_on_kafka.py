@@ -1,6 +1,7 @@
 """Members of a group on Apache Kafka that leave, crash, stall and lose their broker under load.
 
-A plain run has two of each, the full matrix ten of each. The figures are printed at the end.
+Each test runs by both protocols. A plain run has two of each, the full matrix ten of each. The
+figures are printed at the end.
 """
 
 from __future__ import annotations
@@ -15,99 +16,40 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.interop.brokers import Broker
-from tests.interop.reporting import ReportingMember, SteadyFeed, read_count, settled
-from tests.interop.waiting import wait_until
+from tests.interop.reported_group import PARTITIONS, SESSION_S, ReportedGroup
 from tests.support.kafka_server import KafkaServer
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(600)]
-PARTITIONS = 6
-RATE = 500  # records a second
-SESSION_S = 2.0
+PROTOCOLS = ("classic", "consumer")
 Unique = Callable[[str], str]
 ROUNDS = [2, pytest.param(10, marks=pytest.mark.long)]
 
 
-class Group:
-    """Group whose members change while one feed writes."""
-
-    def __init__(self, broker: Broker, topic: str, group: str) -> None:
-        session_ms = str(int(SESSION_S * 1000))
-        self._arguments = (broker.bootstrap_servers, topic, group, session_ms, "range")
-        self.all: list[ReportingMember] = []
-        self.present: list[ReportingMember] = []
-        self.feed = SteadyFeed(broker.bootstrap_servers, topic, RATE)
-
-    def join(self) -> None:
-        """Start one more member."""
-        self.all.append(ReportingMember(*self._arguments))
-        self.present.append(self.all[-1])
-
-    def wait_until_lost(self, member: ReportingMember, times: int) -> None:
-        """Wait until the member has reported lost partitions ``times`` times."""
-        wait_until(lambda: len(member.reported("lost")) >= times)
-
-    def catch_up(self) -> None:
-        """Wait until all records so far, and one more, are read."""
-        already = len(self.feed.written)
-        wait_until(lambda: len(self.feed.written) > already)
-        due = set(self.feed.written)
-        wait_until(lambda: due <= read_count(self.all).keys())
-
-    def take(self) -> ReportingMember:
-        """Return the longest-running member. It no longer counts as present."""
-        return self.present.pop(0)
-
-    def settle(self, since: float = 0.0) -> float:
-        """Wait until the present members own everything. Return the seconds that it took."""
-
-        def look() -> bool:
-            latest = max((member.settled_at for member in self.present), default=0.0)
-            return settled(self.present, PARTITIONS) and latest > since
-
-        wait_until(look, explain=lambda: [sorted(member.owned) for member in self.present])
-        return max(member.settled_at for member in self.present) - since
-
-    def finish(self) -> dict[tuple[int, int], int]:
-        """End the feed, wait until all is read, and return the records that were read more than
-        once.
-        """
-        self.feed.stop()
-        written = set(self.feed.written)
-        wait_until(
-            lambda: written <= read_count(self.all).keys(),
-            explain=lambda: sorted(written - read_count(self.all).keys())[:20],
-        )
-        for member in self.present:
-            member.leave()
-        times = read_count(self.all)
-        assert times.keys() == written
-        return {place: number for place, number in times.items() if number > 1}
-
-
-@pytest.fixture
-def group(apache: Broker, unique: Unique) -> Iterator[Group]:
+@pytest.fixture(params=PROTOCOLS)
+def group(
+    quick_apache: Broker, unique: Unique, request: pytest.FixtureRequest
+) -> Iterator[ReportedGroup]:
     """Three members that share the topic."""
-    group = Group(apache, apache.create_topic(unique("faults"), PARTITIONS), unique("faults"))
-    try:
+    topic = quick_apache.create_topic(unique("faults"), PARTITIONS)
+    with ReportedGroup(quick_apache, topic, unique("faults"), request.param) as group:
         for _ in range(3):
             group.join()
         group.settle()
         yield group
-    finally:
-        for member in group.all:
-            if member.tool.is_running:
-                member.tool.kill()
 
 
-def report(what: str, took: list[float], duplicates: int) -> None:
+def report(group: ReportedGroup, what: str, took: list[float], duplicates: int) -> None:
+    median, most = statistics.median(took), max(took)
     print(
-        f"{what}: {len(took)} times; settled after {statistics.median(took):.2f} s in the median, "
-        f"{max(took):.2f} s at most; {duplicates} records read twice"
+        f"{group.protocol}, {what}: {len(took)} times; settled after {median:.2f} s in the median, "
+        f"{most:.2f} s at most; {duplicates} records read twice"
     )
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_a_member_that_leaves_costs_no_record_and_no_duplicate(group: Group, rounds: int) -> None:
+def test_a_member_that_leaves_costs_no_record_and_no_duplicate(
+    group: ReportedGroup, rounds: int
+) -> None:
     took = []
     for _ in range(rounds):
         leaver, started = group.take(), time.monotonic()
@@ -117,13 +59,13 @@ def test_a_member_that_leaves_costs_no_record_and_no_duplicate(group: Group, rou
         group.join()
         group.settle()
     twice = group.finish()
-    report("left", took, len(twice))
+    report(group, "left", took, len(twice))
     assert twice == {}
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_killed_member_costs_no_record_and_at_most_its_last_poll_twice(
-    group: Group, rounds: int
+    group: ReportedGroup, rounds: int
 ) -> None:
     took, tails = [], set()
     for _ in range(rounds):
@@ -135,13 +77,13 @@ def test_a_killed_member_costs_no_record_and_at_most_its_last_poll_twice(
         group.join()
         group.settle()
     twice = group.finish()
-    report("killed", took, len(twice))
+    report(group, "killed", took, len(twice))
     assert twice.keys() <= tails, "more than what the killed member had not committed"
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_member_paused_for_longer_than_its_session_is_fenced_and_comes_back(
-    group: Group, rounds: int
+    group: ReportedGroup, rounds: int
 ) -> None:
     took, tails = [], set()
     for _ in range(rounds):
@@ -161,21 +103,21 @@ def test_a_member_paused_for_longer_than_its_session_is_fenced_and_comes_back(
         refused = [one for one in sleeper.reported("refused") if one["at"] >= lost]
         assert [one["error"] for one in refused] == ["CommitFailedError"]
     twice = group.finish()
-    report("paused", took, len(twice))
+    report(group, "paused", took, len(twice))
     assert twice.keys() <= tails, "more than what was under way when the member was paused"
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_broker_that_restarts_under_the_group_costs_no_record(
-    group: Group, kafka: KafkaServer, rounds: int
+    group: ReportedGroup, quick_kafka: KafkaServer, rounds: int
 ) -> None:
     took = []
     for _ in range(rounds):
-        kafka.stop()
-        kafka.start()
+        quick_kafka.stop()
+        quick_kafka.start()
         started = time.monotonic()
         group.catch_up()
         took.append(time.monotonic() - started)
         group.settle()
     twice = group.finish()
-    report("broker restarted", took, len(twice))
+    report(group, "broker restarted", took, len(twice))
