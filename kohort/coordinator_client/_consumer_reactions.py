@@ -73,11 +73,13 @@ _ROWS: dict[ConsumerSignal, dict[ConsumerReaction, tuple[MemberState, ...]]] = {
     },
     ConsumerSignal.LOST: {
         _R.JOIN: (_S.JOINING, *_INSIDE),
-        _R.IGNORE: (*_UNUSED, *_OUTSIDE, _S.LEAVING, _S.FAILED),
+        _R.CONTINUE: (_S.LEAVING,),
+        _R.IGNORE: (*_UNUSED, *_OUTSIDE, _S.FAILED),
     },
     ConsumerSignal.FAILED: {
         _R.JOIN: (_S.JOINING, *_INSIDE),
-        _R.IGNORE: (*_UNUSED, *_OUTSIDE, _S.LEAVING, _S.FAILED),
+        _R.CONTINUE: (_S.LEAVING,),
+        _R.IGNORE: (*_UNUSED, *_OUTSIDE, _S.FAILED),
     },
     ConsumerSignal.POLL_OVERDUE: {
         _R.JOIN: (_S.JOINING, *_INSIDE),

@@ -7,7 +7,11 @@ import logging
 from kohort.coordinator_client._commands import DropCoordinator
 from kohort.coordinator_client._consumer_failures import ConsumerFailures, leave_command
 from kohort.coordinator_client._consumer_heartbeats import ConsumerHeartbeats
-from kohort.coordinator_client._consumer_member import LEAVE_EPOCH, ConsumerMemberData
+from kohort.coordinator_client._consumer_member import (
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMemberData,
+)
 from kohort.coordinator_client._consumer_reactions import (
     CONSUMER_REACTIONS,
     ConsumerReaction,
@@ -141,6 +145,7 @@ class ConsumerSignals:
         is_joining = not member.in_group
         if code == ErrorCode.UNRELEASED_INSTANCE_ID and self._awaits_release():
             self._note_obstruction(words)
+            self._release_own_instance()
             schedule.repeat(now)
             return
         if is_joining and code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
@@ -174,6 +179,16 @@ class ConsumerSignals:
         if self._unreleased_since is None:
             self._unreleased_since = now
         return now - self._unreleased_since < limit
+
+    def _release_own_instance(self) -> None:
+        """Release the instance id if this member may still have it after a loss.
+
+        The coordinator refuses a join under an instance id that is in use, also to its own member.
+        The release keeps the partitions, and is refused to any other member id.
+        """
+        if self._member.settings.static and self._member.losses:
+            token = self._pending.new_token()
+            self._pending.emit(leave_command(self._member, token, LEAVE_STATIC_EPOCH))
 
     def _replace_member_id(self, words: str) -> None:
         """Leave under the old member id and join under a new one.

@@ -280,3 +280,45 @@ def test_membership_lost_in_a_callback_calls_lost_after_it() -> None:
     assert script.at(MemberState.JOIN_PENDING)
     script.poll()
     assert script.take(CallLost).partitions == parts(0)
+
+
+@pytest.mark.parametrize("code", [*LOSES, ErrorCode.FENCED_INSTANCE_ID])
+def test_heartbeats_end_when_a_leaving_member_is_lost(code: ErrorCode) -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.leave()
+    assert script.at(MemberState.LEAVING)
+    script.handle(EpochRejected(2))  # the commit of the callback was refused
+    script.answer(error=code)
+    assert script.machine.generation == -1
+    assert script.machine.losses == 1
+    if script.has(ConsumerHeartbeat):  # a final error leaves at once
+        assert script.take(ConsumerHeartbeat).epoch == -1
+    script.pass_time(2.0)
+    assert not script.has(ConsumerHeartbeat)
+    script.called_back(CallRevoked)
+    if script.has(ConsumerHeartbeat):
+        assert script.answer(error=ErrorCode.UNKNOWN_MEMBER_ID).epoch == -1
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_static_member_releases_its_own_instance_when_it_rejoins() -> None:
+    script = ConsumerScript(static=True)
+    script.to_stable(0)
+    script.pass_time(INTERVAL)
+    script.answer(error=ErrorCode.FENCED_MEMBER_EPOCH)
+    script.poll()
+    script.called_back(CallLost)
+    joined = script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    released = script.take(ConsumerHeartbeat)
+    assert (released.epoch, released.member_id) == (-2, joined.member_id)
+    script.pass_time(1.0)
+    assert script.answer(5, by_id(0)).epoch == 0
+    assert script.machine.generation == 5
+
+
+def test_new_static_member_does_not_release_a_foreign_instance() -> None:
+    script = ConsumerScript(static=True)
+    script.to_joining()
+    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert not script.has(ConsumerHeartbeat)
