@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from tests.simulation.protocols import KINDS
 from tests.simulation.simulate import OPERATIONS, simulate
 from tests.simulation.soak import Report, soak
 
@@ -14,9 +15,9 @@ EVERY = 10.0
 """Seconds between two lines of progress."""
 
 
-def one(seed: int, operations: int) -> int:
+def one(seed: int, operations: int, kind: str | None) -> int:
     """Print the log of a seed and its violations."""
-    outcome = simulate(seed, operations)
+    outcome = simulate(seed, operations, kind)
     sys.stdout.buffer.write(outcome.log.render())
     sys.stdout.flush()
     for sentence in outcome.violations:
@@ -41,6 +42,7 @@ def many(args: argparse.Namespace) -> int:
     report = soak(
         range(args.first, args.first + args.seeds),
         operations=args.operations,
+        kind=args.protocols,
         jobs=args.jobs,
         seconds=args.seconds,
         progress=progress,
@@ -61,9 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--jobs", type=int, default=None, help="number of processes, by default one for each core"
     )
+    parser.add_argument(
+        "--protocols", choices=sorted(KINDS), help="group protocols instead of those of the seeds"
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="time limit")
     args = parser.parse_args(arguments)
-    return many(args) if args.seed is None else one(args.seed, args.operations)
+    if args.seed is None:
+        return many(args)
+    return one(args.seed, args.operations, args.protocols)
 
 
 if __name__ == "__main__":

@@ -168,11 +168,61 @@ class Recreated(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grown(Event):
+    """A topic has this number of partitions from now on."""
+
+    topic: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationStored(Event):
     """The coordinator stored the group. ``assignments`` has (client id, member id, partitions)."""
 
     generation: int
     assignments: tuple[tuple[str, str, Partitions], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochStored(Event):
+    """The coordinator stored the epoch of a group of the consumer protocol."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStored(Event):
+    """The coordinator stored the partitions of a member of such a group. ``who`` is its client id.
+
+    ``pending`` are partitions that the member has to revoke. Topics that were recreated have the
+    names of :mod:`incarnations <tests.simulation.incarnations>`.
+    """
+
+    member_id: str
+    epoch: int
+    assigned: Partitions
+    pending: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRemoved(Event):
+    """The coordinator removed a member of such a group. ``who`` is its client id."""
+
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedReported(Event):
+    """The member sends a heartbeat with its owned partitions."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetReceived(Event):
+    """A response to a heartbeat arrived at the member. It has the partitions to own."""
+
+    partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,11 @@ def number_of(value: str) -> int:
     return int(value.partition(MARK)[2] or 1)
 
 
+def named_alike(tp: TopicPartition) -> TopicPartition:
+    """Return the partition of that number in the topic that has the name first."""
+    return TopicPartition(tp.topic.partition(MARK)[0], tp.partition)
+
+
 def by_incarnation(log: EventLog) -> EventLog:
     """Return the log with a separate name for each topic. Without recreated topics it stays the
     same.

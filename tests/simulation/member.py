@@ -68,6 +68,10 @@ class Habits:
     wait_ms: int = 4000
     """Timeout of a poll in ms."""
     instance_id: str | None = None
+    protocol: str = "classic"
+    """Group protocol."""
+    assignor: str | None = None
+    """Assignor of the brokers that the consumer protocol asks for."""
     by_hand: Partitions | None = None
     """Partitions that it assigns manually. It commits to the group without being a member."""
 
@@ -146,9 +150,6 @@ class Member:
             "auto_offset_reset": "earliest",
             "enable_auto_commit": habits.autocommit,
             "auto_commit_interval_ms": 3000,
-            "partition_assignment_strategy": habits.strategy,
-            "session_timeout_ms": int(SESSION * 1000),
-            "heartbeat_interval_ms": 3000,
             "max_poll_interval_ms": int(MAX_POLL_INTERVAL * 1000),
             "max_poll_records": habits.most,
             "fetch_max_wait_ms": 5000,
@@ -156,7 +157,16 @@ class Member:
             "socket_connection_setup_timeout_ms": 3000,
             "bootstrap_timeout_ms": 600_000,
             "metadata_max_age_ms": 20_000,
+            "group_protocol": habits.protocol,
         }
+        if habits.protocol != "consumer":
+            configs["partition_assignment_strategy"] = habits.strategy
+        if habits.protocol == "classic":
+            configs["session_timeout_ms"] = int(SESSION * 1000)
+            configs["heartbeat_interval_ms"] = 3000
+        else:
+            configs["consumer_session_timeout_ms"] = int(SESSION * 1000)
+            configs["group_remote_assignor"] = habits.assignor
         if habits.instance_id is not None:
             configs["group_instance_id"] = habits.instance_id
         if habits.by_hand is not None:
@@ -221,7 +231,10 @@ class Member:
     async def run(self) -> None:
         """Run the member from start to end."""
         habits = self.habits
-        settings = f"{'auto' if habits.autocommit else 'manual'}/{'+'.join(habits.strategy)}"
+        commits = "auto" if habits.autocommit else "manual"
+        ways = [] if habits.protocol == "classic" else [habits.protocol]
+        ways += [] if habits.protocol == "consumer" else habits.strategy
+        settings = f"{commits}/{'+'.join(ways)}"
         self.note(Started(topics=self.topics, settings=settings))
         try:
             with self._scope:

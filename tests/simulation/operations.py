@@ -18,6 +18,16 @@ from tests.simulation.events import Stalled, now
 from tests.simulation.idling import pause_core, rest, start_beside_rest
 from tests.simulation.login_faults import break_logins
 from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, SLOTS, Habits, Member
+from tests.simulation.protocol_operations import (
+    configure,
+    grow,
+    lose_answers,
+    migrate,
+    migrate_all,
+    migrate_crashing,
+    reject_epoch,
+)
+from tests.simulation.protocols import CLASSIC, Protocols
 from tests.simulation.world import BROKERS, TOPICS, World
 
 Operate = Callable[[World, random.Random, Habits], Awaitable[None]]
@@ -42,6 +52,15 @@ PASSING = {
     "OffsetForLeaderEpoch": (E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH),
 }
 """Temporary error codes of an API, or codes that a member handles."""
+CLASSIC_CODES = {E.REBALANCE_IN_PROGRESS, E.ILLEGAL_GENERATION}
+"""Codes that no coordinator returns to members of the consumer protocol."""
+HEARTBEAT_CODES = (
+    E.COORDINATOR_LOAD_IN_PROGRESS,
+    E.COORDINATOR_NOT_AVAILABLE,
+    E.NOT_COORDINATOR,
+    E.UNKNOWN_MEMBER_ID,
+    E.FENCED_MEMBER_EPOCH,
+)
 APIS = sorted(PASSING)
 RETENTION = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 5000}
 
@@ -61,7 +80,7 @@ def _one(world: World, rng: random.Random) -> Member | None:
 async def produce(world: World, rng: random.Random, habits: Habits) -> None:
     for _ in range(rng.randint(1, 3)):
         topic = rng.choice(sorted(TOPICS))
-        partition, count = rng.randrange(TOPICS[topic]), rng.randint(1, 40)
+        partition, count = rng.randrange(world.counts[topic]), rng.randint(1, 40)
         world.note(f"{count} records for {topic}-{partition}")
         world.produce(topic, partition, count)
 
@@ -172,7 +191,7 @@ async def bounce_broker(world: World, rng: random.Random, habits: Habits) -> Non
 
 async def move_leader(world: World, rng: random.Random, habits: Habits) -> None:
     topic = rng.choice(sorted(TOPICS))
-    partition = rng.randrange(TOPICS[topic])
+    partition = rng.randrange(world.counts[topic])
     to = world.cluster.move_leader(topic, partition)
     world.note(f"{topic}-{partition} is led by {to}", fault=True)
 
@@ -182,15 +201,25 @@ async def move_coordinator(world: World, rng: random.Random, habits: Habits) -> 
     world.note(f"the group is coordinated by {to}", fault=True)
 
 
+def _apis(world: World) -> list[str]:
+    """Return the APIs whose requests may fail."""
+    return [*APIS, "ConsumerGroupHeartbeat"] if world.protocols.has_consumers else APIS
+
+
 async def fail(world: World, rng: random.Random, habits: Habits) -> None:
-    api = rng.choice(APIS)
-    error, times = rng.choice(PASSING[api]), rng.randint(1, 3)
+    api = rng.choice(_apis(world))
+    error, times = rng.choice(PASSING.get(api, HEARTBEAT_CODES)), rng.randint(1, 3)
     world.note(f"{api} is answered {error.name}, {times} times", fault=True)
-    world.cluster.fail(api, error, times=times)
+
+    def refuse(call: Call) -> Response | None:
+        is_foreign = error in CLASSIC_CODES and call.client_id in world.by_epoch
+        return None if is_foreign else call.error(error)
+
+    world.cluster.on(api, refuse, keep=times)
 
 
 async def disconnect(world: World, rng: random.Random, habits: Habits) -> None:
-    api, after, times = rng.choice((None, *APIS)), rng.random() < 0.5, rng.randint(1, 3)
+    api, after, times = rng.choice((None, *_apis(world))), rng.random() < 0.5, rng.randint(1, 3)
     word = "after" if after else "instead of"
     world.note(f"{api} ends its connection {word} its answer, {times} times", fault=True)
     world.cluster.disconnect(api, after=after, times=times)
@@ -217,7 +246,7 @@ async def hang(world: World, rng: random.Random, habits: Habits) -> None:
         what = f"broker {node} answers nothing for {seconds:.1f} s"
         hanging = world.cluster.hang(node=node)
     else:
-        api = rng.choice(APIS)
+        api = rng.choice(_apis(world))
         what = f"one {api} hangs for {seconds:.1f} s"
         hanging = world.cluster.hang(api, times=1)
     world.note(what, fault=True, takes_time=True)
@@ -226,7 +255,7 @@ async def hang(world: World, rng: random.Random, habits: Habits) -> None:
 
 async def answer_late(world: World, rng: random.Random, habits: Habits) -> None:
     """Carry a request out and delay its response."""
-    api, seconds, times = rng.choice(APIS), rng.uniform(0, 10), rng.randint(1, 3)
+    api, seconds, times = rng.choice(_apis(world)), rng.uniform(0, 10), rng.randint(1, 3)
     what = f"the answer to {api} comes {seconds:.1f} s late, {times} times"
     world.note(what, fault=True, takes_time=True)
 
@@ -240,7 +269,7 @@ async def answer_late(world: World, rng: random.Random, habits: Habits) -> None:
 
 async def carry_out_twice(world: World, rng: random.Random, habits: Habits) -> None:
     """Send a request to the broker twice. The second response is the one that arrives."""
-    api = rng.choice(APIS)
+    api = rng.choice(_apis(world))
     world.note(f"one {api} is carried out twice", fault=True)
 
     async def twice(call: Call) -> Response | None:
@@ -257,7 +286,8 @@ async def recreate(world: World, rng: random.Random, habits: Habits) -> None:
     world.delete(topic)
     await anyio.sleep(seconds)
     world.create_again(topic)
-    for partition in range(TOPICS[topic]):  # often more records than were read of the old topic
+    # Often more records than were read of the old topic.
+    for partition in range(world.counts[topic]):
         world.produce(topic, partition, rng.randint(0, 150))
 
 
@@ -292,7 +322,8 @@ async def restart_static(world: World, rng: random.Random, habits: Habits) -> No
     if not running:
         return
     slot, member = rng.choice(running)
-    crashes = rng.random() < 0.5
+    # By the consumer protocol, no other member takes over before the end of the session.
+    crashes = rng.random() < 0.5 and member.habits.protocol == CLASSIC
     world.note(f"restart {member.name}{', crashing' if crashes else ''}", fault=crashes)
     if crashes:
         await member.crash(buried=rng.random() < 0.5)
@@ -300,7 +331,7 @@ async def restart_static(world: World, rng: random.Random, habits: Habits) -> No
         member.stop(interrupt=True)
         await member.ended.wait()
     await anyio.sleep(rng.uniform(0, 0.4 * SESSION))
-    world.start(slot, habits_of(habits, slot, static=True), sorted(member.topics))
+    world.start_as(slot, member.habits, sorted(member.topics))
 
 
 def habits_of(habits: Habits, slot: str, *, static: bool) -> Habits:
@@ -356,6 +387,22 @@ LOGINS_STORM = Profile(
 )
 ALONE = Profile("alone", {produce: 2, outlive_retention: 1, restart: 1}, by_hand=True)
 STATIC = Profile("static", {produce: 3, restart_static: 2}, steady=True, static=True)
+
+
+def profile_for(profile: Profile, protocols: Protocols) -> Profile:
+    """Return the profile with the operations of the seed's protocols."""
+    if not protocols.has_consumers or profile.steady or profile.by_hand:
+        return profile
+    more: dict[Operate, float] = {grow: 0.5, configure: 0.5}
+    if fail in profile.weights:
+        more |= {reject_epoch: 4, lose_answers: 1}
+    if protocols.is_mixed:
+        more |= {migrate: 2, migrate_all: 0.2}
+    if protocols.is_mixed and crash in profile.weights:
+        more |= {migrate_crashing: 0.5}
+    return replace(profile, weights={**profile.weights, **more})
+
+
 PROFILES = (
     CALM,
     UNPOLLED,

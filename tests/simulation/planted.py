@@ -11,8 +11,13 @@ from unittest.mock import patch
 from kohort import AsyncKafkaConsumer
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._autocommit import AutoCommit
+from kohort.coordinator_client import _offsets
+from kohort.coordinator_client._commands import CallRevoked
+from kohort.coordinator_client._commit_rules import READ_REJECTIONS
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._membership import ClassicMembership
+from kohort.coordinator_client._offset_messages import fetched_offsets
+from kohort.coordinator_client._reconciliation import Reconciliation
 from kohort.errors import KafkaConnectionError, KafkaError
 from kohort.security._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
@@ -194,6 +199,41 @@ def keep_expired_tokens() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def reset_on_refused_fetches() -> Iterator[None]:
+    """Take a refused read of committed offsets for an answer: nothing is committed."""
+    fetch: Callable[..., tuple[int, dict[TopicPartition, Any]]] = fetched_offsets
+
+    def fetched(*args: Any) -> tuple[int, dict[TopicPartition, Any]]:
+        code, found = fetch(*args)
+        return (0, dict.fromkeys(found)) if code in READ_REJECTIONS else (code, found)
+
+    with patch.object(_offsets, "fetched_offsets", fetched):
+        yield
+
+
+@contextmanager
+def withhold_too_late() -> Iterator[None]:
+    """Deliver records until the callback of the revocation, which may be long after its answer."""
+    with patch.object(Reconciliation, "withhold", lambda reconciliation: None):
+        yield
+
+
+@contextmanager
+def acknowledge_before_the_callback_ends() -> Iterator[None]:
+    """Report the partitions as given up when the callback of the revocation begins."""
+    call: Callable[..., Iterator[float | None]] = Reconciliation._call_back
+
+    def call_back(reconciliation: Reconciliation, command: Any) -> Iterator[float | None]:
+        if isinstance(command, CallRevoked):
+            reconciliation._member.owned -= command.partitions
+            reconciliation._heartbeats.acknowledge()
+        yield from call(reconciliation, command)
+
+    with patch.object(Reconciliation, "_call_back", call_back):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "commit before processing": commit_before_processing,
     "deliver after revoke": deliver_after_revoke,
@@ -206,4 +246,13 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "connect again at the end of sessions": connect_again_at_the_end_of_sessions,
     "give up refused brokers": give_up_refused_brokers,
     "keep expired tokens": keep_expired_tokens,
+    "reset on refused fetches": reset_on_refused_fetches,
+    "withhold too late": withhold_too_late,
+    "acknowledge before the callback ends": acknowledge_before_the_callback_ends,
 }
+EPOCH_BUGS = {
+    "reset on refused fetches",
+    "withhold too late",
+    "acknowledge before the callback ends",
+}
+"""Bugs in members of the consumer protocol."""

@@ -15,9 +15,11 @@ from trio.testing import MockClock
 from kohort.testing import Authorization, MemoryCluster, Security
 from kohort.types import TopicPartition
 from tests.simulation.accounts import Access, Accounts, quick_keys
+from tests.simulation.epoch_witness import watching_epochs
 from tests.simulation.events import (
     Broke,
     Delivered,
+    EpochStored,
     EventLog,
     GenerationStored,
     Operation,
@@ -33,8 +35,10 @@ from tests.simulation.operations import (
     WITH_RIGHTS,
     Profile,
     habits_of,
+    profile_for,
 )
 from tests.simulation.pausing import pausable
+from tests.simulation.protocols import Protocols, protocols_of
 from tests.simulation.witness import watching
 from tests.simulation.world import TOPICS, World
 from tests.support.virtual import run_virtual
@@ -100,11 +104,12 @@ class Outcome:
         """Count what the log has, such as operations, faults, rebalances and records."""
         operations = self.log.of(Operation)
         generations = {event.generation for event in self.log.of(GenerationStored)}
+        epochs = {event.epoch for event in self.log.of(EpochStored)}
         return Counter(
             seeds=1,
             operations=len(operations),
             faults=sum(event.fault for event in operations),
-            rebalances=len(generations),
+            rebalances=len(generations | epochs),
             records=sum(len(event.offsets) for event in self.log.of(Processed)),
             deliveries=len(self.log.of(Delivered)),
             events=len(self.log),
@@ -112,14 +117,20 @@ class Outcome:
         )
 
 
-def simulate(seed: int, operations: int = OPERATIONS) -> Outcome:
-    """Run one seed from beginning to end. Each run has the same result."""
+def simulate(seed: int, operations: int = OPERATIONS, kind: str | None = None) -> Outcome:
+    """Run one seed from beginning to end. Each run has the same result.
+
+    ``kind`` replaces the group protocols that the seed draws.
+    """
     log = EventLog()
-    profile, seconds = run_virtual(_live, seed, operations, log, seed=seed)
+    protocols = protocols_of(seed, kind)
+    profile, seconds = run_virtual(_live, seed, operations, log, protocols, seed=seed)
     return Outcome(seed, profile.name, log, violations(log, profile.name), seconds)
 
 
-async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, float]:
+async def _live(
+    seed: int, operations: int, log: EventLog, protocols: Protocols
+) -> tuple[Profile, float]:
     rng = random.Random(f"schedule {seed}")
     profile = rng.choice(PROFILES)
     # A separate generator draws these, so that the other seeds stay as they were.
@@ -132,6 +143,7 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
         accounts = Accounts(Access.draw(of_logins), random.Random(of_logins.random()))
         if of_logins.random() < 3 / 4:
             profile = of_logins.choice(WITH_LOGINS)
+    profile = profile_for(profile, protocols)
     autocommit = rng.random() < 0.5
     most = rng.choice((5, 50))
     habits = Habits(
@@ -146,9 +158,15 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
     if profile.by_hand:
         places = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
         habits = replace(habits, autocommit=True, by_hand=frozenset(places))
-    settings = RETENTION if profile.by_hand else None
+    settings = RETENTION if profile.by_hand else protocols.settings()
     clock = cast(MockClock, trio.lowlevel.current_clock())
-    with anyio.CancelScope() as scope, watching(log), pausable(), quick_keys():
+    with (
+        anyio.CancelScope() as scope,
+        watching_epochs(log) as witness,
+        watching(log, witness.record_stored),
+        pausable(),
+        quick_keys(),
+    ):
         trio.lowlevel.add_instrument(_Watch(log, scope, clock))
         async with MemoryCluster(
             3,
@@ -158,7 +176,8 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
             seed=seed,
             security=OPEN if accounts is None else accounts.security(),
         ) as cluster:
-            world = World(cluster, log, rng, accounts)
+            world = World(cluster, log, rng, accounts, protocols)
+            world.by_epoch = witness.by_epoch
             await _in_world(world, profile, habits, operations)
     return profile, now()
 

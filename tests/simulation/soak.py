@@ -28,6 +28,7 @@ class Failure:
     operations: int
     profile: str
     violations: list[str]
+    kind: str | None = None
 
     def __str__(self) -> str:
         shown = [f"  {sentence}" for sentence in self.violations[:SHOWN]]
@@ -37,7 +38,7 @@ class Failure:
                 f"seed {self.seed} ({self.profile}) violates:",
                 *shown,
                 *([f"  and {more} more"] if more else []),
-                f"again: {replay(self.seed, self.operations)}",
+                f"again: {replay(self.seed, self.operations, self.kind)}",
             ]
         )
 
@@ -63,27 +64,28 @@ class Report:
         return f"{', '.join(counts)}; {violated}; in {seconds:.0f} s: {', '.join(rates)}"
 
 
-def replay(seed: int, operations: int = OPERATIONS) -> str:
+def replay(seed: int, operations: int = OPERATIONS, kind: str | None = None) -> str:
     """Return the command that repeats one seed to the last byte, and prints its log."""
-    return f"python -m tests.simulation --seed {seed} --operations {operations}"
+    protocols = "" if kind is None else f" --protocols {kind}"
+    return f"python -m tests.simulation --seed {seed} --operations {operations}{protocols}"
 
 
-def run_seeds(seeds: Iterable[int], operations: int) -> Report:
+def run_seeds(seeds: Iterable[int], operations: int, kind: str | None = None) -> Report:
     """Run the seeds one after the other in this process."""
     logging.disable(logging.CRITICAL)
     report = Report()
     try:
         for seed in seeds:
             try:
-                outcome = simulate(seed, operations)
+                outcome = simulate(seed, operations, kind)
             except Exception as error:
-                failure = Failure(seed, operations, "no end", [f"raised {error!r}"])
+                failure = Failure(seed, operations, "no end", [f"raised {error!r}"], kind)
                 report.failures.append(failure)
                 continue
             report.tally += outcome.tally()
             if outcome.violations:
                 report.failures.append(
-                    Failure(seed, operations, outcome.profile, outcome.violations)
+                    Failure(seed, operations, outcome.profile, outcome.violations, kind)
                 )
     finally:
         logging.disable(logging.NOTSET)
@@ -94,17 +96,21 @@ def soak(
     seeds: range,
     *,
     operations: int = OPERATIONS,
+    kind: str | None = None,
     jobs: int | None = None,
     seconds: float = float("inf"),
     progress: Callable[[Report, float], None] = lambda report, took: None,
 ) -> Report:
-    """Run the seeds in several processes, until all are done or the time is over."""
+    """Run the seeds in several processes, until all are done or the time is over.
+
+    ``kind`` replaces the group protocols that the seeds draw.
+    """
     began = time.monotonic()
     total = Report()
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=context) as pool:
-        running = {pool.submit(partial(run_seeds, chunk, operations)) for chunk in chunks}
+        running = {pool.submit(partial(run_seeds, chunk, operations, kind)) for chunk in chunks}
         for done in as_completed(running):
             total.add(done.result())
             took = time.monotonic() - began

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kohort.types import TopicPartition
-from tests.simulation import invariants
+from tests.simulation import epoch_invariants, invariants
 from tests.simulation.events import (
     Assigned,
     Broke,
@@ -20,6 +20,7 @@ from tests.simulation.events import (
     CorePaused,
     Crashed,
     Delivered,
+    EpochStored,
     Event,
     EventLog,
     Failed,
@@ -27,11 +28,15 @@ from tests.simulation.events import (
     Healed,
     LoginsFail,
     Lost,
+    MemberRemoved,
+    MemberStored,
     NeverSettled,
     OffsetStored,
     Operation,
+    OwnedReported,
     Processed,
     Produced,
+    Recreated,
     Revoked,
     Revoking,
     Settled,
@@ -40,6 +45,7 @@ from tests.simulation.events import (
     Steady,
     Stopped,
     Stopping,
+    TargetReceived,
 )
 from tests.simulation.invariants import Check
 
@@ -78,6 +84,15 @@ def accepted(who: str, number: int, offset: int, tp: TopicPartition = T0) -> lis
     return [OffsetStored(partition=tp, offset=offset), taken]
 
 
+def stored(
+    who: str,
+    epoch: int,
+    assigned: frozenset[TopicPartition],
+    pending: frozenset[TopicPartition] = frozenset(),
+) -> MemberStored:
+    return MemberStored(who=who, member_id=who, epoch=epoch, assigned=assigned, pending=pending)
+
+
 GOOD: list[Event] = [
     *produced(6),
     Started(who="a", topics=frozenset({"t"}), settings=""),
@@ -105,6 +120,50 @@ GOOD: list[Event] = [
     CorePaused(who="a", at=12.0, seconds=2.0),
     Stopped(who="a", at=19.0),
     Crashed(who="b"),
+]
+
+GOOD_EPOCHS: list[Event] = [
+    *produced(6),
+    EpochStored(epoch=2),
+    stored("a", 2, BOTH),
+    TargetReceived(who="a", partitions=BOTH),
+    Assigned(who="a", partitions=BOTH),
+    OwnedReported(who="a", partitions=BOTH),
+    *read("a", 0, 3),
+    *accepted("a", 2, 3),
+    EpochStored(epoch=3),
+    *accepted("a", 2, 3),
+    stored("a", 2, OTHER, ONE),
+    stored("b", 3, frozenset()),
+    TargetReceived(who="a", partitions=OTHER, at=1.0),
+    replace(delivered("a", 3, 4), at=1.0),
+    processed("a", 3, 4),
+    CallbackBegan(who="a"),
+    Revoking(who="a", partitions=ONE),
+    *accepted("a", 2, 4),
+    OwnedReported(who="a", partitions=BOTH),
+    Revoked(who="a", partitions=ONE),
+    CallbackEnded(who="a"),
+    OwnedReported(who="a", partitions=OTHER),
+    stored("a", 3, OTHER),
+    stored("b", 3, ONE),
+    Assigned(who="b", partitions=ONE),
+    *read("b", 4, 6),
+    TargetReceived(who="a", partitions=frozenset(), at=2.0),
+    TargetReceived(who="a", partitions=OTHER, at=3.0),
+    *produced(1, T1),
+    replace(delivered("a", 0, 1, T1), at=4.0),
+    processed("a", 0, 1, T1),
+    Revoking(who="b", partitions=ONE),
+    MemberRemoved(who="b", member_id="b"),
+    OwnedReported(who="b", partitions=frozenset()),
+    Revoked(who="b", partitions=ONE),
+    Assigned(who="b", partitions=ONE),
+    stored("a", 4, BOTH),
+    Recreated(topic="t", number=2),
+    stored("b", 5, frozenset({TopicPartition("t@2", 1)})),
+    GenerationStored(generation=5, assignments=(("a", "a", BOTH),)),
+    *accepted("a", 5, 0),
 ]
 
 owned = [Assigned(who="a", partitions=BOTH)]
@@ -149,6 +208,46 @@ BAD: dict[str, tuple[Check, list[Event]]] = {
     "committed in a generation that is over": (
         invariants.commits_are_of_what_is_done,
         [generation(1, a=ONE), generation(2, a=ONE), *accepted("a", 1, 0)],
+    ),
+    "committed what the coordinator gave to another": (
+        invariants.commits_are_of_what_is_done,
+        [stored("a", 2, ONE), stored("b", 3, ONE), *accepted("a", 2, 0)],
+    ),
+    "two members of a partition": (
+        epoch_invariants.members_share_nothing,
+        [stored("a", 2, OTHER, ONE), stored("b", 2, ONE)],
+    ),
+    "a partition is given away before its callback ends": (
+        epoch_invariants.owners_release_first,
+        [
+            stored("a", 2, ONE),
+            *owned,
+            CallbackBegan(who="a"),
+            Revoking(who="a", partitions=ONE),
+            Revoked(who="a", partitions=ONE),
+            stored("b", 2, ONE),
+            CallbackEnded(who="a"),
+        ],
+    ),
+    "a revocation is acknowledged before its callback ends": (
+        epoch_invariants.nothing_is_acknowledged_early,
+        [
+            Revoking(who="a", partitions=ONE),
+            OwnedReported(who="a", partitions=OTHER),
+            CallbackEnded(who="a"),
+        ],
+    ),
+    "delivered after the response that takes it away": (
+        epoch_invariants.withheld_partitions_are_not_delivered,
+        [
+            *owned,
+            TargetReceived(who="a", partitions=OTHER, at=1.0),
+            replace(delivered("a", 0, 1), at=1.5),
+        ],
+    ),
+    "a group by epochs rebalances": (
+        invariants.steady_groups_stay,
+        [EpochStored(epoch=2), Steady(generation=2), EpochStored(epoch=3)],
     ),
     "a commit goes back": (
         invariants.commits_never_go_back,
@@ -268,6 +367,10 @@ def test_a_bad_log_is_found_by_its_check_alone(name: str) -> None:
 def test_a_good_log_violates_nothing() -> None:
     for profile in ("storm", *invariants.IN_PROFILE):
         assert invariants.violations(log_of(GOOD), profile) == []
+
+
+def test_a_good_log_of_epochs_violates_nothing() -> None:
+    assert invariants.violations(log_of(GOOD_EPOCHS), "storm") == []
 
 
 def test_every_check_has_its_bad_log() -> None:

@@ -39,8 +39,11 @@ CLOSED_BY_CLIENT = "closed by this client"
 
 
 @contextmanager
-def watching(log: EventLog) -> Iterator[None]:
-    """Log what coordinators do and which connections fail, in any cluster, within the block."""
+def watching(log: EventLog, record_stored: Callable[[bytes, bytes | None], None]) -> Iterator[None]:
+    """Log what coordinators do and which connections fail, in any cluster, within the block.
+
+    ``record_stored`` is called with each record of a coordinator, in their order.
+    """
     append: Callable[..., None] = ClusterState._append_group_records
     commit: Callable[..., list[ErrorCode]] = GroupCoordinator.commit
     fail: Callable[..., None] = Nodes._failed
@@ -52,6 +55,7 @@ def watching(log: EventLog) -> Iterator[None]:
             event = None if value is None else _stored(key, value)
             if event is not None:
                 log.add(event)
+            record_stored(key, value)
 
     def committed(
         coordinator: GroupCoordinator,
@@ -97,6 +101,8 @@ def watching(log: EventLog) -> Iterator[None]:
 
 def _stored(key: bytes, value: bytes) -> Event | None:
     what: Any = read_key(key)
+    if not isinstance(what, OffsetCommitKey | GroupMetadataKey):
+        return None
     stored: Any = read_value(what, value)
     if isinstance(what, OffsetCommitKey) and isinstance(stored, OffsetCommitValue):
         place = TopicPartition(what.topic, what.partition)

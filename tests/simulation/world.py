@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable
 import anyio
 from anyio.abc import TaskGroup
 
+from kohort.broker._cluster_server import ClusterServer
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition
 from tests.simulation.accounts import Accounts
 from tests.simulation.events import (
     EventLog,
+    Grown,
     Healed,
     NeverSettled,
     Operation,
@@ -26,6 +28,7 @@ from tests.simulation.events import (
 )
 from tests.simulation.incarnations import by_incarnation, name_of, value_of
 from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, Habits, Member
+from tests.simulation.protocols import CLASSIC, Protocols
 
 SETTLE = 3 * (SESSION + MAX_POLL_INTERVAL)
 """Seconds after the last fault within which the group must settle."""
@@ -48,14 +51,20 @@ class World:
         log: EventLog,
         rng: random.Random,
         accounts: Accounts | None = None,
+        protocols: Protocols | None = None,
     ) -> None:
         self.cluster = cluster
         self.log = log
         self.rng = rng
         self.accounts = accounts
         """Users of the cluster. None if members do not log in."""
+        self.protocols = protocols or Protocols(CLASSIC, random.Random(0))
         self.members: dict[str, Member] = {}
         """Running members by their name without the number of their life."""
+        self.by_epoch: set[str] = set()
+        """Client ids of members that have sent a heartbeat of the consumer protocol."""
+        self.counts = dict(TOPICS)
+        """Number of partitions of each topic."""
         self.tasks: TaskGroup | None = None
         self._lives: Counter[str] = Counter()
         self._produced: Counter[TopicPartition] = Counter()
@@ -68,7 +77,11 @@ class World:
     # --- members --------------------------------------------------------------------------------
 
     def start(self, slot: str, habits: Habits, topics: Iterable[str]) -> Member:
-        """Start a new life in a free slot."""
+        """Start a new life in a free slot, by one of the protocols of the seed."""
+        return self.start_as(slot, self.protocols.habits_of(habits, slot), topics)
+
+    def start_as(self, slot: str, habits: Habits, topics: Iterable[str]) -> Member:
+        """Start a new life in a free slot, by the protocol of its habits."""
         assert self.tasks is not None
         self._lives[slot] += 1
         name = f"{slot}.{self._lives[slot]}"
@@ -131,6 +144,16 @@ class World:
         for member in self.members.values():
             member.relieve()
 
+    def configure(self, name: str, value: int) -> None:
+        """Set a config of the group."""
+
+        def change(server: ClusterServer) -> None:
+            configs = server.state.configs.groups
+            configs.change(GROUP, configs.of(GROUP) | {name: str(value)})
+            server.state.settings_changed()
+
+        self.cluster._call(change)
+
     # --- records --------------------------------------------------------------------------------
 
     def produce(self, topic: str, partition: int, count: int) -> None:
@@ -152,9 +175,15 @@ class World:
 
     def create_again(self, topic: str) -> None:
         """Create a deleted topic again."""
-        self.cluster.create_topic(topic, TOPICS[topic])
+        self.cluster.create_topic(topic, self.counts[topic])
         self._numbers[topic] += 1
         self.log.add(Recreated(at=now(), topic=topic, number=self._numbers[topic]))
+
+    def grow(self, topic: str) -> None:
+        """Add a partition to a topic."""
+        self.cluster.add_partitions(topic, self.counts[topic] + 1)
+        self.counts[topic] += 1
+        self.log.add(Grown(at=now(), topic=topic, count=self.counts[topic]))
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -163,7 +192,7 @@ class World:
             TopicPartition(topic, index)
             for _, member in self.running()
             for topic in member.topics
-            for index in range(TOPICS[topic])
+            for index in range(self.counts[topic])
         )
 
     def _missing(self, partitions: frozenset[TopicPartition]) -> str:

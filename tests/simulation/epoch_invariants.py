@@ -1,0 +1,141 @@
+"""Invariants of groups of the consumer protocol, named as in docs/simulation.md.
+
+Each takes a log and returns a sentence for each violation, as those of
+:mod:`invariants <tests.simulation.invariants>` do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from kohort.types import TopicPartition
+from tests.simulation.events import (
+    Assigned,
+    CallbackEnded,
+    Crashed,
+    Delivered,
+    EventLog,
+    GenerationStored,
+    Lost,
+    MemberRemoved,
+    MemberStored,
+    OwnedReported,
+    Partitions,
+    Recreated,
+    Revoking,
+    Stalled,
+    Stopped,
+    TargetReceived,
+)
+from tests.simulation.incarnations import named_alike
+
+NOTHING: Partitions = frozenset()
+
+
+def members_share_nothing(log: EventLog) -> list[str]:
+    """Check I22: the coordinator stores each partition for one member at a time.
+
+    A partition that a member has to revoke is still its own.
+    """
+    found: list[str] = []
+    held: dict[str, Partitions] = {}
+    for event in log:
+        match event:
+            case MemberStored(member_id=member_id, assigned=assigned, pending=pending):
+                held[member_id] = assigned | pending
+                for other, theirs in held.items():
+                    shared = sorted(theirs & held[member_id])
+                    if other != member_id and shared:
+                        found.append(f"{event}: {other} has {shared[0]}")
+            case MemberRemoved(member_id=member_id):
+                held.pop(member_id, None)
+            case GenerationStored():
+                held.clear()
+    return found
+
+
+def owners_release_first(log: EventLog) -> list[str]:
+    """Check I23: a member gets a partition after the callback of its former owner has ended.
+
+    That does not hold for a former owner that the coordinator has removed.
+    """
+    found: list[str] = []
+    stored: defaultdict[str, Partitions] = defaultdict(frozenset)
+    owned: defaultdict[str, set[TopicPartition]] = defaultdict(set)
+    revoking: dict[str, Partitions] = {}
+    for event in log:
+        match event:
+            case Assigned(who=who, partitions=partitions):
+                owned[who] |= partitions & stored[who]
+            case Revoking(who=who, partitions=partitions):
+                revoking[who] = partitions
+            case CallbackEnded(who=who):
+                owned[who] -= revoking.pop(who, NOTHING)
+            case Lost(who=who, partitions=partitions):
+                owned[who] -= partitions
+            case Stopped(who=who) | Crashed(who=who) | MemberRemoved(who=who):
+                stored[who] = NOTHING
+                owned[who].clear()
+            case Recreated(topic=topic):
+                for who in owned:
+                    owned[who] -= {tp for tp in owned[who] if tp.topic == topic}
+            case GenerationStored(assignments=assignments):
+                stored.clear()
+                stored.update({client_id: share for client_id, _, share in assignments})
+                for who in owned:
+                    owned[who] &= stored[who]
+            case MemberStored(who=new, assigned=assigned, pending=pending):
+                stored[new] = frozenset(map(named_alike, assigned | pending))
+                for tp in sorted(map(named_alike, assigned)):
+                    others = sorted(w for w, mine in owned.items() if tp in mine and w != new)
+                    if others:
+                        found.append(f"{event}: {others[0]} owns {tp.topic}-{tp.partition}")
+    return found
+
+
+def nothing_is_acknowledged_early(log: EventLog) -> list[str]:
+    """Check I24: a heartbeat leaves a revoked partition out after the end of its callback only."""
+    found: list[str] = []
+    revoking: dict[str, Partitions] = {}
+    for event in log:
+        match event:
+            case Revoking(who=who, partitions=partitions):
+                revoking[who] = partitions
+            case CallbackEnded(who=who) | Stopped(who=who) | Crashed(who=who):
+                revoking.pop(who, None)
+            case MemberRemoved(who=who):
+                revoking.pop(who, None)  # it joins again without partitions
+            case OwnedReported(who=who, partitions=partitions):
+                kept = frozenset(map(named_alike, partitions))
+                if early := sorted(revoking.get(who, NOTHING) - kept):
+                    found.append(f"{event}: the callback for {early[0]} has not ended")
+    return found
+
+
+def withheld_partitions_are_not_delivered(log: EventLog) -> list[str]:
+    """Check I25: nothing is delivered of a partition after the response that takes it away.
+
+    So the commit of the revocation contains all that was delivered. A poll that has taken records
+    just before returns them at the same time. It returns later where the clock has jumped.
+    """
+    found: list[str] = []
+    withheld: defaultdict[str, dict[TopicPartition, float]] = defaultdict(dict)
+    owned: defaultdict[str, set[TopicPartition]] = defaultdict(set)
+    for event in log:
+        match event:
+            case Assigned(who=who, partitions=partitions):
+                owned[who] |= partitions
+                for tp in partitions:
+                    withheld[who].pop(tp, None)
+            case TargetReceived(who=who, partitions=partitions, at=at):
+                wanted = frozenset(map(named_alike, partitions))
+                before = withheld[who]
+                withheld[who] = {tp: before.get(tp, at) for tp in owned[who] - wanted}
+            case Stalled():
+                withheld.clear()
+            case Delivered(who=who, partition=tp, at=at) if at > withheld[who].get(tp, at):
+                found.append(f"{event}: taken away at {withheld[who][tp]:.6f}")
+            case Lost(who=who) | Stopped(who=who):
+                owned[who].clear()
+                withheld[who].clear()
+    return found

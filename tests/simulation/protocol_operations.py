@@ -1,0 +1,98 @@
+"""Operations on members of both group protocols, on the group's settings and on topics."""
+
+from __future__ import annotations
+
+import random
+
+from kohort.errors import ErrorCode as E
+from kohort.protocol import Response
+from kohort.testing import Call
+from tests.simulation.member import SESSION, Habits, Member
+from tests.simulation.world import TOPICS, World
+
+LARGEST = 6
+"""Highest number of partitions that a topic grows to."""
+EPOCHS = {
+    "ConsumerGroupHeartbeat": (E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID),
+    "OffsetCommit": (E.STALE_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID),
+    "OffsetFetch": (E.STALE_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID),
+}
+"""Error codes for a member of the consumer protocol whose epoch or id is not current."""
+
+
+async def _under_another(world: World, slot: str, member: Member, *, crashes: bool) -> None:
+    """Replace a life by one of another protocol."""
+    habits = world.protocols.changed(member.habits)
+    ending = ", crashing" if crashes else ""
+    world.note(f"restart {member.name} as {habits.protocol}{ending}", fault=crashes)
+    if crashes:
+        await member.crash(buried=False)
+    else:
+        member.stop(interrupt=True)
+        await member.ended.wait()
+    world.start_as(slot, habits, sorted(member.topics))
+
+
+async def migrate(world: World, rng: random.Random, habits: Habits) -> None:
+    """Restart a member under another protocol."""
+    running = world.running()
+    if running:
+        slot, member = rng.choice(running)
+        await _under_another(world, slot, member, crashes=False)
+
+
+async def migrate_crashing(world: World, rng: random.Random, habits: Habits) -> None:
+    """Restart a member under another protocol, before the coordinator knows that it has ended."""
+    running = world.running()
+    if running:
+        slot, member = rng.choice(running)
+        await _under_another(world, slot, member, crashes=True)
+
+
+async def migrate_all(world: World, rng: random.Random, habits: Habits) -> None:
+    """Restart all members under another protocol, one after the other."""
+    for slot, member in world.running():
+        if member.alive:
+            await _under_another(world, slot, member, crashes=False)
+
+
+async def grow(world: World, rng: random.Random, habits: Habits) -> None:
+    """Add a partition to a topic, and records to the partition."""
+    topic = rng.choice(sorted(TOPICS))
+    if world.counts[topic] < LARGEST:
+        world.grow(topic)
+        world.note(f"{topic} has {world.counts[topic]} partitions")
+        world.produce(topic, world.counts[topic] - 1, rng.randint(1, 40))
+
+
+async def configure(world: World, rng: random.Random, habits: Habits) -> None:
+    """Change a setting of the group. The session is never shorter than members expect."""
+    name, values = rng.choice(
+        (
+            ("consumer.session.timeout.ms", (int(SESSION * 1000), int(1.5 * SESSION * 1000))),
+            ("consumer.heartbeat.interval.ms", (500, 1000, 3000)),
+            ("consumer.assignment.interval.ms", (0, 1000, 5000)),
+        )
+    )
+    value = rng.choice(values)
+    world.note(f"{name} is {value}")
+    world.configure(name, value)
+
+
+async def reject_epoch(world: World, rng: random.Random, habits: Habits) -> None:
+    """Reject the epoch or the id of a member of the consumer protocol."""
+    api = rng.choice((*sorted(EPOCHS), "OffsetFetch"))
+    error, times = rng.choice(EPOCHS[api]), rng.randint(1, 3)
+    world.note(f"{api} of a member by epoch is answered {error.name}, {times} times", fault=True)
+
+    def reject(call: Call) -> Response | None:
+        return call.error(error) if call.client_id in world.by_epoch else None
+
+    world.cluster.on(api, reject, keep=times)
+
+
+async def lose_answers(world: World, rng: random.Random, habits: Habits) -> None:
+    """Carry heartbeats out and lose their responses."""
+    times = rng.randint(1, 4)
+    world.note(f"the answers to {times} heartbeats by epoch are lost", fault=True)
+    world.cluster.disconnect("ConsumerGroupHeartbeat", after=True, times=times)
