@@ -218,7 +218,7 @@ class GroupCoordinator:
         try:
             response = self._consumers.join(group, request, caller, now)
         except GroupRequestError as refusal:
-            return join_error(refusal.code, request.member_id)
+            return join_error(refusal.code, "")
         self._process()
         return response
 

@@ -91,7 +91,8 @@ def join_classic(
     changed = update_member(group, found, member, caller, now)
     if not downgrades:
         update_target(group, now)
-    if not downgrades or not changed:
+    has_target = group.epoch == group.assignment_epoch
+    if not downgrades or has_target:
         member = reconcile_member(
             group,
             member,
@@ -102,14 +103,14 @@ def join_classic(
     group.cancel("member-join", member.member_id)
     if not downgrades:
         group.restart_session(member, now)
-        group.schedule("member-sync", now, request.rebalance_timeout_ms, member.member_id)
+        group.schedule("member-sync", now, _rebalance_timeout_ms(request, caller), member.member_id)
     response = JoinGroupResponse(
         generation_id=member.epoch,
         protocol_type=_PROTOCOL_TYPE,
         protocol_name=request.protocols[0].name,
         member_id=member.member_id,
     )
-    return Joined(response, downgrades, generation, rebalances=changed)
+    return Joined(response, downgrades, generation, rebalances=not has_target)
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> None:
@@ -128,13 +129,19 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest, member_id:
         )
 
 
+def _rebalance_timeout_ms(request: JoinGroupRequest, caller: Caller) -> int:
+    """Return the timeout of a member; version 0 has one timeout for both."""
+    return request.session_timeout_ms if caller.version == 0 else request.rebalance_timeout_ms
+
+
 def _updated(
     member: ConsumerMember,
     request: JoinGroupRequest,
     caller: Caller,
     subscription: ClassicSubscription,
 ) -> ConsumerMember:
-    instance_id, timeout_ms = request.group_instance_id, request.rebalance_timeout_ms
+    instance_id = request.group_instance_id
+    timeout_ms = _rebalance_timeout_ms(request, caller)
     return replace(
         member,
         instance_id=member.instance_id if instance_id is None else instance_id,
@@ -164,7 +171,8 @@ def sync_classic(group: ConsumerGroup, request: SyncGroupRequest, now: float) ->
         first.name,
     ):
         raise GroupRequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.epoch > member.epoch and member.state is not AssignmentState.UNREVOKED_PARTITIONS:
+    is_behind = member.epoch < group.assignment_epoch
+    if is_behind and member.state is not AssignmentState.UNREVOKED_PARTITIONS:
         _expect_join(group, member, now)
         raise GroupRequestError(ErrorCode.REBALANCE_IN_PROGRESS)
     group.cancel("member-sync", member.member_id)
@@ -186,7 +194,7 @@ def heartbeat_classic(group: ConsumerGroup, request: HeartbeatRequest, now: floa
     _check_generation(member, request.generation_id)
     group.restart_session(member, now)
     if (
-        member.epoch < group.epoch
+        member.epoch < group.assignment_epoch
         or member.state is AssignmentState.UNREVOKED_PARTITIONS
         or (
             member.state is AssignmentState.UNRELEASED_PARTITIONS

@@ -52,7 +52,7 @@ class ConsumerGroup(BaseGroup):
         self.epoch = 1
         """Epoch of the group, which changes of subscriptions, members and topics increment."""
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = 1
         """Group epoch of the target assignment."""
         self.assigned_at_ms = 0
         """Time when the target assignment was computed, 0 if no interval has to pass."""
@@ -162,15 +162,13 @@ class ConsumerGroup(BaseGroup):
 
     @property
     def assignor_name(self) -> str:
-        """The assignor that most members name, or the first of the broker's if none does."""
+        """The assignor that most members name, the first of the broker's in case of a tie."""
         votes = Counter(
             member.server_assignor
             for member in self.members.values()
             if member.server_assignor is not None
         )
-        if not votes:
-            return self.env.group_settings(self.group_id).consumer_assignors[0]
-        return max(votes, key=votes.__getitem__)
+        return max(self.env.group_settings(self.group_id).consumer_assignors, key=votes.__getitem__)
 
     def preferred_protocols(self) -> Iterator[str]:
         """Yield the names of the protocols that all classic members support."""

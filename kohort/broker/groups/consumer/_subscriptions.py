@@ -44,10 +44,11 @@ def metadata_hash(group: ConsumerGroup) -> int:
 def update_epoch(group: ConsumerGroup, *, subscriptions_changed: bool) -> bool:
     """Start a new group epoch if subscriptions or topics have changed.
 
-    Return True if so.
+    Return True if so. A resolution of patterns that is due compares the topics itself.
     """
     version = group.env.topics.version
-    if not subscriptions_changed and group.topics_version == version:
+    is_compared = group.topics_version == version or group.is_scheduled("regex")
+    if not subscriptions_changed and is_compared:
         return False
     group.topics_version = version
     new_hash = metadata_hash(group)
