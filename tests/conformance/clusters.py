@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from kohort.broker.security import check_claims
@@ -16,11 +18,16 @@ MAX_GROUP_SIZE = 5
 INITIAL_DELAY_MS = 100
 MIN_SESSION_MS = 500
 RETENTION_CHECK_MS = 300
+MAX_CONSUMER_GROUP_SIZE = 6
 
 KAFKA_PROPERTIES = {
     "auto.create.topics.enable": "true",
     # A machine that stalls for a while must not cost the broker its leaders.
     "broker.session.timeout.ms": "60000",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.max.size": str(MAX_CONSUMER_GROUP_SIZE),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": str(MIN_SESSION_MS),
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(MAX_GROUP_SIZE),
     "group.min.session.timeout.ms": str(MIN_SESSION_MS),
@@ -31,6 +38,24 @@ KAFKA_PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 """Further properties of the node: short times, and limits that can be reached."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Further pair of clusters: properties that differ, and the version of ``group.version``."""
+
+    properties: Mapping[str, str]
+    group_version: int = 1
+
+
+_POLICY = "group.consumer.migration.policy"
+VARIANTS = {
+    "upgrade": Variant({_POLICY: "upgrade", "group.consumer.max.size": "3"}),
+    "downgrade": Variant({_POLICY: "downgrade", "group.max.size": "2"}),
+    "disabled": Variant({_POLICY: "disabled"}),
+    "off": Variant({}, group_version=0),
+}
+"""Pairs of clusters with other migration policies, and without the consumer protocol."""
 
 OF_A_PROCESS = {
     "controller.listener.names",
@@ -66,6 +91,17 @@ MODULES = (
     "settings",
     "broker_settings",
     "acls",
+    "consumer_heartbeats",
+    "reconciling",
+    "consumer_static",
+    "epoch_offsets",
+    "upgrading",
+    "mixed_groups",
+    "migration_policies",
+    "consumer_listing",
+    "regexes",
+    "group_configs",
+    "group_lives",
     "replicas",
     "transactional_producers",
     "transactional_data",
@@ -77,10 +113,17 @@ MODULES = (
 )
 
 
-def start_cluster() -> Cluster:
-    """Return an in-process cluster with the settings of Apache Kafka. It is not started yet."""
-    configs = {**PROPERTIES, **KAFKA_PROPERTIES}
-    return Cluster(configs={name: configs[name] for name in configs.keys() - OF_A_PROCESS})
+def start_cluster(name: str = "") -> Cluster:
+    """Return an in-process cluster with the settings of Apache Kafka. It is not started yet.
+
+    ``name`` is that of a variant, or "".
+    """
+    variant = VARIANTS.get(name, Variant({}))
+    configs = {**PROPERTIES, **KAFKA_PROPERTIES, **variant.properties}
+    return Cluster(
+        configs={name: configs[name] for name in configs.keys() - OF_A_PROCESS},
+        group_version=variant.group_version,
+    )
 
 
 def start_secured_cluster(kafka: SecureKafka) -> Cluster:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from tests.conformance.aged import after_the_restart, before_the_restart
-from tests.conformance.clusters import KAFKA_PROPERTIES, start_cluster, start_secured_cluster
+from tests.conformance.clusters import (
+    KAFKA_PROPERTIES,
+    VARIANTS,
+    start_cluster,
+    start_secured_cluster,
+)
 from tests.conformance.probe import PROBES, Probe
 from tests.conformance.runner import Runner
 from tests.conformance.session import Secured, Session, Target
@@ -85,13 +91,47 @@ def runner(targets: tuple[Target, Target], request: pytest.FixtureRequest) -> It
     with ThreadPoolExecutor(THREADS) as pool:
         runner = Runner(*targets, pool)
         slow = [
-            probe for probe in _selected(request.session.items) if probe.slow and not probe.secured
+            probe
+            for probe in _selected(request.session.items)
+            if probe.slow and not probe.secured and not probe.variant
         ]
         for probe in slow:
             runner.start(probe)
         for probe in slow:
             runner.results(probe)
         yield runner
+
+
+@pytest.fixture(scope="session")
+def variant_runners(
+    start_kafka: Callable[..., KafkaServer], request: pytest.FixtureRequest
+) -> Iterator[dict[str, Runner]]:
+    """Runners for the probes of further pairs of clusters, by the name of the variant."""
+    needed = {probe.variant for probe in _selected(request.session.items)} - {""}
+    token = uuid.uuid4().hex[:6]
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(THREADS))
+
+        def start(name: str) -> KafkaServer:
+            variant = VARIANTS[name]
+            return start_kafka(
+                {**KAFKA_PROPERTIES, **variant.properties},
+                {"group.version": variant.group_version} if variant.group_version != 1 else None,
+            )
+
+        runners = {}
+        for name, kafka in zip(needed, pool.map(start, needed), strict=True):
+            cluster = stack.enter_context(start_cluster(name))
+            both = (
+                Target("Apache Kafka", "127.0.0.1", kafka.port, token),
+                Target("kohort.testing", "127.0.0.1", port_of(cluster.bootstrap_servers), token),
+            )
+            for target in both:
+                session = Session(target, "warm-up")
+                session.warm_up()
+                session.close()
+            runners[name] = Runner(*both, pool)
+        yield runners
 
 
 def _selected(items: Sequence[pytest.Item]) -> list[Probe]:

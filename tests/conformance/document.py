@@ -39,6 +39,7 @@ python -m pytest tests/conformance -k the_barrier
   retention by time, and no limit for timestamps in the future.
 - A few topics are created before both brokers are restarted, so that their leader has a later
   epoch. The other probes run after that.
+- Probes of migration policies, and one without the consumer protocol, run on further pairs.
 - Probes of section 7 run on a second pair, with seven listeners, the same users, certificates and
   key for tokens, and no ACLs. Alerts of TLS are compared as alerts, whatever their number.
 - Topics and groups have the same names in both. Numbered names replace ids (members, topics,
@@ -109,7 +110,8 @@ def _lines() -> Iterator[str]:
         yield f"{number}. **{known.title}.** {known.why} Probes: {probes}."
     yield ""
     yield from _section("6")
-    yield from _section("7", last=True)
+    yield from _section("7")
+    yield from _section("8", last=True)
 
 
 def _section(number: str, *, last: bool = False) -> Iterator[str]:

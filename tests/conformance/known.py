@@ -113,9 +113,11 @@ KNOWN = (
         },
     ),
     Known(
-        "Settings of groups",
-        "They belong to the newer group protocols, which are not served yet.",
-        {"settings_of_groups": (r"(described|changed|unknown)\..*",)},
+        "Assignments that cannot be read",
+        "A classic group is not converted if a member's assignment cannot be read. Kafka responds "
+        "with error -1 if it fails at the length of a list, else with 69. The cluster always "
+        "responds with 69.",
+        {"groups_that_are_not_converted": (r"nonsense assigned: join\.error_(code|message)",)},
     ),
     Known(
         "The start of a log in the middle of a transaction",

@@ -14,6 +14,8 @@ from typing import Any
 from kohort.protocol import ZERO_UUID, Struct
 from kohort.records import Compression, RecordBatch, split_batches
 
+_MEMBER_ID = re.compile(r"[\w-]{22}")
+"""Member ids that a broker invents for consumer groups: 16 bytes as text."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DAY_MS = 86_400_000
 _UNORDERED = {
@@ -21,6 +23,12 @@ _UNORDERED = {
     ("DescribedGroup", "members"),
     ("DescribeGroupsResponse", "groups"),
     ("ConsumerGroupDescribeResponse", "groups"),
+    ("Member", "subscribed_topic_names"),
+    ("Assignment", "topic_partitions"),
+    ("TopicPartitions", "partitions"),
+    ("ConsumerGroupTargetAssignmentMemberValue", "topic_partitions"),
+    ("TopicPartition", "partitions"),
+    ("GroupMetadataValue", "members"),
     ("DeleteGroupsResponse", "results"),
     ("ListGroupsResponse", "groups"),
     ("ListOffsetsResponse", "topics"),
@@ -55,6 +63,8 @@ _WORDING = {"error_message", "batch_index_error_message"}
 """Fields of texts for humans. Only their presence is compared, except for texts about rights."""
 _ABOUT_RIGHTS = re.compile(r"[\w ]+ authorization failed\.|NONE")
 
+_FIXED = "<id of "
+
 
 class Masks:
     """Masks of one run of one probe."""
@@ -71,7 +81,7 @@ class Masks:
 
     def name_id(self, value: bytes, name: str) -> None:
         """Give an id a fixed name."""
-        self._names[value] = f"<id of {name}>"
+        self._names[value] = f"{_FIXED}{name}>"
 
     def plain(self, value: object, field: str = "") -> Any:
         """Return ``value`` as dicts, lists and constants, with messages by their fields."""
@@ -99,9 +109,11 @@ class Masks:
             plain[spec.name] = self.plain(value, spec.name)
         return plain
 
-    def _rank(self, item: Struct | int) -> tuple[str, list[str]]:
+    def _rank(self, item: Struct | int | str) -> tuple[str, list[str]]:
         """Return a sort key that depends on an id only if nothing else is different."""
-        text = repr(Masks(*self._ports).plain(item))
+        masks = Masks(*self._ports)
+        masks._names = {key: name for key, name in self._names.items() if name.startswith(_FIXED)}
+        text = repr(masks.plain(item))
         ids = [self._names.get(uuid, "") for uuid in _UUID.findall(repr(item))]
         return re.sub(r"<uuid \d+>", "", text), ids
 
@@ -122,6 +134,8 @@ class Masks:
             return f"<{len(value)} characters>"
         if field in _WORDING and value and not _ABOUT_RIGHTS.fullmatch(value):
             return "<text>"
+        if field == "member_id" and _MEMBER_ID.fullmatch(value):
+            return self._name("member", value)
         for known, name in self._names.items():
             if isinstance(known, bytes):
                 value = value.replace(base64_id(known), name)

@@ -28,6 +28,8 @@ class Probe:
     function: Function
     secured: bool = False
     """True if it runs on the secured clusters."""
+    variant: str = ""
+    """Name of the further pair of clusters that it runs on, or ""."""
 
     def run(self, target: Target, attempt: int = 0) -> dict[str, Any]:
         """Return the observations by label. An error of the probe is an observation, too."""
@@ -56,21 +58,33 @@ def add_probe(
     *rows: str,
     slow: bool = False,
     secured: bool = False,
+    variant: str = "",
     module: str,
 ) -> None:
     """Register a probe of a family that is created in a loop."""
     assert name not in PROBES, f"two probes are called {name}"
-    PROBES[name] = Probe(name, module.rpartition(".")[2], about, rows, slow, function, secured)
+    PROBES[name] = Probe(
+        name, module.rpartition(".")[2], about, rows, slow, function, secured, variant
+    )
 
 
-def probe(*rows: str, slow: bool = False, secured: bool = False) -> Callable[[Function], Function]:
+def probe(
+    *rows: str, slow: bool = False, secured: bool = False, variant: str = ""
+) -> Callable[[Function], Function]:
     """Register a generator of (label, observation), with the first line of its docstring."""
 
     def register(function: Function) -> Function:
         about = (function.__doc__ or "").splitlines()[0]
         module = function.__module__
         add_probe(
-            function.__name__, about, function, *rows, slow=slow, secured=secured, module=module
+            function.__name__,
+            about,
+            function,
+            *rows,
+            slow=slow,
+            secured=secured,
+            variant=variant,
+            module=module,
         )
         return function
 

@@ -182,6 +182,11 @@ class Names(NamedTuple):
         return self.visible.rpartition(".")[0]
 
     @property
+    def consumers(self) -> str:
+        """Consumer group with a member that reads the visible and the hidden topic."""
+        return f"{self.group}-consumers"
+
+    @property
     def missing(self) -> str:
         """Topic that does not exist."""
         return f"{self.visible}-missing"
@@ -325,11 +330,31 @@ def _groups(names: Names) -> Iterator[tuple[str, Asked]]:
             groups=[group, f"{group}-2"], include_authorized_operations=version >= 3
         )
         yield f"DescribeGroups {version}", (described, version)
-    yield "ConsumerGroupDescribe", (m.ConsumerGroupDescribeRequest(group_ids=[group, ""]), 0)
+    groups = [group, names.consumers, ""]
+    for version in (0, 1):
+        each = m.ConsumerGroupDescribeRequest(
+            group_ids=groups, include_authorized_operations=version == 1
+        )
+        yield f"ConsumerGroupDescribe {version}", (each, version)
+    for label, topics in _subscriptions(names):
+        for version in (0, 1):
+            stay = m.ConsumerGroupHeartbeatRequest(
+                group_id=group, member_id="m", member_epoch=5, subscribed_topic_names=topics
+            )
+            yield f"ConsumerGroupHeartbeat {version} {label}", (stay, version)
+    invalid = m.ConsumerGroupHeartbeatRequest(group_id=group, member_epoch=-7)
+    yield "ConsumerGroupHeartbeat invalid", (invalid, 1)
     for version in (0, 5):
         yield f"ListGroups {version}", (m.ListGroupsRequest(), version)
     missing = [f"{group}-2", f"{group}-3"]
     yield "DeleteGroups", (m.DeleteGroupsRequest(groups_names=missing), 2)
+
+
+def _subscriptions(names: Names) -> Iterator[tuple[str, list[str] | None]]:
+    yield "without topics", None
+    yield "of one", [names.visible]
+    yield "of both", [names.visible, names.hidden]
+    yield "of a missing topic", [names.missing]
 
 
 def _offsets(names: Names) -> Iterator[tuple[str, Asked]]:
@@ -493,21 +518,20 @@ def _administration(names: Names) -> Iterator[tuple[str, Asked]]:
         ("broker", 4, "1"),
         ("group", 32, names.group),
     ):
-        keys = ["retention.ms"] if kind == 2 else ["num.partitions"]
-        asked = [Configs(resource_type=kind, resource_name=name, configuration_keys=keys)]
-        if kind != 32:
-            yield f"DescribeConfigs {label}", (m.DescribeConfigsRequest(resources=asked), 4)
+        key = {2: "retention.ms", 4: "num.partitions", 32: "consumer.session.timeout.ms"}[kind]
+        asked = [Configs(resource_type=kind, resource_name=name, configuration_keys=[key])]
+        yield f"DescribeConfigs {label}", (m.DescribeConfigsRequest(resources=asked), 4)
         Alter = m.AlterConfigsRequest.AlterConfigsResource
         alter = m.AlterConfigsRequest(
             resources=[Alter(resource_type=kind, resource_name=name)], validate_only=True
         )
-        if kind == 2:
+        if kind != 4:
             yield f"AlterConfigs {label}", (alter, 2)
         Incremental = m.IncrementalAlterConfigsRequest.AlterConfigsResource
         change = m.IncrementalAlterConfigsRequest(
             resources=[Incremental(resource_type=kind, resource_name=name)], validate_only=True
         )
-        if kind == 2:
+        if kind != 4:
             yield f"IncrementalAlterConfigs {label}", (change, 1)
     Producers = m.DescribeProducersRequest
     producers = Producers(
@@ -646,6 +670,18 @@ def settings(names: Names) -> dict[str, list[Right]]:
         "group READ": [read_group],
         "group READ, topic DESCRIBE": [read_group, visible],
         "group READ, topic READ": [read_group, Right("TOPIC", names.visible, "READ")],
+        "consumer group DESCRIBE": [Right("GROUP", names.consumers, "DESCRIBE")],
+        "consumer group DESCRIBE, topics DESCRIBE": [
+            Right("GROUP", names.consumers, "DESCRIBE"),
+            visible,
+            Right("TOPIC", names.hidden, "DESCRIBE"),
+        ],
+        "consumer group DESCRIBE, topic DESCRIBE": [
+            Right("GROUP", names.consumers, "DESCRIBE"),
+            visible,
+        ],
+        "group DESCRIBE_CONFIGS": [Right("GROUP", names.group, "DESCRIBE_CONFIGS")],
+        "group ALTER_CONFIGS": [Right("GROUP", names.group, "ALTER_CONFIGS")],
         "group DELETE": [Right("GROUP", names.group, "DELETE", pattern=4)],
         "transaction DESCRIBE": [Right("TRANSACTIONAL_ID", names.transaction, "DESCRIBE")],
         "transaction WRITE": [Right("TRANSACTIONAL_ID", names.transaction, "WRITE")],

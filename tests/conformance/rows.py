@@ -9,6 +9,7 @@ SECTIONS = {
     "3": "Every API in every version",
     "6": "Behaviour of a faithful broker",
     "7": "TLS, logins and users",
+    "8": "Consumer groups (KIP-848)",
 }
 
 NOT_HERE = "The cluster does not implement this: "
@@ -76,7 +77,6 @@ ROWS = (
     Row(
         "2.7f",
         "ConsumerGroupHeartbeat for an unknown group: 69, without partitions: 42",
-        "The newer group protocol (KIP-848) is not served yet, and the API is not advertised.",
     ),
     Row("2.8a", "OffsetCommit with generation -1 and no member creates or uses an empty group"),
     Row(
@@ -214,7 +214,7 @@ ROWS = (
         "Kafka sends it only for a moment after its start. The cluster sends it when a test "
         "calls `cluster.fail`.",
     ),
-    Row("6.11", "the newer group protocol (KIP-848)", "Not served yet."),
+    Row("6.11", "the newer group protocols of share groups and streams", NOT_HERE + "no APIs."),
     Row(
         "6.12",
         "replication, throttling, quotas, SSL, tiers, telemetry",
@@ -238,4 +238,17 @@ ROWS = (
     Row("7.3b", "client certificates: missing, foreign, and the principal of a good one"),
     Row("7.3c", "Metadata and FindCoordinator name the listener of the connection"),
     Row("7.4", "SCRAM users: set, deleted, described, refused"),
+    Row("8.1", "each field of ConsumerGroupHeartbeat, good and bad, joining and as a member"),
+    Row("8.2", "epochs of heartbeats: older, newer, the previous one after a lost response"),
+    Row("8.3", "errors of heartbeats: 25, 35, 42, 69, 81, 110, and leaving in each state"),
+    Row("8.4", "reconciliation: each state, targets that change back, new epochs, topics"),
+    Row("8.5", "static members: leaving for now, returning, 82, 111, and wrong ids"),
+    Row("8.6", "OffsetCommit, TxnOffsetCommit and OffsetFetch with epochs: 25, 35, 113"),
+    Row("8.7", "migration both ways, under each policy, and what is refused"),
+    Row("8.8", "classic members of consumer groups: each request, 22, 23, 25, 27, 79, 82"),
+    Row("8.9", "ConsumerGroupDescribe, ListGroups, DeleteGroups, OffsetDelete, LeaveGroup"),
+    Row("8.10", "regular expressions: RE2J's words, whole names, resolution, changes"),
+    Row("8.11", "configs of groups: names, bounds, defaults, effect, assignment interval"),
+    Row("8.12", "timeouts: sessions, revocations, classic members that are late"),
+    Row("8.13", "records of groups in `__consumer_offsets`, step by step"),
 )

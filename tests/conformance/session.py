@@ -77,6 +77,10 @@ class Session:
         """Return an observation with its masks."""
         return self._masks.plain(value)
 
+    def name_id(self, value: bytes, name: str) -> None:
+        """Give an id a fixed name in the observations."""
+        self._masks.name_id(value, name)
+
     # Connections
 
     def connect(self, client_id: str = "probe") -> Connection:

@@ -7,7 +7,8 @@ import pytest
 from kohort.broker.apis import SERVED
 from tests.conformance.clusters import load_probes
 from tests.conformance.known import gone, unexplained
-from tests.conformance.probe import PROBES, differences
+from tests.conformance.probe import PROBES, Probe, differences
+from tests.conformance.random_groups import RandomGroup
 from tests.conformance.runner import Runner
 from tests.conformance.wire import ASKED
 
@@ -17,7 +18,8 @@ ATTEMPTS = 3
 """Number of runs of a failed probe. Some probes depend on time, and a busy machine delays them."""
 
 
-PLAIN = [name for name, probe in PROBES.items() if not probe.secured]
+PLAIN = [name for name, probe in PROBES.items() if not probe.secured and not probe.variant]
+VARIED = [name for name, probe in PROBES.items() if probe.variant]
 SECURED = [name for name, probe in PROBES.items() if probe.secured]
 
 
@@ -31,6 +33,14 @@ def test_the_answers_are_the_same(name: str, runner: Runner) -> None:
 @pytest.mark.parametrize("name", SECURED)
 def test_secured_answers_are_the_same(name: str, secured_runner: Runner) -> None:
     _compare(name, secured_runner)
+
+
+@pytest.mark.real_kafka
+@pytest.mark.parametrize("name", VARIED)
+def test_answers_under_other_settings_are_the_same(
+    name: str, variant_runners: dict[str, Runner]
+) -> None:
+    _compare(name, variant_runners[PROBES[name].variant])
 
 
 def _compare(name: str, runner: Runner) -> None:
@@ -56,11 +66,38 @@ def _problem(name: str, runner: Runner, attempt: int) -> str:
     return ""
 
 
+STEPS = 100
+SHORT = 3
+"""Number of random groups outside the full matrix."""
+
+
+@pytest.mark.real_kafka
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.long] * (seed >= SHORT)) for seed in range(20)]
+)
+def test_random_groups_get_the_same_answers(seed: int, runner: Runner) -> None:
+    probe = Probe(
+        f"random_group_{seed}",
+        module=__name__,
+        about="",
+        rows=(),
+        slow=False,
+        function=lambda session: RandomGroup(session, seed).run(STEPS),
+    )
+    for attempt in range(ATTEMPTS):
+        kafka, cluster = runner.results(probe, attempt)
+        found = [str(one) for one in differences(kafka, cluster)]
+        if not found and "failed" not in kafka:
+            return
+    pytest.fail("\n".join(found[:20]) or kafka["failed"], pytrace=False)
+
+
 @pytest.mark.real_kafka
 def test_every_version_of_every_api_is_asked_for(runner: Runner, secured_runner: Runner) -> None:
-    for probe in PROBES.values():
+    usual = [probe for probe in PROBES.values() if not probe.variant]
+    for probe in usual:
         (secured_runner if probe.secured else runner).start(probe)
-    for probe in PROBES.values():
+    for probe in usual:
         (secured_runner if probe.secured else runner).results(probe)
     missing = {
         f"{served.key.name} {version}"

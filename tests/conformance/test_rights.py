@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any
 
@@ -11,8 +12,9 @@ from kohort.testing import Authorization, Cluster, Security
 from tests.conformance import rights
 from tests.conformance.clusters import OF_A_PROCESS
 from tests.conformance.conftest import port_of
+from tests.conformance.consumers import ConsumerMember
 from tests.conformance.probe import differences
-from tests.conformance.session import Session, Target
+from tests.conformance.session import READY_S, Session, Target
 from tests.conformance.wire import Connection
 from tests.support.kafka_server import PROPERTIES
 from tests.support.secure_kafka import SecureKafka, password_of
@@ -31,6 +33,10 @@ def observe(servers: str, sasl_servers: str, token: str) -> dict[str, dict[str, 
     ids = {name: session.topic_id(name) for name in (visible, hidden)}
     names = rights.Names(visible, hidden, group, ids)
     session.transactional_id("visible-transaction")
+    both = ConsumerMember(session, names.consumers, "m", [visible, hidden])
+    deadline = time.monotonic() + READY_S
+    while both.join().error_code or not both.target:
+        assert time.monotonic() < deadline, "the consumer group has no coordinator"
 
     def connect() -> Connection:
         connection = Connection("127.0.0.1", sasl, rights.USER)

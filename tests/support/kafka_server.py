@@ -52,11 +52,17 @@ class KafkaServer:
     """Further arguments of the program that prepares the folder, such as features."""
 
     def __init__(
-        self, jars: Path, folder: Path, properties: Mapping[str, str] | None = None
+        self,
+        jars: Path,
+        folder: Path,
+        properties: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> None:
+        """``features`` are finalized in other versions than Kafka's defaults."""
         self._jars = jars
         self._folder = folder
         self._extra = dict(properties or {})
+        self._features = dict(features or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "kafka.log"
         self.port, controller = free_ports(2)
@@ -191,6 +197,7 @@ class KafkaServer:
             "-c",
             str(self._config),
             *self.format_options,
+            *(f"--feature={name}={version}" for name, version in self._features.items()),
         )
         if done.returncode != 0:
             raise KafkaStartError(f"formatting failed:\n{done.stdout}{done.stderr}")

@@ -160,12 +160,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def start_kafka(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Callable[..., KafkaServer]]:
-    """Make and start a node of Apache Kafka; keyword ``properties`` adds to its configuration."""
+    """Make and start a node of Apache Kafka; keyword ``properties`` adds to its configuration.
+
+    ``features`` are finalized in these versions.
+    """
     servers = pytestconfig.stash[SERVERS]
 
-    def start(properties: dict[str, str] | None = None) -> KafkaServer:
+    def start(
+        properties: dict[str, str] | None = None, features: dict[str, int] | None = None
+    ) -> KafkaServer:
         folder: Path = tmp_path_factory.mktemp("kafka")
-        server = KafkaServer(jars(), folder, properties)
+        server = KafkaServer(jars(), folder, properties, features)
         servers.append(server)
         server.start()
         return server
