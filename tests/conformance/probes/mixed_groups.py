@@ -148,7 +148,6 @@ def joins_of_classic_members(session: Session) -> Observations:
                 ]
             },
         ),
-        ("rebalance timeout 0", {"rebalance_timeout_ms": 0}),
     )
     for version in (3, 5, 9):
         for label, fields in values:
