@@ -129,13 +129,14 @@ def _flat(answer: ConsumerGroupHeartbeatResponse) -> list[tuple[bytes, int]]:
 
 def member(session: Session, topic: str, name: str = "a", **options: object) -> ConsumerMember:
     """Return a new member of the probe's first group. ``options`` are those of the class."""
-    return ConsumerMember(session, session.group(), name, [topic], **options)  # type: ignore[arg-type]  # as the class's own
+    group = session.group()
+    return ConsumerMember(session, group, name, [topic], **options)  # type: ignore[arg-type]
 
 
 def peer(of: ConsumerMember, name: str, **options: object) -> ConsumerMember:
     """Return a new member of the same group, with the same topics."""
     fields: dict[str, object] = {"topics": of.topics, "version": of.version, **options}
-    return ConsumerMember(of.session, of.group, name, **fields)  # type: ignore[arg-type]  # as the class's own
+    return ConsumerMember(of.session, of.group, name, **fields)  # type: ignore[arg-type]
 
 
 def described(session: Session, *groups: str, version: int = 1) -> ConsumerGroupDescribeResponse:
@@ -147,7 +148,7 @@ def state(session: Session, group: str) -> str:
 
 
 def wait_for_members(session: Session, group: str, count: int) -> None:
-    """Return when the group has so many members."""
+    """Return when the group has this number of members."""
     deadline = time.monotonic() + READY_S
     while len(described(session, group).groups[0].members) != count:
         assert time.monotonic() < deadline

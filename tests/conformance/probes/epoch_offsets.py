@@ -65,7 +65,8 @@ def commit_as(
         "group_instance_id": one.instance,
         **other,
     }
-    return commit(one.session, one.group, one.topics[0], partitions, **fields)  # type: ignore[arg-type]  # fields of the request
+    topic = one.topics[0]
+    return commit(one.session, one.group, topic, partitions, **fields)  # type: ignore[arg-type]
 
 
 def fetch_as(

@@ -53,7 +53,7 @@ def _down(session: Session) -> Observations:
 
 
 def _empty(session: Session) -> Observations:
-    """Turn empty groups, which every policy allows, both ways and with offsets."""
+    """Join empty groups by the other protocol, which every policy allows."""
     topic = new_topic(session)
     a = classic(session, "g", topic)
     stable_consumers((a, {topic: [0]}))

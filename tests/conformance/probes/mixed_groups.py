@@ -63,7 +63,7 @@ def _identities(one: Member) -> Iterator[Identity]:
 
 @probe("8.8")
 def heartbeats_of_classic_members(session: Session) -> Observations:
-    """Heartbeat as a classic member with wrong ids: 22 and 25, and behind the target: 27."""
+    """Heartbeat with wrong ids, 22 and 25, and behind the target assignment, 27."""
     topic = new_topic(session)
     new, a = mixed(session, topic, instances=("h", None))
     for label, generation, name, instance in _identities(a):

@@ -58,7 +58,7 @@ def invalid_patterns(session: Session) -> Observations:
 
 
 def settle(one: ConsumerMember, partitions: int) -> ConsumerGroupHeartbeatResponse:
-    """Heartbeat until the member is assigned so many partitions."""
+    """Send heartbeats until the member has this number of partitions."""
     deadline = time.monotonic() + READY_S
     while sum(len(each.partitions) for each in one.target) != partitions:
         assert time.monotonic() < deadline, one.target

@@ -57,7 +57,8 @@ def classic(
 
 def newcomer(one: Member, topic: str, name: str = "new", **options: object) -> ConsumerMember:
     """Return a member of the consumer protocol for the group of a classic one."""
-    return ConsumerMember(one.session, one.group, name, [topic], **options)  # type: ignore[arg-type]  # as the class's own
+    session, group = one.session, one.group
+    return ConsumerMember(session, group, name, [topic], **options)  # type: ignore[arg-type]
 
 
 @probe("8.7")
@@ -191,7 +192,7 @@ def _joined(session: Session, group: str, protocol_type: str) -> int:
 
 @probe("8.7")
 def a_group_goes_back(session: Session) -> Observations:
-    """Let the last consumer member leave, and the classic ones rebalance by themselves."""
+    """Let the last consumer member leave, and the classic ones rebalance again."""
     topic = new_topic(session)
     for label, protocols in ("range", RANGE), ("cooperative", COOPERATIVE):
         a = classic(session, label, topic, protocols)
