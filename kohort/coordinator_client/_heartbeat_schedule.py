@@ -77,14 +77,13 @@ class HeartbeatSchedule:
         self._is_due = self._is_in_flight
 
     def follow_up(self, now: float, intervals: float) -> None:
-        """Send follow-up heartbeats for this many intervals, at pauses that double."""
+        """Send follow-up heartbeats for this many intervals, at pauses that double.
+
+        With partitions, they end at the next regular heartbeat.
+        """
         self._pace = FOLLOW_UP
         self._follow_until = now + intervals * self._interval
         self._next = min(self._next, now + self._pause())
-
-    def end_follow_ups(self) -> None:
-        """Send no follow-up heartbeats except the next one."""
-        self._follow_until = -math.inf
 
     def _pause(self) -> float:
         """Return the pause before the next follow-up heartbeat, and double the one after it."""
@@ -112,6 +111,8 @@ class HeartbeatSchedule:
         if now >= self._regular:
             self._regular = now + self._interval
             self._pace = FOLLOW_UP
+            if self._member.owned:
+                self._follow_until = -math.inf
         self._next = self._regular
         if now < self._follow_until:
             self._next = min(self._next, now + self._pause())

@@ -10,6 +10,7 @@ import pytest
 
 from kohort import KafkaConsumer
 from kohort.testing import Cluster
+from tests.consumer.both_apis import CLUSTER
 
 MakeConsumer = Callable[..., KafkaConsumer]
 
@@ -19,9 +20,7 @@ _NUMBERS = itertools.count()
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One broker that allows short sessions and does not create topics automatically."""
-    with Cluster(
-        group_settings={"min_session_timeout_ms": 50}, auto_create_topics=False
-    ) as cluster:
+    with Cluster(**CLUSTER) as cluster:
         yield cluster
 
 
@@ -40,9 +39,15 @@ def group() -> str:
 
 
 @pytest.fixture
-def options(cluster: Cluster) -> dict[str, Any]:
+def group_protocol() -> str | None:
+    """The option of the same name, or None for the default. Suites override it with parameters."""
+    return None
+
+
+@pytest.fixture
+def options(cluster: Cluster, group_protocol: str | None) -> dict[str, Any]:
     """Options of consumers that read from the beginning and use short intervals."""
-    return {
+    options = {
         "bootstrap_servers": cluster.bootstrap_servers,
         "auto_offset_reset": "earliest",
         "fetch_max_wait_ms": 100,
@@ -52,6 +57,11 @@ def options(cluster: Cluster) -> dict[str, Any]:
         "reconnect_backoff_ms": 10,
         "reconnect_backoff_max_ms": 50,
     }
+    if group_protocol is not None:
+        options["group_protocol"] = group_protocol
+    if group_protocol == "consumer":
+        del options["heartbeat_interval_ms"]  # the broker decides it
+    return options
 
 
 @pytest.fixture
