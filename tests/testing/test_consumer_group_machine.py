@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from kohort.broker.groups import (
     GroupLimits,
     load_groups,
 )
+from kohort.broker.groups.consumer._member import AssignmentState
 from tests.testing.consumer_machine import ConsumerMachine
 from tests.testing.group_lives import lives, record_type
 
@@ -491,3 +493,14 @@ def test_offsets_outlive_a_change_of_protocol() -> None:
         ("ka", 2): 40,
         ("ka", 3): 0,
     }
+
+
+def test_member_in_unknown_state_must_give_up_everything(machine: ConsumerMachine) -> None:
+    machine.join("a")
+    group = machine.group
+    group.members["a"] = replace(group.members["a"], state=AssignmentState(9))
+    refused = machine.beat("a", 2)
+    assert (refused.error_code, machine.beat("a", 2, {"t": [0]}).error_code) == (110, 110)
+    response = machine.beat("a", 2, {})
+    assert (response.error_code, response.member_epoch) == (0, 2)
+    assert group.members["a"].state is AssignmentState.STABLE

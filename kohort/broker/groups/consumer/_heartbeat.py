@@ -11,6 +11,7 @@ from kohort.broker.groups.consumer._member import AssignmentState, ConsumerMembe
 from kohort.broker.groups.consumer._member_lookup import (
     check_epoch,
     check_room,
+    check_state,
     joining_member,
     new_member_id,
     present_member,
@@ -54,6 +55,7 @@ def heartbeat(
     else:
         found = present_member(group, request.member_id, request.instance_id)
         check_epoch(found, request.member_epoch, owned)
+        check_state(found, owned)
     member = _updated(found, request, caller)
     if member.topic_regex != found.topic_regex:
         check_regex(group, member.topic_regex)

@@ -27,11 +27,18 @@ class AssignmentState(IntEnum):
     ``UNREVOKED_PARTITIONS``: the member has to give up partitions. It keeps its epoch until then.
 
     ``UNRELEASED_PARTITIONS``: the member waits for partitions that other members still own.
+
+    ``UNKNOWN``: a newer broker has stored a state that this one does not know.
     """
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+    @classmethod
+    def _missing_(cls, value: object) -> AssignmentState:
+        return cls.UNKNOWN
 
 
 class ClassicProtocol(NamedTuple):

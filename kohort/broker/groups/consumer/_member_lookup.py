@@ -9,7 +9,12 @@ from dataclasses import replace
 
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
-from kohort.broker.groups.consumer._member import STATIC_LEAVE_EPOCH, ConsumerMember, PartitionSets
+from kohort.broker.groups.consumer._member import (
+    STATIC_LEAVE_EPOCH,
+    AssignmentState,
+    ConsumerMember,
+    PartitionSets,
+)
 from kohort.broker.groups.consumer._records import (
     delete_member,
     set_current,
@@ -123,6 +128,16 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: PartitionSets | None)
         + f"known by the group coordinator ({member.epoch}). "
         + "The member must abandon all its partitions and rejoin.",
     )
+
+
+def check_state(member: ConsumerMember, owned: PartitionSets | None) -> None:
+    """Raise FENCED_MEMBER_EPOCH for a member in an unknown state that may own partitions."""
+    if member.state is AssignmentState.UNKNOWN and (owned is None or owned):
+        raise GroupRequestError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The consumer group member is in a unknown state. The member must abandon all its "
+            "partitions and rejoin.",
+        )
 
 
 def _is_subset(owned: PartitionSets | None, assigned: Mapping[bytes, Mapping[int, int]]) -> bool:
