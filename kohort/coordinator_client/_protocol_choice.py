@@ -5,7 +5,7 @@ The choice is made before a first join, and never changes while the consumer is 
 1. An option that only the classic protocol has keeps the consumer on it.
 2. Brokers without the consumer protocol, or with it disabled, leave the classic one.
 3. A group that has classic members is joined by the classic protocol. ``auto`` never converts it.
-4. Otherwise the consumer protocol is used, unless the coordinator refuses the join as unsupported.
+4. Otherwise the consumer protocol is used, unless the coordinator refuses the first join.
 """
 
 from __future__ import annotations
@@ -26,8 +26,18 @@ _FIRST_FINAL = 1
 """The first version of ConsumerGroupHeartbeat after the early access of Apache Kafka 3.7 to 3.9."""
 _NOT_CLASSIC = frozenset({"Empty", "Dead", ""})
 """States of a group without classic members. Groups of the consumer protocol are shown as Dead."""
-REFUSED_JOINS = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
-"""Error codes of a first join that leave the classic protocol."""
+REFUSED_JOINS = frozenset(
+    {
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""Error codes of a first join that leave the classic protocol.
+
+A coordinator refuses the whole join if DESCRIBE is missing on one topic. A classic member reads the
+other topics.
+"""
 
 
 class Choice(NamedTuple):

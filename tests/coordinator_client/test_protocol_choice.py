@@ -172,7 +172,12 @@ async def test_auto_reports_a_missing_right_and_tries_again(auto: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "name"), [(35, "UNSUPPORTED_VERSION"), (69, "GROUP_ID_NOT_FOUND")]
+    ("code", "name"),
+    [
+        (35, "UNSUPPORTED_VERSION"),
+        (69, "GROUP_ID_NOT_FOUND"),
+        (29, "TOPIC_AUTHORIZATION_FAILED"),
+    ],
 )
 async def test_auto_falls_back_once_when_the_join_is_refused(
     auto: Any, code: int, name: str, caplog: pytest.LogCaptureFixture
