@@ -13,7 +13,8 @@ from kohort.testing import Cluster, MemoryCluster
 from kohort.types import TopicPartition
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until
-from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
+from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
+from tests.consumer.virtual import poll_for, polled, values
 from tests.support.virtual import run_virtual
 
 

@@ -18,7 +18,8 @@ from kohort.protocol.messages import FetchResponse
 from kohort.testing import Call, Cluster, MemoryCluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read
-from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
+from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
+from tests.consumer.virtual import poll_for, polled, values
 from tests.support.net import free_ports
 from tests.support.virtual import run_virtual
 

@@ -13,7 +13,8 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import MetadataRequest
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.both_apis import Driven, Stage, perform
-from tests.consumer.virtual import MemoryConsumer, polled
+from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
+from tests.consumer.virtual import polled
 from tests.support.virtual import run_virtual
 
 PATTERN = "a-.*"

@@ -16,7 +16,8 @@ from kohort.protocol import ApiKey, Response
 from kohort.testing import Call, MemoryCluster
 from kohort.types import OffsetAndMetadata
 from tests.consumer.both_apis import Driven, Stage, perform
-from tests.consumer.virtual import MemoryConsumer, poll_for, values
+from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
+from tests.consumer.virtual import poll_for, values
 from tests.support.virtual import run_virtual
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -11,7 +11,8 @@ from kohort import TopicPartition
 from kohort.errors import CommitFailedError, ErrorCode, FencedInstanceIdError
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Recorder
-from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
+from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
+from tests.consumer.virtual import poll_for, polled, values
 from tests.support.virtual import run_virtual
 
 

@@ -18,7 +18,8 @@ from kohort.assignors import Assignments, ClusterTopics, PartitionAssignor, Subs
 from kohort.errors import RebalanceListenerError, ReentrantCallError
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Partitions
-from tests.consumer.virtual import MemoryConsumer, poll_for, values
+from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
+from tests.consumer.virtual import poll_for, values
 from tests.support.virtual import run_virtual, run_virtual_on
 
 BOTH = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})

@@ -41,6 +41,13 @@ class MemoryConsumer(AsyncKafkaConsumer):
         super().__init__(*topics, **keywords)
 
 
+class ClassicConsumer(MemoryConsumer):
+    """A consumer of the classic protocol, for tests of its rebalances and of their times."""
+
+    def __init__(self, cluster: MemoryCluster, *topics: str, **configs: Any) -> None:
+        super().__init__(cluster, *topics, **{"group_protocol": "classic", **configs})
+
+
 async def values(consumer: AsyncKafkaConsumer, count: int, timeout: float = 60.0) -> list[bytes]:
     """Poll until this many records arrived. Return their values."""
     found: list[bytes] = []
