@@ -120,6 +120,19 @@ KNOWN = (
         {"groups_that_are_not_converted": (r"nonsense assigned: join\.error_(code|message)",)},
     ),
     Known(
+        "Members without topics",
+        "A member with an empty subscription may join before the next target assignment. Kafka "
+        "then takes the first member of a hash table, and assigns its topics to all. Others lose "
+        "their partitions if that is the member without topics. In the cluster each member gets "
+        "partitions of its topics.",
+        {
+            "a_member_without_topics_joins": (
+                r"(range|uniform): the other beats\.(member_epoch|assignment)",
+                r"(range|uniform): described\..*",
+            )
+        },
+    ),
+    Known(
         "The start of a log in the middle of a transaction",
         "After records of an open transaction are deleted, Kafka's last stable offset stays below "
         "the start of the log until the next write. The cluster's is the start of the log, which "

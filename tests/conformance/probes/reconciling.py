@@ -307,3 +307,19 @@ def epochs_of_a_new_group(session: Session) -> Observations:
         yield f"{label}: empty", described(session, a.group)
         yield f"{label}: join again", a.join()
         yield f"{label}: described again", described(session, a.group)
+
+
+@probe("8.4")
+def a_member_without_topics_joins(session: Session) -> Observations:
+    """Join with an empty subscription after another member has left."""
+    topic = new_topic(session)
+    for assignor in ("range", "uniform"):
+        first = ConsumerMember(session, session.group(assignor), "b", [topic], assignor=assignor)
+        first.settle()
+        leaver = peer(first, "leaver")
+        leaver.join()
+        leaver.leave()
+        empty = ConsumerMember(session, first.group, "a", [], assignor=assignor)
+        yield f"{assignor}: join", empty.join()
+        yield f"{assignor}: the other beats", first.beat()
+        yield f"{assignor}: described", described(session, first.group)
