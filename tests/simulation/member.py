@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener
+from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener, SubscriptionPattern
 from kohort.errors import IllegalStateError, KafkaError, SecurityError
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition
@@ -72,6 +73,8 @@ class Habits:
     """Group protocol."""
     assignor: str | None = None
     """Assignor of the brokers that the consumer protocol asks for."""
+    pattern: str = ""
+    """"client" or "brokers", which evaluate a pattern of topics. "" to subscribe to names."""
     by_hand: Partitions | None = None
     """Partitions that it assigns manually. It commits to the group without being a member."""
 
@@ -137,7 +140,7 @@ class Member:
         if habits.by_hand is not None:
             self.consumer.assign(habits.by_hand)
         else:
-            self.consumer.subscribe(sorted(topics), listener=_Listener(self))
+            self._subscribe_to(topics)
 
     def _configs(self, cluster: MemoryCluster) -> dict[str, Any]:
         habits = self.habits
@@ -297,9 +300,21 @@ class Member:
             await self._take_rest()
 
     def _subscribe(self) -> None:
-        topics, self._next_topics = self._next_topics or self.topics, None
+        topics, self._next_topics = self.topics, None
         self.note(Subscribed(topics=topics))
-        self.consumer.subscribe(sorted(topics), listener=_Listener(self))
+        self._subscribe_to(topics)
+
+    def _subscribe_to(self, topics: frozenset[str]) -> None:
+        """Subscribe to topics, by their names or by a pattern. Only a pattern may match none."""
+        listener = _Listener(self)
+        pattern = f"({'|'.join(sorted(topics)) or 'no-topic'})$"
+        match self.habits.pattern:
+            case "brokers":
+                self.consumer.subscribe(pattern=SubscriptionPattern(pattern), listener=listener)
+            case "client":
+                self.consumer.subscribe(pattern=re.compile(pattern), listener=listener)
+            case _:
+                self.consumer.subscribe(sorted(topics), listener=listener)
 
     async def _take_rest(self) -> None:
         """Stop polling for a while, sometimes with unsubscribe() before it and subscribe() after
@@ -311,7 +326,7 @@ class Member:
             if self._unsubscribes:
                 await self.consumer.unsubscribe()
                 await anyio.sleep(self._rng.choice((0.0, 0.01, 1.0)))
-                self._next_topics = self._next_topics or self.topics
+                self._next_topics = self.topics
                 self._unsubscribes = False
                 self._subscribe()
             await anyio.sleep(seconds)

@@ -26,6 +26,7 @@ from tests.simulation.protocol_operations import (
     migrate_all,
     migrate_crashing,
     reject_epoch,
+    subscribe_to_nothing,
 )
 from tests.simulation.protocols import CLASSIC, Protocols
 from tests.simulation.world import BROKERS, TOPICS, World
@@ -393,7 +394,11 @@ def profile_for(profile: Profile, protocols: Protocols) -> Profile:
     """Return the profile with the operations of the seed's protocols."""
     if not protocols.has_consumers or profile.steady or profile.by_hand:
         return profile
-    more: dict[Operate, float] = {grow: 0.5, configure: 0.5}
+    more: dict[Operate, float] = {
+        grow: 0.5,
+        configure: 0.5,
+        subscribe_to_nothing: 0.5,
+    }
     if fail in profile.weights:
         more |= {reject_epoch: 4, lose_answers: 1}
     if protocols.is_mixed:

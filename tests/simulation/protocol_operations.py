@@ -65,6 +65,19 @@ async def grow(world: World, rng: random.Random, habits: Habits) -> None:
         world.produce(topic, world.counts[topic] - 1, rng.randint(1, 40))
 
 
+async def subscribe_to_nothing(world: World, rng: random.Random, habits: Habits) -> None:
+    """Let a member subscribe to a pattern that matches no topic, for a while or until the end.
+
+    A pattern of the brokers is left out. Without topics it starts no group epoch, as on Apache
+    Kafka. So the partitions of the member would wait for another change.
+    """
+    running = [each for _, each in world.running() if each.habits.pattern == "client"]
+    if running:
+        member = rng.choice(running)
+        world.note(f"subscribe {member.name} to nothing")
+        member.resubscribe(frozenset())
+
+
 async def configure(world: World, rng: random.Random, habits: Habits) -> None:
     """Change a setting of the group. The session is never shorter than members expect."""
     name, values = rng.choice(

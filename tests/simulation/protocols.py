@@ -33,6 +33,8 @@ class Protocols:
     """Generator for the protocol of each life."""
     is_static: bool = False
     """True if all members are static."""
+    pattern: str = ""
+    """"client" or "brokers" if members subscribe by patterns, which these evaluate."""
     assignor: str | None = None
     heartbeat_ms: int = 1000
     assignment_interval_ms: int = 0
@@ -79,7 +81,7 @@ class Protocols:
         return self._with(habits, self.rng.choice(others)) if others else habits
 
     def _with(self, habits: Habits, protocol: str) -> Habits:
-        return replace(habits, protocol=protocol, assignor=self.assignor)
+        return replace(habits, protocol=protocol, assignor=self.assignor, pattern=self.pattern)
 
 
 def protocols_of(seed: int, kind: str | None = None) -> Protocols:
@@ -94,4 +96,5 @@ def protocols_of(seed: int, kind: str | None = None) -> Protocols:
         assignor=rng.choice((None, None, "uniform", "range")),
         heartbeat_ms=rng.choice((500, 1000, 3000)),
         assignment_interval_ms=rng.choice((0, 0, 1000, 3000)),
+        pattern=rng.choice(("", "", "client", "brokers" if kind == CONSUMER else "client")),
     )
