@@ -104,6 +104,7 @@ class CoordinatorClient:
             request_timeout=config.request_timeout_ms / 1000,
         )
         handle = weak_callback(self._handle)
+        history = history or LatestIds(cluster)
         self._coordinator.on_found = lambda: handle(CoordinatorFound())
         self._runner = CommandRunner(
             cluster,
@@ -121,7 +122,7 @@ class CoordinatorClient:
             handle,
             lambda attempt: backoff.delay(attempt, rng),
             require_stable=require_stable,
-            history=history or LatestIds(cluster),
+            history=history,
         )
         self._tasks: TaskGroup | None = None
         self._scopes: dict[int, anyio.CancelScope] = {}
@@ -136,7 +137,7 @@ class CoordinatorClient:
         After that the session may have expired at the coordinator. The consumer must not deliver
         records until a heartbeat succeeds, which calls ``callbacks.membership_confirmed()``.
         """
-        self._watched = WatchedTopics(cluster, on_group_topics)
+        self._watched = WatchedTopics(cluster, history, on_group_topics)
 
     # --- for the engine -------------------------------------------------------------------------
 
@@ -197,13 +198,17 @@ class CoordinatorClient:
         self._handle(RejoinRequested(reason))
 
     def apply_metadata(self, metadata: MetadataView | None = None) -> None:
-        """Check on the leader whether the assignment still fits the cluster's metadata.
+        """Check whether the assignment still fits the cluster's metadata.
 
-        A topic that the metadata does not contain counts as unchanged.
+        The leader of a classic group checks the topics of all members. A member of a consumer group
+        checks the ids of its topics. A topic that the metadata does not contain counts as
+        unchanged.
         """
         changed = self._watched.apply(metadata)
         if changed is not None:
             self._handle(changed)
+        if self._membership.uses_epochs and self._membership.owned:
+            self._handle(self._watched.current_ids(self._membership.owned))
 
     async def commit(
         self,

@@ -28,6 +28,7 @@ from kohort.coordinator_client._events import (
     RejoinRequested,
     Subscribed,
     Tick,
+    TopicIdsSeen,
     TopicsChanged,
     TopicsResolved,
 )
@@ -89,6 +90,8 @@ class ConsumerMembership:
                 self._signals.epoch_rejected(event)
             case CommitRejected() | TopicsChanged():
                 pass  # a rejected commit is EpochRejected, and the broker watches the topics
+            case TopicIdsSeen(ids):
+                self._signals.topic_ids_seen(ids)
             case Tick(last_poll):
                 self._tick(last_poll, now)
             case _:

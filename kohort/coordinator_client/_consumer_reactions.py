@@ -17,6 +17,7 @@ class ConsumerSignal(Enum):
     RESUBSCRIBED = "subscribe() with the same topics"
     ASSIGNED = "a heartbeat returned an assignment"
     EPOCH_REJECTED = "the coordinator rejected a commit or a read of offsets"
+    RECREATED = "an owned topic was deleted and created again"
     LOST = "a heartbeat ended the membership"
     """UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, or GROUP_ID_NOT_FOUND for a member."""
     FAILED = "a heartbeat returned an error to report, or cannot be sent"
@@ -70,6 +71,10 @@ _ROWS: dict[ConsumerSignal, dict[ConsumerReaction, tuple[MemberState, ...]]] = {
     ConsumerSignal.EPOCH_REJECTED: {
         _R.HEARTBEAT: (*_INSIDE, _S.LEAVING),
         _R.IGNORE: (*_UNUSED, *_OUTSIDE, _S.JOINING, _S.FAILED),
+    },
+    ConsumerSignal.RECREATED: {
+        _R.HEARTBEAT: _INSIDE,
+        _R.IGNORE: (*_UNUSED, *_OUTSIDE, _S.JOINING, _S.LEAVING, _S.FAILED),
     },
     ConsumerSignal.LOST: {
         _R.JOIN: (_S.JOINING, *_INSIDE),

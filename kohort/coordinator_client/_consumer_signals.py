@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from kohort.coordinator_client._commands import DropCoordinator
 from kohort.coordinator_client._consumer_failures import ConsumerFailures, leave_command
@@ -206,6 +207,13 @@ class ConsumerSignals:
             self._failures.join_obstruction = words
 
     # --- commits --------------------------------------------------------------------------------
+
+    def topic_ids_seen(self, ids: Mapping[str, bytes]) -> None:
+        """Stop the delivery of recreated topics, and request their new assignment at once."""
+        self._target.note_current_ids(ids)
+        if self._matters(ConsumerSignal.RECREATED) and self._reconciliation.withhold():
+            self.react(ConsumerSignal.RECREATED, "a topic was deleted and created again")
+            self._heartbeats.schedule.follow_up(self._pending.now, NEXT_INTERVALS)
 
     def epoch_rejected(self, event: EpochRejected) -> None:
         """Send a heartbeat at once, unless the epoch has changed meanwhile.

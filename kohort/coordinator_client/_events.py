@@ -66,6 +66,13 @@ class EpochRejected(NamedTuple):
     """The member epoch of the request."""
 
 
+class TopicIdsSeen(NamedTuple):
+    """The ids of owned topics in new metadata."""
+
+    ids: Mapping[str, bytes]
+    """Ids by topic. Zeros mean that the id is unknown."""
+
+
 class TopicsResolved(NamedTuple):
     """The names of topics by id. A topic without an entry is unknown so far."""
 
@@ -138,6 +145,7 @@ Event = (
     | CoordinatorFound
     | CommitRejected
     | EpochRejected
+    | TopicIdsSeen
     | TopicsResolved
     | PollEntered
     | CallbackDone

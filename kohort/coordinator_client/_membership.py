@@ -17,6 +17,7 @@ from kohort.coordinator_client._events import (
     RejoinRequested,
     Subscribed,
     Tick,
+    TopicIdsSeen,
     TopicsChanged,
 )
 from kohort.coordinator_client._exchange import GroupExchange
@@ -75,8 +76,8 @@ class ClassicMembership:
                 self.heartbeats.found(now)
             case CommitRejected():
                 self._signals.commit_rejected(event)
-            case EpochRejected():
-                pass  # a classic group has no epochs
+            case EpochRejected() | TopicIdsSeen():
+                pass  # a classic group has neither epochs nor topic ids
             case Tick(last_poll):
                 self._tick(last_poll, now)
             case _:

@@ -175,13 +175,16 @@ class Reconciliation:
                 yield None
         self._lookups = self._lookups + 1 if self._target.unresolved() else 0
 
-    def withhold(self) -> None:
+    def withhold(self) -> bool:
         """Stop the delivery of what the assignment takes away, and resume what it gives back.
+
+        Return True if the delivery of some partitions stops. Partitions of recreated topics count
+        as taken away, because their next owner may read the new topic already.
 
         This happens when the assignment arrives. Records that are delivered after the commit of the
         callback would be read again by the next owner.
         """
-        revoked = self._target.revoked()
+        revoked = self._target.revoked() | self._target.recreated()
         if self._is_calling_back:
             revoked |= self._withheld
         if stopped := revoked - self._withheld:
@@ -189,6 +192,7 @@ class Reconciliation:
         if resumed := self._withheld - revoked:
             self._pending.emit(ResumeDelivery(resumed))
         self._withheld = revoked
+        return bool(stopped)
 
     def _add(self, added: Mapping[TopicPartition, bytes]) -> MembershipSteps:
         """Set the owned partitions and call the listener, even if nothing is new."""

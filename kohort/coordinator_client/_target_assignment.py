@@ -20,6 +20,7 @@ class TargetAssignment:
         self._member = member
         self._partitions: frozenset[IdPartition] = frozenset()
         self._names: dict[bytes, str] = {}
+        self._current_ids: Mapping[str, bytes] = {}
         self.version = 0
         """Number of assignments received."""
 
@@ -55,6 +56,20 @@ class TargetAssignment:
         return frozenset(
             tp for tp in member.owned if member.id_partition(tp) not in self._partitions
         )
+
+    def note_current_ids(self, ids: Mapping[str, bytes]) -> None:
+        """Note the topic ids that the metadata has."""
+        self._current_ids = ids
+
+    def recreated(self) -> frozenset[TopicPartition]:
+        """Return the owned partitions of topics that were deleted and created again since."""
+        found = set()
+        for tp in self._member.owned:
+            topic_id, _ = self._member.id_partition(tp)
+            current = self._current_ids.get(tp.topic, topic_id)
+            if any(current) and current != topic_id:
+                found.add(tp)
+        return frozenset(found)
 
     def added(self) -> dict[TopicPartition, bytes]:
         """Return the partitions to own newly, with the ids of their topics."""

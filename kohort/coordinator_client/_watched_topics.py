@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from kohort.coordinator_client._cluster_view import GroupCluster, MetadataView, known_topics
-from kohort.coordinator_client._events import TopicsChanged
+from kohort.coordinator_client._cluster_view import (
+    GroupCluster,
+    MetadataView,
+    TopicIdHistory,
+    known_topics,
+)
+from kohort.coordinator_client._events import TopicIdsSeen, TopicsChanged
 from kohort.coordinator_client.assignors import ClusterTopics
+from kohort.types import TopicPartition
 
 
 class WatchedTopics:
     """The topics of all members, while this member is the leader. Otherwise there are none."""
 
     def __init__(
-        self, cluster: GroupCluster, on_change: Callable[[frozenset[str]], None] | None
+        self,
+        cluster: GroupCluster,
+        history: TopicIdHistory,
+        on_change: Callable[[frozenset[str]], None] | None,
     ) -> None:
         self._cluster = cluster
+        self._history = history
         self._on_change = on_change
         self._topics: frozenset[str] = frozenset()
         self._last = ClusterTopics({})
@@ -54,3 +64,8 @@ class WatchedTopics:
         old_racks = {tp: racks for tp, racks in before.racks.items() if tp.topic not in covered}
         self._last = ClusterTopics({**old_counts, **now.partitions}, {**old_racks, **now.racks})
         return TopicsChanged(self._last, frozenset(covered))
+
+    def current_ids(self, owned: Iterable[TopicPartition]) -> TopicIdsSeen:
+        """Return the current ids of the topics of these partitions."""
+        names = {tp.topic for tp in owned}
+        return TopicIdsSeen({name: self._history.current_id(name) for name in names})

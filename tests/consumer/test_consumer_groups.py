@@ -15,7 +15,7 @@ from kohort.errors import ErrorCode, KafkaError, UnreleasedInstanceIdError
 from kohort.protocol import Response
 from kohort.testing import Action, Call, MemoryCluster
 from tests.consumer.kit import Recorder
-from tests.consumer.virtual import MemoryConsumer, poll_for, polled
+from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
 from tests.support.virtual import run_virtual
 
 HEARTBEAT = "ConsumerGroupHeartbeat"
@@ -288,5 +288,41 @@ def test_new_partitions_and_topics_are_assigned() -> None:
             await seconds_until(shares(one))
             cluster.add_partitions("t", 6)
             await seconds_until(lambda: len(one.assignment()) == 6)
+
+    play(script)
+
+
+def test_recreated_topic_is_assigned_again_and_read_from_its_start() -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        listener = Recorder()
+        one = member(cluster, metadata_max_age_ms=500)
+        async with one:
+            one.subscribe(["t"], listener=listener)
+            cluster.produce("t", ["old"] * 3, partition=0)
+            assert await values(one, 3) == [b"old"] * 3
+            cluster.delete_topic("t")
+            cluster.create_topic("t", 4)
+            cluster.produce("t", ["new"] * 2, partition=0)
+            assert await values(one, 2) == [b"new"] * 2
+            # The coordinator assigns the new topic after the acknowledgement of the revocation.
+            assert listener.names == ["assigned", "revoked", "assigned", "assigned"]
+            await one.commit()
+        assert cluster.committed("g")[TopicPartition("t", 0)].offset == 2
+
+    play(script)
+
+
+def test_unsubscribe_and_subscribe_join_again() -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        listener = Recorder()
+        one = member(cluster)
+        async with one:
+            one.subscribe(["t"], listener=listener)
+            await poll_for(one, shares(one))
+            await one.unsubscribe()
+            assert cluster.group("g").members == ()
+            one.subscribe(["t"], listener=listener)
+            await poll_for(one, shares(one))
+            assert listener.names == ["assigned", "revoked", "assigned"]
 
     play(script)

@@ -14,8 +14,10 @@ from kohort.coordinator_client._commands import (
     ResumeDelivery,
     StopDelivery,
 )
+from kohort.coordinator_client._events import TopicIdsSeen
 from kohort.coordinator_client._state import MemberState
 from tests.coordinator_client.consumer_scripts import (
+    IDS,
     INTERVAL,
     RECREATED,
     ConsumerScript,
@@ -190,3 +192,23 @@ def test_changed_subscription_is_sent_at_once() -> None:
     sent = script.answer(3)
     assert (sent.topics, sent.is_full, sent.owned) == (frozenset({"t", "u"}), False, None)
     assert not script.has(AwaitPoll)
+
+
+def test_recreated_topic_is_withheld_and_asks_for_its_assignment() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1)
+    script.handle(TopicIdsSeen({"t": IDS["t"]}))
+    assert not script.has(StopDelivery)
+    script.handle(TopicIdsSeen({"t": RECREATED}))
+    assert script.take(StopDelivery).partitions == parts(0, 1)
+    script.answer()
+    script.handle(TopicIdsSeen({"t": RECREATED}))
+    assert not script.has(StopDelivery), "it is withheld already"
+    script.pass_time(0.1)
+    script.names = {RECREATED: "t"}
+    script.answer(3, [(RECREATED, 0)])
+    script.poll()
+    script.called_back(CallRevoked)
+    assert script.take(CallAssigned).added == parts(0)
+    script.handle(TopicIdsSeen({"t": RECREATED}))
+    assert script.none_but(ConsumerHeartbeat)

@@ -18,9 +18,9 @@ from kohort.coordinator_client._consumer_reactions import (
     ConsumerReaction,
     ConsumerSignal,
 )
-from kohort.coordinator_client._events import EpochRejected, Tick
+from kohort.coordinator_client._events import EpochRejected, Tick, TopicIdsSeen
 from kohort.coordinator_client._state import TRANSITIONS, MemberState
-from tests.coordinator_client.consumer_scripts import INTERVAL, ConsumerScript, by_id
+from tests.coordinator_client.consumer_scripts import INTERVAL, RECREATED, ConsumerScript, by_id
 from tools import state_picture
 
 # --- situations -----------------------------------------------------------------------------
@@ -128,6 +128,7 @@ SIGNALS: dict[ConsumerSignal, Callable[[ConsumerScript], object]] = {
     ConsumerSignal.EPOCH_REJECTED: lambda script: script.handle(
         EpochRejected(script.machine.generation)
     ),
+    ConsumerSignal.RECREATED: lambda script: script.handle(TopicIdsSeen({"t": RECREATED})),
     ConsumerSignal.LOST: lambda script: _answer(script, error=25),
     ConsumerSignal.FAILED: lambda script: _answer(script, error=112),
     ConsumerSignal.POLL_OVERDUE: _no_poll,
