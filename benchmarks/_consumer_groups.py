@@ -6,12 +6,16 @@ interval as a group config.
 
 from __future__ import annotations
 
+import functools
 import random
 import statistics
+import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._kafka import kafka
@@ -20,6 +24,8 @@ from tests.interop.brokers import Broker
 from tests.interop.java_peer import Java
 from tests.interop.members import Member, Members
 from tests.interop.peers import Confluent, Kohort, Make, Settings
+from tests.support.jars import jars
+from tests.support.needs import java
 
 ABOUT = """\
 Measured on one node of Apache Kafka, whose minimum of the heartbeat interval is lowered. A topic
@@ -40,7 +46,7 @@ SETTLED_S = 1.5
 HEARTBEATS_S = (5.0, 1.0, 0.1)
 JOIN, LEAVE, FOUR = "second joins", "one leaves", "four at once"
 KOHORT, CLASSIC, CONFLUENT, JAVA = "kohort", "kohort, classic", "confluent-kafka", "Java"
-CLIENTS: dict[str, Make] = {KOHORT: Kohort, CLASSIC: Kohort, CONFLUENT: Confluent, JAVA: Java}
+JAVA_SOURCE = Path(__file__).with_name("JavaMember.java")
 AIMS: dict[tuple[str, float], tuple[float, float | None]] = {
     (JOIN, 5.0): (3.2, 5.2),
     (JOIN, 1.0): (0.7, None),
@@ -63,6 +69,38 @@ class Case(NamedTuple):
     def events(self) -> tuple[str, ...]:
         """Names of the measured events."""
         return (FOUR,) if self.together else (JOIN, LEAVE)
+
+
+class JavaMember(Java):
+    """Member of kafka-clients that polls for 100 ms at a time, as the other members do.
+
+    VerifiableConsumer polls without a limit. Its rebalances then wait for one more heartbeat.
+    """
+
+    def command(self, settings: Settings, folder: Path) -> list[str]:
+        """Return the command of the compiled member."""
+        path = f"{jars()}/*:{_compiled().name}"
+        words = settings.bootstrap_servers, settings.topic, settings.group, settings.client_id
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        return [str(java()), level, "-cp", path, JAVA_SOURCE.stem, *words]
+
+
+@functools.cache
+def _compiled() -> tempfile.TemporaryDirectory[str]:
+    """Return the folder with Java's member, which lasts as long as the process."""
+    folder = tempfile.TemporaryDirectory()
+    compiler = str(Path(java() or "java").resolve().with_name("javac"))
+    command = [compiler, "-cp", f"{jars()}/*", "-d", folder.name, str(JAVA_SOURCE)]
+    subprocess.run(command, check=True)
+    return folder
+
+
+CLIENTS: dict[str, Make] = {
+    KOHORT: Kohort,
+    CLASSIC: Kohort,
+    CONFLUENT: Confluent,
+    JAVA: JavaMember,
+}
 
 
 def cases() -> Iterator[Case]:

@@ -29,6 +29,16 @@ class Java:
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._tool = RunningTool(*self.command(settings, Path(self._folder.name)))
+        self._seen = 0
+        self._ownership = Ownership()
+        self.started_at = 0.0
+        """Time when the tool had started, in seconds since 1970."""
+        self._closed = False
+
+    def command(self, settings: Settings, folder: Path) -> list[str]:
+        """Return the command of the tool. Its files are in the folder."""
         options = {
             "client.id": settings.client_id,
             "metadata.max.age.ms": 1000,
@@ -50,16 +60,9 @@ class Java:
         if settings.instance is not None:
             arguments["--group-instance-id"] = settings.instance
         flat = [str(word) for pair in arguments.items() for word in pair]
-        self._folder = tempfile.TemporaryDirectory()
-        config = Path(self._folder.name, "consumer.properties")
+        config = folder / "consumer.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-        command = java_command(MAIN_CLASS, "--verbose", "--command-config", config, *flat)
-        self._tool = RunningTool(*command)
-        self._seen = 0
-        self._ownership = Ownership()
-        self.started_at = 0.0
-        """Time when the tool had started, in seconds since 1970."""
-        self._closed = False
+        return java_command(MAIN_CLASS, "--verbose", "--command-config", config, *flat)
 
     @property
     def changes(self) -> list[Change]:
