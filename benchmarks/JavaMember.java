@@ -20,8 +20,9 @@ public class JavaMember implements ConsumerRebalanceListener {
         options.put("auto.offset.reset", "earliest");
         options.put("key.deserializer", ByteArrayDeserializer.class.getName());
         options.put("value.deserializer", ByteArrayDeserializer.class.getName());
-        print("startup_complete", List.of());
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(options);
+        consumer.partitionsFor(given[1]);
+        print("startup_complete", List.of());
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             consumer.wakeup();
