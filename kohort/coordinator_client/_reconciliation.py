@@ -139,8 +139,8 @@ class Reconciliation:
     def _reconcile(self) -> Generator[float | None, None, bool]:
         """Revoke partitions until none is left to revoke, then add the new ones.
 
-        The assignment may change at each wait. Each step uses the latest one. Return True if
-        partitions were revoked.
+        The assignment may change at each wait, also during a callback. Each step uses the latest
+        one. Return True if partitions were revoked.
         """
         target = self._target
         must_call = self._member.state is MemberState.JOINING
@@ -160,10 +160,11 @@ class Reconciliation:
                 yield from self._call_back(CallRevoked(self._new_token(), revoked))
                 self._rejoin_if_lost()
                 self._withheld -= revoked
-                self.withhold()  # the assignment may have changed during the callback
+                self.withhold()
             elif must_call or target.added():
                 yield from self._add(target.added())
                 self._rejoin_if_lost()
+                self.withhold()
                 self._complete()
                 return has_revoked
 

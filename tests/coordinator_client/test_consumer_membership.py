@@ -212,3 +212,21 @@ def test_recreated_topic_is_withheld_and_asks_for_its_assignment() -> None:
     assert script.take(CallAssigned).added == parts(0)
     script.handle(TopicIdsSeen({"t": RECREATED}))
     assert script.none_but(ConsumerHeartbeat)
+
+
+def test_target_that_changes_twice_during_assigned_resumes_delivery() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(2, by_id(0, 1))
+    script.poll()
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0))
+    assert script.take(StopDelivery).partitions == parts(1)
+    script.pass_time(INTERVAL)
+    script.answer(4, by_id(0, 1))
+    assert not script.has(ResumeDelivery), "the callback still runs"
+    script.called_back(CallAssigned)
+    assert script.take(StopDelivery).partitions == parts(1)
+    assert script.take(ResumeDelivery).partitions == parts(1)
+    script.answer()
+    assert script.at(MemberState.STABLE)
