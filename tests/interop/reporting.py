@@ -66,6 +66,18 @@ class ReportingMember:
         """Records of each poll."""
         return [[(p, o) for p, o in one["places"]] for one in self.reported("read")]
 
+    @property
+    def refused(self) -> set[Place]:
+        """Records of the polls whose commit was refused, by a rebalance of a classic group."""
+        refused: set[Place] = set()
+        latest: set[Place] = set()
+        for one in self.events:
+            if one["event"] == "read":
+                latest = {(p, o) for p, o in one["places"]}
+            elif one["event"] == "refused":
+                refused |= latest
+        return refused
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the member's process."""
         os.kill(self.reported("started")[0]["pid"], number)

@@ -48,7 +48,8 @@ def test_three_members_change_their_protocol_and_back(group: ReportedGroup, stra
     twice = group.finish()
     print(f"{strategy}: {len(group.feed.written)} records, {len(twice)} read more than once")
     assert types == ["consumer"] * 5 + ["classic"]
-    assert twice == {}
+    # A classic member cannot commit while its group rebalances, and may then lose its partitions.
+    assert twice.keys() <= {place for member in group.all for place in member.refused}
 
 
 def test_auto_members_stay_classic_until_the_group_is_empty(group: ReportedGroup) -> None:
