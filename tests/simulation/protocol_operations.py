@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from kohort.errors import ErrorCode as E
-from kohort.protocol import Response
+from kohort.protocol import Request, Response
+from kohort.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from kohort.testing import Call
 from tests.simulation.member import SESSION, Habits, Member
 from tests.simulation.world import TOPICS, World
@@ -92,6 +94,16 @@ async def configure(world: World, rng: random.Random, habits: Habits) -> None:
     world.configure(name, value)
 
 
+def _names_a_member(request: Request[Any]) -> bool:
+    """True if a request comes from a member, and not from outside the group."""
+    match request:
+        case OffsetFetchRequest(groups=groups):
+            return any(group.member_id for group in groups)
+        case OffsetCommitRequest(member_id=member_id):
+            return bool(member_id)
+    return True
+
+
 async def reject_epoch(world: World, rng: random.Random, habits: Habits) -> None:
     """Reject the epoch or the id of a member of the consumer protocol."""
     api = rng.choice((*sorted(EPOCHS), "OffsetFetch"))
@@ -99,7 +111,8 @@ async def reject_epoch(world: World, rng: random.Random, habits: Habits) -> None
     world.note(f"{api} of a member by epoch is answered {error.name}, {times} times", fault=True)
 
     def reject(call: Call) -> Response | None:
-        return call.error(error) if call.client_id in world.by_epoch else None
+        is_named = call.client_id in world.by_epoch and _names_a_member(call.message)
+        return call.error(error) if is_named else None
 
     world.cluster.on(api, reject, keep=times)
 
