@@ -60,7 +60,9 @@ LEAVE_GROUP_S = 3.0
 """Time limit for the end of the process, independent of the brokers."""
 
 # "range" lets members with eager assignors join. Queries alone use cooperative-sticky.
-_DEFAULTS = {"partition.assignment.strategy": "cooperative-sticky,range"}
+_CLASSIC_DEFAULTS = {"partition.assignment.strategy": "cooperative-sticky,range"}
+_CLASSIC_ONLY = frozenset({"session.timeout.ms", "heartbeat.interval.ms"})
+"""Options that keep a member in the classic protocol, as ``partition.assignment.strategy`` does."""
 
 _REJOINS = (CommitFailedError, RebalanceInProgressError)
 """Errors after which the consumer rejoins or has rejoined."""
@@ -76,6 +78,14 @@ class Task(enum.Enum):
     TOPIC_IDS = enum.auto()
 
 
+def _with_defaults(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's properties with defaults that do not decide the group protocol."""
+    is_classic = properties.get("group.protocol", "").lower() == "classic"
+    if is_classic or _CLASSIC_ONLY & properties.keys():
+        return _CLASSIC_DEFAULTS | dict(properties)
+    return dict(properties)
+
+
 class GroupMember:
     """Consumer in a group with a thread that polls it until :meth:`request_end`."""
 
@@ -84,7 +94,7 @@ class GroupMember:
         self._options = options
         self._clock = clock
         self._listener = user_listener(options.rebalance_listener)
-        self._consumer = make_consumer(_DEFAULTS | dict(options.properties), group=True)
+        self._consumer = make_consumer(_with_defaults(options.properties), group=True)
         self._planner = OffsetPlanner(self._consumer, options, self._pause, LOOK_UP_MS)
         self._lookup = EndLookup(self._planner, LOOK_UP_MS, clock, self._note_timeout)
         self._session = SparkFolders(clock)
