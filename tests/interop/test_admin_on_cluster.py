@@ -53,6 +53,7 @@ def cluster() -> Iterator[Cluster]:
             TOPIC,
             bootstrap_servers=running.bootstrap_servers,
             group_id=GROUP,
+            group_protocol="classic",  # other clients' admins describe classic groups only
             auto_offset_reset="earliest",
         ) as consumer:
             for _ in range(10):
