@@ -361,3 +361,25 @@ def test_known_member_id_is_unknown_to_an_empty_consumer_group() -> None:
         assert driver.state == "consumer Empty"
 
     play(scene)
+
+
+def test_downgrade_succeeds_when_a_protocol_is_named_twice() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        driver.join_consumer("n")
+        _, member_id, generation = await join(driver, names=("range", "range"))
+        await driver.sync(member_id, generation)
+        assert driver.beat("n", -1).error_code == 0
+        assert driver.state == "classic PreparingRebalance"
+        assert driver.heartbeat(member_id, generation) == 27
+
+    play(scene)
+
+
+def test_protocol_named_twice_is_supported_by_all_only_once() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        driver.join_consumer("n")
+        assert (await join(driver, names=("range", "sticky", "sticky")))[0] == 0
+        assert (await join(driver, names=("range",)))[0] == 0
+        assert (await join(driver, names=("sticky",)))[0] == 23
+
+    play(scene)

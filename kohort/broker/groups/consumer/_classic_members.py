@@ -142,6 +142,8 @@ def _updated(
 ) -> ConsumerMember:
     instance_id = request.group_instance_id
     timeout_ms = _rebalance_timeout_ms(request, caller)
+    # A request may name a protocol twice. A classic group takes the last one, too.
+    protocols = {protocol.name: bytes(protocol.metadata) for protocol in request.protocols}
     return replace(
         member,
         instance_id=member.instance_id if instance_id is None else instance_id,
@@ -153,10 +155,7 @@ def _updated(
         client_host=caller.client_host,
         classic=ClassicData(
             request.session_timeout_ms,
-            tuple(
-                ClassicProtocol(protocol.name, bytes(protocol.metadata))
-                for protocol in request.protocols
-            ),
+            tuple(ClassicProtocol(name, metadata) for name, metadata in protocols.items()),
         ),
     )
 

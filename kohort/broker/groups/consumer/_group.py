@@ -174,9 +174,9 @@ class ConsumerGroup(BaseGroup):
         """Yield the names of the protocols that all classic members support."""
         members = self.classic_members
         supported = Counter(
-            protocol.name
+            name
             for member in members
             if member.classic is not None
-            for protocol in member.classic.protocols
+            for name in dict.fromkeys(protocol.name for protocol in member.classic.protocols)
         )
         return (name for name, count in supported.items() if count == len(members))

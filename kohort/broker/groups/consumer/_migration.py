@@ -181,5 +181,6 @@ def _classic_member(member: ConsumerMember, classic: ClassicData) -> Member:
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=classic.session_timeout_ms,
         protocol_type=_PROTOCOL_TYPE,
-        protocols=list(classic.protocols),
+        # Stored records may name a protocol twice.
+        protocols=list(dict(classic.protocols).items()),
     )
