@@ -383,3 +383,36 @@ def test_protocol_named_twice_is_supported_by_all_only_once() -> None:
         assert (await join(driver, names=("sticky",)))[0] == 23
 
     play(scene)
+
+
+def test_downgrade_succeeds_when_metadata_is_unreadable() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        driver.join_consumer("n")
+        required = await driver.join("", [("range", metadata())])
+        first, protocols = required.member_id, [("range", metadata()), ("x", b"")]
+        assert (await driver.join(first, protocols)).error_code == 0
+        assert (await join(driver, names=("x",)))[0] == 0
+        assert driver.beat("n", -1).error_code == 0
+        assert driver.state == "classic PreparingRebalance"
+        group = driver.coordinator.groups["g"]
+        assert isinstance(group, ClassicGroup)
+        assert group.protocol == "x"
+        assert group.members[first].assignment[:2] == b"\0\0"
+
+    play(scene)
+
+
+def test_sync_succeeds_when_first_protocol_is_unreadable() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        required = await driver.join("", [("range", metadata())])
+        member_id, protocols = required.member_id, [("x", b""), ("range", metadata())]
+        joined = await driver.join(member_id, protocols)
+        group = driver.coordinator.groups["g"]
+        assert isinstance(group, ClassicGroup)
+        group.protocol = "range"  # as if another member did not support x
+        await driver.sync(member_id, joined.generation_id, {member_id: assignment(ALL)})
+        driver.join_consumer("n", subscribed_topic_names=[])
+        synced = await driver.sync(member_id, joined.generation_id, protocol="x")
+        assert (synced.error_code, bytes(synced.assignment)[:2]) == (0, b"\0\0")
+
+    play(scene)

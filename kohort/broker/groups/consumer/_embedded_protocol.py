@@ -72,9 +72,16 @@ def read_assignment(data: bytes, topics: GroupTopicView) -> ClassicAssignment:
 
 
 def encode_assignment(partitions: PartitionSets, topics: GroupTopicView, metadata: bytes) -> bytes:
-    """Return an assignment in the version of the member's subscription ``metadata``."""
+    """Return an assignment in the version of the member's subscription ``metadata``.
+
+    It has version 0 if the metadata is malformed, because only the metadata of a member's first
+    protocol is checked when the member joins.
+    """
     cls = ConsumerProtocolAssignment
-    version = min(version_of(metadata), cls.versions.last)
+    try:
+        version = min(version_of(metadata), cls.versions.last)
+    except MessageDecodeError:
+        version = 0
     message = cls(
         assigned_partitions=[
             cls.TopicPartition(topic=topic.name, partitions=sorted(partitions[topic_id]))

@@ -151,8 +151,6 @@ def downgraded(
 
     Each member has its target assignment.
     """
-    delete_group_records(group)
-    group.stop_timers()
     classic = ClassicGroup(group.group_id, group.env, GroupState.STABLE)
     classic.generation = generation
     classic.state_timestamp_ms = group.env.wall_ms(now)
@@ -167,6 +165,9 @@ def downgraded(
         metadata = each.metadata(classic.protocol)
         each.assignment = encode_assignment(target, group.env.topics, metadata)
         assignments[each.member_id] = each.assignment
+    # Nothing above changes the old group, so an error there leaves it as it is.
+    delete_group_records(group)
+    group.stop_timers()
     append_group_metadata(classic, assignments)
     classic.start_timers(now)
     return classic
