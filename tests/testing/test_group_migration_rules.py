@@ -416,3 +416,14 @@ def test_sync_succeeds_when_first_protocol_is_unreadable() -> None:
         assert (synced.error_code, bytes(synced.assignment)[:2]) == (0, b"\0\0")
 
     play(scene)
+
+
+def test_upgrade_in_place_starts_the_session_of_the_member() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        member_id = await stable_classic(driver)
+        assert driver.join_consumer(member_id).error_code == 0
+        assert driver.state == "consumer Stable"
+        await anyio.sleep(46)
+        assert driver.state == "consumer Empty"
+
+    play(scene)

@@ -71,7 +71,8 @@ def finish_upgrade(classic: ClassicGroup, group: ConsumerGroup, now: float) -> N
         classic.complete_sync(member, rebalancing)
     classic.stop_timers()
     group.offsets = classic.offsets
-    for each in group.classic_members:
+    # All members, because one that has turned into a consumer member has lost its session, too.
+    for each in group.members.values():
         group.restart_session(each, now)
 
 
