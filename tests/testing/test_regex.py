@@ -53,6 +53,12 @@ def test_long_name_is_matched_without_backtracking(pattern: str, matched: bool) 
     assert compile_regex(pattern).matches(LONG_NAME) is matched
 
 
+@pytest.mark.parametrize("bounds", ["{9}", "{9,}", "{1,9}"])
+def test_repeat_count_is_refused_when_int_rejects_it(bounds: str) -> None:
+    with pytest.raises(RegexError, match="invalid repeat count"):
+        compile_regex("a" + bounds.replace("9", "9" * 5_000))
+
+
 def test_deep_nesting_is_refused() -> None:
     assert compile_regex("(" * 5_000 + "a" + ")" * 5_000).matches("a")
     assert compile_regex("(b" * 70 + "a" + ")*" * 70).matches("")

@@ -27,6 +27,8 @@ __all__ = ["RegexError", "parse"]
 _MAX_HEIGHT = 150
 """Most levels of an expression, so that recursion over it ends."""
 _MAX_REPEAT = 1_000
+_MAX_REPEAT_DIGITS = 4
+_BAD_REPEAT = "invalid repeat count"
 _REPEAT = re.compile(r"\{(0|[1-9][0-9]*)(,(0|[1-9][0-9]*)?)?\}", re.ASCII)
 _CAPTURE = re.compile(r"[A-Za-z0-9_]+")
 _ESCAPED = {
@@ -212,8 +214,11 @@ class _Parser:
 
 
 def _bounds(found: re.Match[str]) -> tuple[int, int | None]:
+    # Python's int() raises ValueError for a number of several thousand digits.
+    if any(len(digits) > _MAX_REPEAT_DIGITS for digits in (found[1], found[3] or "")):
+        raise RegexError(_BAD_REPEAT)
     least = int(found[1])
     most = least if found[2] is None else int(found[3]) if found[3] else None
     if max(least, most or 0) > _MAX_REPEAT or (most is not None and least > most):
-        raise RegexError("invalid repeat count")
+        raise RegexError(_BAD_REPEAT)
     return least, most
