@@ -197,6 +197,11 @@ class ConsumerBase:
                 "a SubscriptionPattern needs the consumer protocol, and group_protocol is "
                 '"classic". Set it to "consumer" or "auto", or use a compiled pattern'
             )
+        if names := group.classic_only_options:
+            raise IllegalStateError(
+                "a SubscriptionPattern needs the consumer protocol, and the consumer is classic "
+                f"because of {' and '.join(names)}. Leave that out, or use a compiled pattern"
+            )
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Request a rebalance of the group at the next poll(), unless one is running (KIP-568).

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 _JOIN_EPOCH = 0
 """The member epoch of a heartbeat that joins."""
+_LEAVE_SECONDS = 5.0
+"""Time for a classic member to leave after a subscription by a pattern of the brokers."""
 
 
 class UndecidedMembership:
@@ -52,6 +54,8 @@ class UndecidedMembership:
         self._tokens = TokenMap()
         self._former = FormerMemberships()
         self._subscribed: Subscribed | None = None
+        self._next: Subscribed | None = None
+        """A subscription that waits until the member has left."""
         self.choice: Choice | None = None
         """The protocol and the reason for it, or None before the first join."""
 
@@ -59,15 +63,33 @@ class UndecidedMembership:
         """Handle an event and return the commands to run. ``now`` must not decrease."""
         match event:
             case Subscribed():
-                if self.choice is not None and self.state is MemberState.UNSUBSCRIBED:
-                    self._choose_again()
-                self._subscribed = event
+                commands = self._subscribe(event, now)
             case ProtocolChosen(token, choice, answer):
                 if not self._tokens.is_current(token):
                     return []
-                return self._chosen(token, choice, answer, now)
+                commands = self._chosen(token, choice, answer, now)
             case _:
-                pass
+                if isinstance(event, LeaveRequested):
+                    self._next = None
+                commands = self._forward(event, now)
+        if self._next is not None and self._inner.leave is None:
+            following, self._next = self._next, None
+            self._choose_again()
+            commands += self._subscribe(following, now)
+        return commands
+
+    def _subscribe(self, event: Subscribed, now: float) -> list[Command]:
+        """Pass on a subscription, unless the member must leave first."""
+        if self.choice is not None and self.state is MemberState.UNSUBSCRIBED:
+            self._choose_again()
+        self._subscribed = event
+        if self._inner.leave is not None:
+            self._next = event
+            return []
+        if event.regex and not self._inner.uses_epochs:
+            self._next = event
+            reason = "subscribed to a pattern, which needs the consumer protocol"
+            return self._forward(LeaveRequested(reason, now + _LEAVE_SECONDS, True), now)
         return self._forward(event, now)
 
     def _chosen(

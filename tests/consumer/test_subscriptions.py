@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kohort import AsyncKafkaConsumer, TopicPartition
+from kohort import AsyncKafkaConsumer, SubscriptionPattern, TopicPartition
 from kohort.errors import IllegalStateError, RebalanceListenerError
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
@@ -98,6 +98,16 @@ def test_unsubscribing_before_the_first_poll_is_nothing(topic: str, make: MakeCo
     consumer.unsubscribe()
     assert consumer.subscription() == set()
     consumer.assign([TopicPartition(topic, 0)])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("group_protocol", "classic"), ("session_timeout_ms", 10_000)]
+)
+def test_broker_pattern_raises_when_options_are_classic(option: str, value: Any) -> None:
+    options = {"group_protocol": "auto", option: value}
+    consumer = AsyncKafkaConsumer(bootstrap_servers="x:1", group_id="g", **options)
+    with pytest.raises(IllegalStateError, match=f"needs the consumer protocol.*{option}"):
+        consumer.subscribe(pattern=SubscriptionPattern("t.*"))
 
 
 def test_unsubscribe_raises_what_the_listener_raised_when_all_is_done(

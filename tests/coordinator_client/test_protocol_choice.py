@@ -23,6 +23,8 @@ from kohort.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
 )
 from tests.coordinator_client.fakes import Consumer, FakeCluster, FakeHost, running, topic
 
@@ -256,6 +258,32 @@ async def test_auto_refuses_a_broker_pattern_in_a_classic_group(auto: Any) -> No
         assert isinstance(failure, UnsupportedVersionError)
         assert "SubscriptionPattern needs the consumer protocol" in str(failure)
         assert not consumer.cluster.requests(JoinGroupRequest)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_classic_member_chooses_again_for_a_broker_pattern(auto: Any, leaves: bool) -> None:
+    cluster, parked = _cluster(described=_described("Stable")), anyio.Event()
+
+    async def leave(_: LeaveGroupRequest) -> LeaveGroupResponse:
+        await parked.wait()
+        return LeaveGroupResponse()
+
+    cluster.on(LeaveGroupRequest, leave)
+    async with auto(cluster) as consumer, anyio.create_task_group() as tasks:
+        assert (await _joined(consumer))[0] == "classic"
+        if leaves:
+            tasks.start_soon(consumer.client.unsubscribe)
+            await consumer.until_state("leaving")
+        consumer.client.subscribe([], "t.*")
+        await consumer.until(lambda: cluster.requests(LeaveGroupRequest))
+        joins = len(cluster.requests(JoinGroupRequest))
+        parked.set()
+        await consumer.until(lambda: consumer.host.failures)
+        assert isinstance(consumer.host.failures[0], UnsupportedVersionError)
+        cluster.on(DescribeGroupsRequest, lambda _: _described("Empty"))
+        await consumer.until_state("stable")
+        assert consumer.client.protocol_choice.protocol == "consumer"
+        assert len(cluster.requests(JoinGroupRequest)) == joins
 
 
 async def test_auto_leaves_while_the_choice_is_open(auto: Any) -> None:
