@@ -98,8 +98,8 @@ class ConsumerMembership:
                 role = self._pending.finish(event.token)
                 if role is not None:
                     self._completed(role, event)
+        self._leaving.advance()  # first, because it ends the reconciliation
         self._reconciliation.advance()
-        self._leaving.advance()
         self.heartbeats.send_if_due()
         return self._pending.take()
 

@@ -185,6 +185,19 @@ def test_leaving_sends_the_epoch_of_the_member(static: bool, leave_group: bool) 
     assert script.none_but(StopDelivery)
 
 
+def test_leaving_calls_no_assigned_after_a_revocation() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1)
+    script.pass_time(INTERVAL)
+    script.answer(3, by_id(0, 2))
+    script.poll()
+    script.leave()
+    script.called_back(CallRevoked)
+    assert script.at(MemberState.LEAVING)
+    assert not script.has(CallAssigned)
+    assert script.take(CallRevoked).partitions == parts(0)
+
+
 def test_changed_subscription_is_sent_at_once() -> None:
     script = ConsumerScript()
     script.to_stable(0)
