@@ -166,6 +166,7 @@ class ConsumerMembership:
         self.member.topics = None
         reaction = CONSUMER_REACTIONS[self.state, ConsumerSignal.LEAVE]
         if reaction is not ConsumerReaction.IGNORE:
+            self._signals.forget_refusals()
             self._leaving.begin(request)
 
     def _warn_of_rejoin(self) -> None:

@@ -69,6 +69,7 @@ class ConsumerSignals:
         """Do what the table says for a signal in the member's state."""
         match CONSUMER_REACTIONS[self._member.state, signal]:
             case ConsumerReaction.JOIN:
+                self.forget_refusals()
                 self._reconciliation.start(reason, needs_poll=needs_poll)
             case ConsumerReaction.HEARTBEAT:
                 if signal is ConsumerSignal.SUBSCRIBED:
@@ -76,6 +77,10 @@ class ConsumerSignals:
                 self._heartbeats.schedule.request(self._pending.now)
             case _:
                 pass
+
+    def forget_refusals(self) -> None:
+        """Forget how long heartbeats were refused, because another membership follows."""
+        self._unreleased_since, self._has_reported = None, False
 
     def _matters(self, signal: ConsumerSignal) -> bool:
         return CONSUMER_REACTIONS[self._member.state, signal] is not ConsumerReaction.IGNORE
@@ -118,7 +123,7 @@ class ConsumerSignals:
     def _heartbeat_accepted(self, response: ConsumerGroupHeartbeatResponse) -> None:
         member, heartbeats, target = self._member, self._heartbeats, self._target
         was_in_group = member.in_group
-        self._unreleased_since, self._has_reported = None, False
+        self.forget_refusals()
         self._failures.join_obstruction = None
         member.generation = response.member_epoch
         assignment = response.assignment

@@ -224,6 +224,25 @@ def test_held_instance_id_is_retried_then_fenced() -> None:
     assert script.machine.is_fenced
 
 
+@pytest.mark.parametrize("fences", [True, False])
+def test_held_instance_id_is_retried_after_each_subscribe(fences: bool) -> None:
+    script = ConsumerScript(static=True)
+    script.to_joining()
+    while script.at(JOINING):
+        script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+        if not fences:
+            script.leave()
+            script.answer()
+            break
+        script.pass_time(1.0)
+    script.pass_time(100.0)
+    script.subscribe()
+    script.poll()
+    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert script.at(JOINING)
+    assert not script.machine.is_fenced
+
+
 def test_released_instance_id_joins() -> None:
     script = ConsumerScript(static=True)
     script.to_joining()
