@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from kohort.broker.groups.consumer._re2j import RegexError, compile_regex
+from kohort.broker.groups.consumer._re2j import Regex, RegexError, compile_regex
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "regex_re2j.json").read_text()
@@ -57,6 +59,45 @@ def test_long_name_is_matched_without_backtracking(pattern: str, matched: bool) 
 def test_repeat_count_is_refused_when_int_rejects_it(bounds: str) -> None:
     with pytest.raises(RegexError, match="invalid repeat count"):
         compile_regex("a" + bounds.replace("9", "9" * 5_000))
+
+
+@pytest.mark.parametrize("times", [10, 50, 200])
+@pytest.mark.parametrize("part", ["(a|b?)*", "(a*b*)*", "((a|b)+)+", "(a|b){1,3}", "((a?b)*)?"])
+def test_steps_are_linear_in_pattern_and_name(part: str, times: int) -> None:
+    pattern, name = part * times, "ab" * 60
+    regex = compile_regex(pattern)
+    limit = 20 * len(pattern) * (len(name) + 1)
+    assert executed_lines(regex, name, limit) < limit
+
+
+def test_nested_counts_are_refused_when_copies_need_much_memory() -> None:
+    assert compile_regex("(a{0,100}b){0,100}").matches("aab" * 80)
+    with pytest.raises(RegexError, match="invalid repeat count"):
+        compile_regex("((a{0,100}b){0,100}c){0,100}")
+
+
+@pytest.mark.parametrize("part", ["a", "a|", "a?", "(a)*", "|", "$", "a{2}"])
+def test_pattern_of_most_characters_is_compiled_without_counts(part: str) -> None:
+    compile_regex(part * (32_767 // len(part)))
+
+
+def executed_lines(regex: Regex, name: str, limit: int) -> int:
+    """Return the number of lines that a match executes, or raise AssertionError at the limit."""
+    lines = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        assert lines < limit, f"{lines} lines for {len(regex.pattern)} x {len(name)} characters"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        regex.matches(name)
+    finally:
+        sys.settrace(before)
+    return lines
 
 
 def test_deep_nesting_is_refused() -> None:

@@ -26,6 +26,9 @@ __all__ = ["RegexError", "parse"]
 
 _MAX_HEIGHT = 150
 """Most levels of an expression, so that recursion over it ends."""
+_MAX_SIZE = 1 << 16
+"""Most transitions of a compiled expression. No heartbeat has a pattern that needs more of them
+without nested counts. RE2J has no such limit, and copies parts until its memory is full."""
 _MAX_REPEAT = 1_000
 _MAX_REPEAT_DIGITS = 4
 _BAD_REPEAT = "invalid repeat count"
@@ -208,8 +211,10 @@ class _Parser:
 
     @staticmethod
     def _checked(node: Node) -> Node:
-        if node.height > _MAX_HEIGHT:
+        if node.measure.height > _MAX_HEIGHT:
             raise RegexError("expression nests too deeply")
+        if node.measure.size > _MAX_SIZE:
+            raise RegexError(_BAD_REPEAT)
         return node
 
 
