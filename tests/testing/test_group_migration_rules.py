@@ -427,3 +427,20 @@ def test_upgrade_in_place_starts_the_session_of_the_member() -> None:
         assert driver.state == "consumer Empty"
 
     play(scene)
+
+
+def test_turning_classic_in_place_ends_the_rebalance_timeout() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        driver.join_consumer("n")
+        driver.join_consumer("m")
+        driver.beat("n", 2)
+        error, _, generation = await join(driver, "n")
+        assert error == 0
+        await driver.sync("n", generation)
+        for _ in range(7):
+            driver.beat("m", generation)
+            assert driver.heartbeat("n", generation) == 0
+            await anyio.sleep(9.5)
+        assert driver.heartbeat("n", generation) == 0
+
+    play(scene)

@@ -117,11 +117,11 @@ def reconcile_member(
     if moved == member:
         return member
     set_current(group, moved)
-    if moved.classic is None:
-        if moved.state is AssignmentState.UNREVOKED_PARTITIONS:
-            group.schedule("rebalance", now, moved.rebalance_timeout_ms, moved.member_id)
-        else:
-            group.cancel("rebalance", moved.member_id)
+    if moved.state is not AssignmentState.UNREVOKED_PARTITIONS:
+        # Also for a classic member, which may have been a consumer member until now.
+        group.cancel("rebalance", moved.member_id)
+    elif moved.classic is None:
+        group.schedule("rebalance", now, moved.rebalance_timeout_ms, moved.member_id)
     return moved
 
 

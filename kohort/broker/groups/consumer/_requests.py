@@ -14,7 +14,11 @@ from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._fencing import remove_members, suspend_static
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._heartbeat import heartbeat
-from kohort.broker.groups.consumer._member import STATIC_LEAVE_EPOCH, ConsumerMember
+from kohort.broker.groups.consumer._member import (
+    STATIC_LEAVE_EPOCH,
+    AssignmentState,
+    ConsumerMember,
+)
 from kohort.broker.groups.consumer._member_lookup import present_member
 from kohort.broker.groups.consumer._migration import (
     can_downgrade,
@@ -164,8 +168,12 @@ class ConsumerRequests:
             resolve_regexes(group, now)
             return
         member = group.members.get(key.member_id)
-        if member is None or (key.kind == "rebalance" and member.epoch < 0):
+        if member is None:
             return
+        if key.kind == "rebalance":
+            has_to_revoke = member.state is AssignmentState.UNREVOKED_PARTITIONS
+            if member.epoch < 0 or not has_to_revoke:
+                return
         self._remove(group, [member], now)
 
 
