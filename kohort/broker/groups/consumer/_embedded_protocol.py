@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from kohort.broker.groups._topic_view import GroupTopicView
-from kohort.broker.groups.consumer._member import PartitionSets
+from kohort.broker.groups.consumer._member import PartitionSets, unite
 from kohort.errors import MessageDecodeError
 from kohort.protocol import decode_from, encode
 from kohort.protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -44,11 +44,11 @@ def read_subscription(data: bytes, topics: GroupTopicView) -> ClassicSubscriptio
     cls = ConsumerProtocolSubscription
     version = min(version_of(data), cls.versions.last)
     message, _ = decode_from(cls, version, data, _VERSION.size)
-    owned: dict[bytes, frozenset[int]] = {}
-    for each in message.owned_partitions:
-        topic = topics.named(each.topic)
-        if topic is not None:
-            owned[topic.topic_id] = frozenset(each.partitions)
+    owned = unite(
+        (topic.topic_id, each.partitions)
+        for each in message.owned_partitions
+        if (topic := topics.named(each.topic)) is not None
+    )
     rack = message.rack_id or None
     return ClassicSubscription(frozenset(message.topics), rack, owned)
 
@@ -63,11 +63,11 @@ def read_assignment(data: bytes, topics: GroupTopicView) -> ClassicAssignment:
     cls = ConsumerProtocolAssignment
     version = min(version_of(data), cls.versions.last)
     message, _ = decode_from(cls, version, data, _VERSION.size)
-    partitions: dict[bytes, frozenset[int]] = {}
-    for each in message.assigned_partitions:
-        topic = topics.named(each.topic)
-        if topic is not None:
-            partitions[topic.topic_id] = frozenset(each.partitions)
+    partitions = unite(
+        (topic.topic_id, each.partitions)
+        for each in message.assigned_partitions
+        if (topic := topics.named(each.topic)) is not None
+    )
     return ClassicAssignment(partitions, bool(message.user_data))
 
 

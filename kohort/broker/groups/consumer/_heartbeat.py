@@ -7,7 +7,12 @@ from dataclasses import replace
 
 from kohort.broker.groups._join import Caller
 from kohort.broker.groups.consumer._group import ConsumerGroup
-from kohort.broker.groups.consumer._member import AssignmentState, ConsumerMember, PartitionSets
+from kohort.broker.groups.consumer._member import (
+    AssignmentState,
+    ConsumerMember,
+    PartitionSets,
+    unite,
+)
 from kohort.broker.groups.consumer._member_lookup import (
     check_epoch,
     check_room,
@@ -151,7 +156,7 @@ def _owned(
 ) -> PartitionSets | None:
     if topic_partitions is None:
         return None
-    return {bytes(each.topic_id): frozenset(each.partitions) for each in topic_partitions}
+    return unite((bytes(each.topic_id), each.partitions) for each in topic_partitions)
 
 
 def _partitions(member: ConsumerMember) -> PartitionSets:

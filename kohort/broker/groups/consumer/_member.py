@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
@@ -39,6 +39,14 @@ class AssignmentState(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> AssignmentState:
         return cls.UNKNOWN
+
+
+def unite(entries: Iterable[tuple[bytes, Iterable[int]]]) -> PartitionSets:
+    """Return the partitions by topic id; a topic with several entries has those of all."""
+    united: dict[bytes, set[int]] = {}
+    for topic_id, partitions in entries:
+        united.setdefault(topic_id, set()).update(partitions)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in united.items()}
 
 
 class ClassicProtocol(NamedTuple):

@@ -1,0 +1,53 @@
+"""Consumer groups with odd requests, odd records and internal errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.broker.groups.consumer._embedded_protocol import read_assignment, read_subscription
+from kohort.broker.groups.consumer._member import AssignmentState
+from kohort.protocol import encode
+from kohort.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from tests.testing.consumer_machine import ConsumerMachine
+
+
+@pytest.fixture
+def machine() -> ConsumerMachine:
+    made = ConsumerMachine()
+    made.topics.create("t", 4)
+    return made
+
+
+# Several entries of one topic
+
+
+def test_partitions_owned_in_two_entries_are_not_revoked(machine: ConsumerMachine) -> None:
+    machine.join("a")
+    machine.join("b")
+    machine.beat("a", 2)
+    cls = ConsumerGroupHeartbeatRequest
+    entries = [
+        cls.TopicPartitions(topic_id=machine.topic_id("t"), partitions=each)
+        for each in ([2, 3], [0, 1])
+    ]
+    machine.send(cls(group_id="g", member_id="a", member_epoch=2, topic_partitions=entries))
+    assert machine.group.members["a"].state is AssignmentState.UNREVOKED_PARTITIONS
+
+
+def test_subscription_unites_the_entries_of_a_topic(machine: ConsumerMachine) -> None:
+    cls = ConsumerProtocolSubscription
+    entries = [cls.TopicPartition(topic="t", partitions=[number]) for number in (2, 1)]
+    data = b"\0\1" + encode(cls(topics=["t"], owned_partitions=entries), 1)
+    owned = read_subscription(data, machine.topics).owned
+    assert owned == {machine.topic_id("t"): {1, 2}}
+
+
+def test_assignment_unites_the_entries_of_a_topic(machine: ConsumerMachine) -> None:
+    cls = ConsumerProtocolAssignment
+    entries = [cls.TopicPartition(topic="t", partitions=[number]) for number in (2, 1)]
+    data = b"\0\1" + encode(cls(assigned_partitions=entries), 1)
+    assert read_assignment(data, machine.topics).partitions == {machine.topic_id("t"): {1, 2}}
