@@ -6,6 +6,7 @@ import pytest
 
 from kohort.broker.groups.consumer._embedded_protocol import read_assignment, read_subscription
 from kohort.broker.groups.consumer._member import AssignmentState
+from kohort.broker.groups.consumer.assignors import MemberSpec, assign
 from kohort.protocol import encode
 from kohort.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -51,3 +52,23 @@ def test_assignment_unites_the_entries_of_a_topic(machine: ConsumerMachine) -> N
     entries = [cls.TopicPartition(topic="t", partitions=[number]) for number in (2, 1)]
     data = b"\0\1" + encode(cls(assigned_partitions=entries), 1)
     assert read_assignment(data, machine.topics).partitions == {machine.topic_id("t"): {1, 2}}
+
+
+# Partitions that do not exist
+
+
+def test_assignment_omits_partitions_that_do_not_exist(machine: ConsumerMachine) -> None:
+    cls = ConsumerProtocolAssignment
+    entries = [cls.TopicPartition(topic="t", partitions=[-100, -1, 0, 3, 4])]
+    data = b"\0\1" + encode(cls(assigned_partitions=entries), 1)
+    assert read_assignment(data, machine.topics).partitions == {machine.topic_id("t"): {0, 3}}
+
+
+@pytest.mark.parametrize("has_other_member", [False, True])
+def test_assignor_replaces_partitions_that_do_not_exist(has_other_member: bool) -> None:
+    topic, other = bytes(16), bytes([1]) * 16
+    members = {"a": MemberSpec(None, frozenset({topic}), {topic: frozenset({-100, -1, 0, 9})})}
+    if has_other_member:
+        members["b"] = MemberSpec(None, frozenset({other}), {})
+    found = assign("uniform", members, {topic: 3, other: 1})
+    assert found["a"] == {topic: {0, 1, 2}}

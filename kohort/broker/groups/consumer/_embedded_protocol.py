@@ -56,7 +56,8 @@ def read_subscription(data: bytes, topics: GroupTopicView) -> ClassicSubscriptio
 def read_assignment(data: bytes, topics: GroupTopicView) -> ClassicAssignment:
     """Return a decoded assignment; MessageDecodeError if it is malformed.
 
-    Topics that do not exist are left out. A member without an assignment yet has no data.
+    Topics and partitions that do not exist are left out. A member without an
+    assignment yet has no data.
     """
     if not data:
         return ClassicAssignment({}, has_user_data=False)
@@ -64,7 +65,7 @@ def read_assignment(data: bytes, topics: GroupTopicView) -> ClassicAssignment:
     version = min(version_of(data), cls.versions.last)
     message, _ = decode_from(cls, version, data, _VERSION.size)
     partitions = unite(
-        (topic.topic_id, each.partitions)
+        (topic.topic_id, [number for number in each.partitions if 0 <= number < len(topic.racks)])
         for each in message.assigned_partitions
         if (topic := topics.named(each.topic)) is not None
     )

@@ -33,7 +33,7 @@ class _MixedAssignment:
         for index, member in enumerate(members.values()):
             for topic in member.subscribed & member.target.keys() & topics.keys():
                 for partition in member.target[topic]:
-                    if partition < topics[topic]:
+                    if 0 <= partition < topics[topic]:
                         self._move(topic, partition, index)
 
     def compute(self) -> dict[str, dict[bytes, set[int]]]:

@@ -49,7 +49,7 @@ def _existing(
 ) -> dict[bytes, set[int]]:
     """Return the partitions of a target assignment that exist, in the order of the topics."""
     return {
-        topic: {number for number in target[topic] if number < partitions}
+        topic: {number for number in target[topic] if 0 <= number < partitions}
         for topic, partitions in topics.items()
         if topic in target
     }
