@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+from kohort.broker.groups import ConsumerGroup, load_groups
 from kohort.broker.groups.consumer._embedded_protocol import read_assignment, read_subscription
 from kohort.broker.groups.consumer._member import AssignmentState
 from kohort.broker.groups.consumer.assignors import MemberSpec, assign
-from kohort.protocol import encode
+from kohort.protocol import Message, encode
 from kohort.protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupHeartbeatRequest,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -72,3 +77,28 @@ def test_assignor_replaces_partitions_that_do_not_exist(has_other_member: bool) 
         members["b"] = MemberSpec(None, frozenset({other}), {})
     found = assign("uniform", members, {topic: 3, other: 1})
     assert found["a"] == {topic: {0, 1, 2}}
+
+
+# Records that this coordinator does not write
+
+
+def load(machine: ConsumerMachine, *records: tuple[Message, Message]) -> ConsumerGroup:
+    """Return the group of these keys and values."""
+    prefix = struct.Struct(">h")
+    raw = [
+        (prefix.pack(key.api_key) + encode(key, 0), prefix.pack(0) + encode(value, 0))
+        for key, value in records
+    ]
+    group = machine.groups["g"] = load_groups(raw, machine.env, machine.now)["g"]
+    assert isinstance(group, ConsumerGroup)
+    return group
+
+
+def test_loading_uses_the_member_epoch_when_epochs_are_missing(machine: ConsumerMachine) -> None:
+    cls = ConsumerGroupCurrentMemberAssignmentValue
+    entry = cls.TopicPartitions(
+        topic_id=machine.topic_id("t"), partitions=[0, 1], assignment_epochs=[2]
+    )
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="a")
+    group = load(machine, (key, cls(member_epoch=3, assigned_partitions=[entry])))
+    assert group.members["a"].assigned == {machine.topic_id("t"): {0: 3, 1: 3}}

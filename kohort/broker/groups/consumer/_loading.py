@@ -7,7 +7,7 @@ for a member that is unknown.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -187,14 +187,17 @@ def _epochs(
     partitions: Sequence[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions],
     member_epoch: int,
 ) -> PartitionEpochs:
-    """Return partitions with their assignment epochs, which old records do not have."""
-    return {
-        bytes(each.topic_id): dict(
-            zip(
-                each.partitions,
-                each.assignment_epochs or [member_epoch] * len(each.partitions),
-                strict=True,
-            )
-        )
-        for each in partitions
-    }
+    """Return partitions with their assignment epochs.
+
+    A record without one epoch for each partition, such as an old one, stands for the member epoch.
+    """
+    return {bytes(each.topic_id): _assignment_epochs(each, member_epoch) for each in partitions}
+
+
+def _assignment_epochs(
+    entry: ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions, member_epoch: int
+) -> Mapping[int, int]:
+    epochs = entry.assignment_epochs or []
+    if len(epochs) != len(entry.partitions):
+        return dict.fromkeys(entry.partitions, member_epoch)
+    return dict(zip(entry.partitions, epochs, strict=True))
