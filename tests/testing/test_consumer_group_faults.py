@@ -15,6 +15,8 @@ from kohort.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupHeartbeatRequest,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
@@ -102,3 +104,15 @@ def test_loading_uses_the_member_epoch_when_epochs_are_missing(machine: Consumer
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="a")
     group = load(machine, (key, cls(member_epoch=3, assigned_partitions=[entry])))
     assert group.members["a"].assigned == {machine.topic_id("t"): {0: 3, 1: 3}}
+
+
+def test_stored_pattern_that_is_refused_matches_nothing(machine: ConsumerMachine) -> None:
+    key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="a")
+    value = ConsumerGroupMemberMetadataValue(
+        subscribed_topic_regex="(", classic_member_metadata=None
+    )
+    group = load(machine, (key, value))
+    machine.join("b", None, subscribed_topic_regex="t")
+    machine.pass_time(0.01)
+    assert group.topics_of(group.members["a"]) == set()
+    assert group.topics_of(group.members["b"]) == {"t"}

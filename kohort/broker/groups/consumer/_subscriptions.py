@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from kohort.broker.groups._join import Caller
+from kohort.broker.groups._topic_view import GroupTopicView
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import ConsumerMember, ResolvedRegex
@@ -123,12 +124,8 @@ def resolve_regexes(group: ConsumerGroup, now: float) -> None:
     topics = group.env.topics
     changed = False
     for pattern in group.subscribed_regexes:
-        regex = compile_regex(pattern)
-        matched = frozenset(
-            name
-            for name in topics.names()
-            if regex.matches(name) and (can_describe is None or can_describe(name))
-        )
+        names = _matching(pattern, topics)
+        matched = frozenset(name for name in names if can_describe is None or can_describe(name))
         before = group.regexes.get(pattern)
         changed |= matched != (before.topics if before else frozenset())
         set_regex(group, pattern, ResolvedRegex(matched, topics.version, group.env.wall_ms(now)))
@@ -137,3 +134,15 @@ def resolve_regexes(group: ConsumerGroup, now: float) -> None:
     else:
         group.topics_version = -1
         update_epoch(group, subscriptions_changed=False)
+
+
+def _matching(pattern: str, topics: GroupTopicView) -> list[str]:
+    """Return the names of the topics that match.
+
+    A pattern that the regex parser refuses matches nothing. Another broker may have stored it.
+    """
+    try:
+        regex = compile_regex(pattern)
+    except RegexError:
+        return []
+    return [name for name in topics.names() if regex.matches(name)]
