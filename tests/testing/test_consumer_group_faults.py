@@ -7,9 +7,12 @@ import struct
 import pytest
 
 from kohort.broker.groups import ConsumerGroup, load_groups
+from kohort.broker.groups.consumer._classic_members import sync_classic
 from kohort.broker.groups.consumer._embedded_protocol import read_assignment, read_subscription
+from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._member import AssignmentState
 from kohort.broker.groups.consumer.assignors import MemberSpec, assign
+from kohort.errors import ErrorCode
 from kohort.protocol import Message, encode
 from kohort.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -19,6 +22,7 @@ from kohort.protocol.messages import (
     ConsumerGroupMemberMetadataValue,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    SyncGroupRequest,
 )
 from tests.testing.consumer_machine import ConsumerMachine
 
@@ -116,3 +120,24 @@ def test_stored_pattern_that_is_refused_matches_nothing(machine: ConsumerMachine
     machine.pass_time(0.01)
     assert group.topics_of(group.members["a"]) == set()
     assert group.topics_of(group.members["b"]) == {"t"}
+
+
+def test_sync_is_refused_when_stored_member_has_no_protocols(machine: ConsumerMachine) -> None:
+    key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="a")
+    cls = ConsumerGroupMemberMetadataValue
+    classic = cls.ClassicMemberMetadata(session_timeout_ms=10_000, supported_protocols=[])
+    group = load(machine, (key, cls(classic_member_metadata=classic)))
+    request = SyncGroupRequest(group_id="g", member_id="a", generation_id=0, protocol_name="range")
+    with pytest.raises(GroupRequestError) as refused:
+        sync_classic(group, request, machine.now)
+    assert refused.value.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_group_stays_when_stored_members_share_no_protocol(machine: ConsumerMachine) -> None:
+    key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="a")
+    cls = ConsumerGroupMemberMetadataValue
+    classic = cls.ClassicMemberMetadata(session_timeout_ms=10_000, supported_protocols=[])
+    load(machine, (key, cls(classic_member_metadata=classic)))
+    machine.join("b")
+    assert machine.beat("b", -1).error_code == 0
+    assert list(machine.group.members) == ["a"]

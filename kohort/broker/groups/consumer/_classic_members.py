@@ -164,7 +164,8 @@ def sync_classic(group: ConsumerGroup, request: SyncGroupRequest, now: float) ->
     """Handle SyncGroup of a classic member; GroupRequestError if the group refuses it."""
     member, classic = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    first = classic.protocols[0]
+    # Only a member that another broker has stored can be without protocols.
+    first = next(iter(classic.protocols), ClassicProtocol("", b""))
     if request.protocol_type not in (None, _PROTOCOL_TYPE) or request.protocol_name not in (
         None,
         first.name,

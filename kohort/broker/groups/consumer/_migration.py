@@ -142,6 +142,8 @@ def can_downgrade(
         and (is_replaced or remaining > 0)
         and settings.consumer_migration_policy.lower() in _DOWNGRADES
         and remaining + is_replaced <= settings.max_size
+        # Members that another broker has stored may have no protocol in common.
+        and (remaining == 0 or any(group.preferred_protocols()))
     )
 
 
