@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
+import anyio
 import pytest
 
 from kohort.broker.groups import ConsumerGroup, load_groups
+from kohort.broker.groups.consumer import _heartbeat, _requests
 from kohort.broker.groups.consumer._classic_members import sync_classic
 from kohort.broker.groups.consumer._embedded_protocol import read_assignment, read_subscription
 from kohort.broker.groups.consumer._errors import GroupRequestError
-from kohort.broker.groups.consumer._member import AssignmentState
+from kohort.broker.groups.consumer._fencing import remove_members
+from kohort.broker.groups.consumer._member import AssignmentState, ConsumerMember
+from kohort.broker.groups.consumer._records import append_epoch
 from kohort.broker.groups.consumer.assignors import MemberSpec, assign
 from kohort.errors import ErrorCode
 from kohort.protocol import Message, encode
@@ -24,7 +29,9 @@ from kohort.protocol.messages import (
     ConsumerProtocolSubscription,
     SyncGroupRequest,
 )
+from tests.support.virtual import run_virtual
 from tests.testing.consumer_machine import ConsumerMachine
+from tests.testing.coordinator_driver import CoordinatorDriver
 
 
 @pytest.fixture
@@ -141,3 +148,48 @@ def test_group_stays_when_stored_members_share_no_protocol(machine: ConsumerMach
     machine.join("b")
     assert machine.beat("b", -1).error_code == 0
     assert list(machine.group.members) == ["a"]
+
+
+# Internal errors
+
+
+def test_failed_request_appends_nothing(
+    machine: ConsumerMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise ZeroDivisionError
+
+    machine.join("a")
+    with monkeypatch.context() as patched:
+        patched.setattr(_heartbeat, "update_target", fail)
+        with pytest.raises(ZeroDivisionError):
+            machine.join("b")
+    assert machine.env.effects == []
+
+
+def test_error_in_a_timer_is_logged_when_other_groups_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+        if group.group_id == "g":
+            append_epoch(group)
+            raise ZeroDivisionError
+        remove_members(group, members)
+
+    async def main() -> None:
+        driver = CoordinatorDriver()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(driver.coordinator.run)
+            driver.join_consumer("n")
+            driver.group_id = "other"
+            driver.join_consumer("n")
+            driver.batches.clear()
+            await anyio.sleep(46)
+            assert driver.state == "consumer Empty"
+            assert len(driver.batches) == 1, "records of the group that failed"
+            tasks.cancel_scope.cancel()
+
+    monkeypatch.setattr(_requests, "remove_members", fail)
+    run_virtual(main)
+    (record,) = caplog.records
+    assert record.getMessage() == "[g] the timer session of 'n' failed"

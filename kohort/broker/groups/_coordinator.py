@@ -6,6 +6,7 @@ leads. It loads them from the log when its broker becomes the leader, and drops 
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 
@@ -56,6 +57,8 @@ from kohort.protocol.messages import (
     SyncGroupResponse,
     TxnOffsetCommitRequest,
 )
+
+logger = logging.getLogger("kohort.testing")
 
 PARTITIONS = 50
 """Number of partitions of ``__consumer_offsets``."""
@@ -424,7 +427,12 @@ class GroupCoordinator:
         """Run due timers, then the effects that the groups have appended, in their order."""
         now = anyio.current_time()
         for key in self._env.timers.pop_due(now):
-            self._expire(key, now)
+            try:
+                with self._env.all_or_nothing():
+                    self._expire(key, now)
+            except Exception:
+                # It would end the task of the broker, and with it the whole cluster.
+                logger.exception("[%s] the timer %s of %r failed", *key)
         effects = self._env.effects
         if effects:
             self._schedule_expiration(now)

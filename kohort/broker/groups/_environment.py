@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -72,3 +73,13 @@ class GroupEnvironment:
 
     def append(self, group_id: str, key: bytes, value: bytes | None) -> None:
         self.effects.append(Append(group_id, key, value))
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Drop the effects of the block if it raises, because they are incomplete."""
+        count = len(self.effects)
+        try:
+            yield
+        except BaseException:
+            del self.effects[count:]
+            raise

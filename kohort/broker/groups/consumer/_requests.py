@@ -50,6 +50,12 @@ class ConsumerRequests:
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
     ) -> ConsumerGroupHeartbeatResponse:
         """Handle a valid heartbeat; GroupRequestError if the group refuses it."""
+        with self._env.all_or_nothing():
+            return self._heartbeat(request, caller, now)
+
+    def _heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
+    ) -> ConsumerGroupHeartbeatResponse:
         if request.member_epoch < 0:
             return self._leave(request, now)
         group = self._groups.get(request.group_id)
@@ -69,16 +75,11 @@ class ConsumerRequests:
         now: float,
     ) -> ConsumerGroupHeartbeatResponse:
         """Handle the first heartbeat of a new group or of an upgraded classic one."""
-        effects = len(self._env.effects)
-        try:
-            if classic is None:
-                group = ConsumerGroup(request.group_id, self._env)
-            else:
-                group = upgraded(classic)
-            response = heartbeat(group, request, caller, now)
-        except GroupRequestError:
-            del self._env.effects[effects:]
-            raise
+        if classic is None:
+            group = ConsumerGroup(request.group_id, self._env)
+        else:
+            group = upgraded(classic)
+        response = heartbeat(group, request, caller, now)
         if classic is not None:
             finish_upgrade(classic, group, now)
         self._groups[request.group_id] = group
@@ -117,13 +118,14 @@ class ConsumerRequests:
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now: float
     ) -> JoinGroupResponse:
         """Handle JoinGroup in a group with members; GroupRequestError if the group refuses it."""
-        joined = join_classic(group, request, caller, now)
-        if joined.downgrades:
-            classic = downgraded(group, (), joined.generation, now)
-            self._groups[group.group_id] = classic
-            if joined.rebalances:
-                prepare_rebalance(classic, now)
-        return joined.response
+        with self._env.all_or_nothing():
+            joined = join_classic(group, request, caller, now)
+            if joined.downgrades:
+                classic = downgraded(group, (), joined.generation, now)
+                self._groups[group.group_id] = classic
+                if joined.rebalances:
+                    prepare_rebalance(classic, now)
+            return joined.response
 
     def make_classic(self, group: ConsumerGroup) -> ClassicGroup:
         """Replace a group without members by a new classic one, which has its offsets."""
@@ -159,7 +161,8 @@ class ConsumerRequests:
                 )
             )
         if leaving:
-            self._remove(group, list(leaving.values()), now)
+            with self._env.all_or_nothing():
+                self._remove(group, list(leaving.values()), now)
         return responses
 
     def on_timeout(self, group: ConsumerGroup, key: TimerKey, now: float) -> None:
