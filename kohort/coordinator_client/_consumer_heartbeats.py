@@ -36,6 +36,15 @@ class ConsumerHeartbeats:
         member = self._member
         return member.joined_topics == member.wanted and self._regex == member.regex
 
+    @property
+    def has_sent_current(self) -> bool:
+        """True unless the heartbeat in flight has topics or a pattern that were replaced."""
+        sent, member = self._in_flight, self._member
+        if sent is None:
+            return True
+        has_topics = sent.topics is None or sent.topics == member.wanted
+        return has_topics and (sent.regex is None or sent.regex == member.regex)
+
     def start(self) -> None:
         """Start with a heartbeat that joins."""
         self.must_acknowledge, self._is_full = False, True

@@ -62,8 +62,8 @@ class ConsumerSignals:
         self._unreleased_since: float | None = None
         self._next_reason: str | None = None
         """Reason of the next assignment, if this member has caused it."""
-        self._has_reported = False
-        """True if an error that leaves the membership as it is was reported."""
+        self._reported_at: float | None = None
+        """Time of the latest report of an error that leaves the membership as it is."""
 
     def react(self, signal: ConsumerSignal, reason: str, *, needs_poll: bool = True) -> None:
         """Do what the table says for a signal in the member's state."""
@@ -75,12 +75,17 @@ class ConsumerSignals:
                 if signal is ConsumerSignal.SUBSCRIBED:
                     self._next_reason = reason
                 self._heartbeats.schedule.request(self._pending.now)
+            case ConsumerReaction.CONTINUE if signal is ConsumerSignal.SUBSCRIBED:
+                if self._reported_at is not None:  # the coordinator refused the earlier topics
+                    self._heartbeats.schedule.request(self._pending.now)
             case _:
                 pass
+        if signal is ConsumerSignal.SUBSCRIBED:
+            self._reported_at = None
 
     def forget_refusals(self) -> None:
         """Forget how long heartbeats were refused, because another membership follows."""
-        self._unreleased_since, self._has_reported = None, False
+        self._unreleased_since = self._reported_at = None
 
     def _matters(self, signal: ConsumerSignal) -> bool:
         return CONSUMER_REACTIONS[self._member.state, signal] is not ConsumerReaction.IGNORE
@@ -107,8 +112,11 @@ class ConsumerSignals:
             case ResponseReceived(_, ConsumerGroupHeartbeatResponse() as response):
                 self._heartbeats.schedule.answered()
                 if response.error_code:
+                    is_current = self._heartbeats.has_sent_current
                     self._heartbeats.failed()
-                    self._heartbeat_refused(response.error_code, response.error_message)
+                    self._heartbeat_refused(
+                        response.error_code, response.error_message, is_current=is_current
+                    )
                 else:
                     self._heartbeat_accepted(response)
             case _:
@@ -145,7 +153,7 @@ class ConsumerSignals:
         if was_in_group and not was_current:
             heartbeats.schedule.follow_up(self._pending.now, NEXT_INTERVALS)
 
-    def _heartbeat_refused(self, code: int, message: str | None) -> None:
+    def _heartbeat_refused(self, code: int, message: str | None, *, is_current: bool) -> None:
         words = f"ConsumerGroupHeartbeat returned {error_name(code)}"
         member, schedule, now = self._member, self._heartbeats.schedule, self._pending.now
         is_joining = not member.in_group
@@ -167,8 +175,11 @@ class ConsumerSignals:
                 error = error_for(API, code, member.settings.group_id, message)
                 self.fail(error, leave=code != ErrorCode.GROUP_AUTHORIZATION_FAILED)
             case CoordinatorAction.REPORT:
-                if not self._has_reported:
-                    self._has_reported = True
+                if not is_current:  # the refused subscription was replaced
+                    schedule.request(now)
+                    return
+                if self._must_report():
+                    self._reported_at = now
                     error = error_for(API, code, member.settings.group_id, message)
                     self._failures.notify(error)
                 schedule.postpone(now)
@@ -178,6 +189,12 @@ class ConsumerSignals:
                     self._pending.emit(DropCoordinator(words))
                 self._note_obstruction(words)
                 schedule.repeat(now, at_once=has_moved)
+
+    def _must_report(self) -> bool:
+        """True for the first error of a series, and for the first one after the session."""
+        if self._reported_at is None:
+            return True
+        return self._reported_at < self._heartbeats.schedule.confirmed_until <= self._pending.now
 
     def _awaits_release(self) -> bool:
         """Return True while a crashed member may still hold the instance id."""

@@ -209,6 +209,47 @@ def test_missing_right_on_a_topic_is_reported_once_and_keeps_the_member() -> Non
     assert script.has(ReportFailure), "a new series is reported again"
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_missing_right_on_a_topic_is_reported_for_each_subscription(leaves: bool) -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert script.has(ReportFailure)
+    script.commands.clear()
+    if leaves:
+        script.leave()
+        script.take(ConsumerHeartbeat)
+        script.pass_time(11.0)
+        script.commands.clear()
+    script.subscribe("u")
+    if leaves:
+        script.poll()
+    assert script.answer(error=29).topics == frozenset({"u"})
+    assert script.has(ReportFailure)
+
+
+def test_subscription_is_sent_at_once_after_a_refused_one() -> None:
+    script = ConsumerScript()
+    script.to_joining("t")
+    script.subscribe("u")
+    script.answer(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert not script.has(ReportFailure), "the refused subscription was replaced"
+    assert script.answer(error=29).topics == frozenset({"u"})
+    assert script.has(ReportFailure)
+
+
+def test_missing_right_on_a_topic_is_reported_after_the_session() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.subscribe("t", "secret")
+    for _ in range(20):
+        script.answer(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        script.pass_time(INTERVAL)
+    assert isinstance(reported(script), TopicAuthorizationFailedError)
+    assert isinstance(reported(script), TopicAuthorizationFailedError)
+    assert not script.has(ReportFailure)
+
+
 def test_held_instance_id_is_retried_then_fenced() -> None:
     script = ConsumerScript(static=True)
     script.to_joining()
