@@ -1,11 +1,11 @@
 """The rules of ``group_protocol="auto"``, without I/O.
 
-The choice is made before a first join, and never changes while the consumer is a member. In order:
+The choice is made before a join, and never changes while the consumer is a member. In order:
 
 1. An option that only the classic protocol has keeps the consumer on it.
 2. Brokers without the consumer protocol, or with it disabled, leave the classic one.
 3. A group that has classic members is joined by the classic protocol. ``auto`` never converts it.
-4. Otherwise the consumer protocol is used, unless the coordinator refuses the first join.
+4. Otherwise the consumer protocol is used, unless the coordinator refuses the join.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFUSED_JOINS = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-"""Error codes of a first join that leave the classic protocol.
+"""Error codes of a join that leave the classic protocol.
 
 A coordinator refuses the whole join if DESCRIBE is missing on one topic. A classic member reads the
 other topics.
@@ -91,7 +91,7 @@ def choose_by_group(group: DescribeGroupsResponse.DescribedGroup) -> Choice:
 
 
 def choose_by_refusal(code: int, message: str | None) -> Choice | None:
-    """Return the classic protocol if a first join with this error code leaves only that."""
+    """Return the classic protocol if a join with this error code leaves only that."""
     if code not in REFUSED_JOINS:
         return None
     detail = f" ({message})" if message else ""

@@ -31,14 +31,15 @@ _LEAVE_SECONDS = 5.0
 
 
 class UndecidedMembership:
-    """A membership that chooses the group protocol at its first join and then keeps it.
+    """A membership that chooses the group protocol at each join as a consumer member.
 
-    It begins as a consumer membership whose first heartbeat includes a look-up (ChooseProtocol). So
-    a failed look-up is a failed heartbeat, which is retried or reported in one way. If the choice
-    is the classic protocol, a classic membership takes over. The consumer membership has owned
-    nothing and called no listener until then.
+    It begins as a consumer membership whose heartbeats that join include a look-up
+    (ChooseProtocol). So a failed look-up is a failed heartbeat, which is retried or reported in one
+    way. If the choice is the classic protocol, a classic membership takes over. The consumer
+    membership owns nothing then, because it has given up lost partitions before the join.
 
-    A consumer that has left the group chooses again when it subscribes.
+    A classic member keeps its protocol. A consumer that has left the group chooses again when it
+    subscribes.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class UndecidedMembership:
     def _chosen(
         self, token: int, choice: Choice | None, answer: Event | None, now: float
     ) -> list[Command]:
-        """Handle the result of a first join."""
+        """Handle the result of a join."""
         if choice is not None and choice.protocol == CLASSIC:
             if not self._has_pattern:
                 return self._become_classic(choice, now)
@@ -113,10 +114,9 @@ class UndecidedMembership:
         return [self._tokens.outward(each) for each in commands]
 
     def _with_choice(self, command: Command) -> Command:
-        """Let a first join choose the protocol."""
-        if self.choice is None and isinstance(command, ConsumerHeartbeat):
-            if command.epoch == _JOIN_EPOCH:
-                return ChooseProtocol(command.token, command)
+        """Let a join choose the protocol. A member that joins owns nothing."""
+        if isinstance(command, ConsumerHeartbeat) and command.epoch == _JOIN_EPOCH:
+            return ChooseProtocol(command.token, command)
         return command
 
     @property
@@ -124,6 +124,8 @@ class UndecidedMembership:
         return self._subscribed is not None and bool(self._subscribed.regex)
 
     def _decide(self, choice: Choice) -> None:
+        if self.choice == choice:
+            return
         self.choice = choice
         logger.info("[%s] group protocol %s: %s", self._group_id, choice.protocol, choice.reason)
 

@@ -199,17 +199,35 @@ async def test_auto_falls_back_once_when_the_join_is_refused(
     assert caplog.text.count("group protocol classic") == 1
 
 
-async def test_auto_keeps_the_protocol_after_a_lost_membership(auto: Any) -> None:
+@pytest.mark.parametrize("state", ["Empty", "Stable"])
+async def test_auto_chooses_again_after_a_lost_membership(auto: Any, state: str) -> None:
     cluster = _cluster()
     async with auto(cluster) as consumer:
         await _joined(consumer)
         lost = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        cluster.on(DescribeGroupsRequest, lambda _: _described(state))
         cluster.once(ConsumerGroupHeartbeatRequest, lost)
-        cluster.on(DescribeGroupsRequest, lambda _: _described("Stable"))
         await consumer.until(lambda: "lost" in consumer.host.names())
         await consumer.until_state("stable")
-        assert consumer.client.protocol_choice.protocol == "consumer"
-        assert len(cluster.requests(DescribeGroupsRequest)) == 1
+        expected = "classic" if state == "Stable" else "consumer"
+        assert consumer.client.protocol_choice.protocol == expected
+        assert bool(cluster.requests(JoinGroupRequest)) is (state == "Stable")
+        assert len(cluster.requests(DescribeGroupsRequest)) == 2
+        assert consumer.host.names() == ["assigned", "lost", "assigned"]
+        assert not consumer.host.failures
+
+
+async def test_auto_falls_back_when_a_later_join_is_refused(auto: Any) -> None:
+    cluster = _cluster()
+    async with auto(cluster) as consumer:
+        await _joined(consumer)
+        codes = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+        refused = (ConsumerGroupHeartbeatResponse(error_code=code) for code in codes)
+        cluster.once(ConsumerGroupHeartbeatRequest, *refused)
+        await consumer.until(lambda: "lost" in consumer.host.names())
+        await consumer.until_state("stable")
+        assert consumer.client.protocol_choice.protocol == "classic"
+        assert not consumer.host.failures
 
 
 async def test_auto_chooses_again_after_it_has_left(auto: Any) -> None:
