@@ -101,8 +101,9 @@ class ConsumerLeaving:
     def _send_leave(self) -> Waits:
         """Send the last heartbeat until it succeeds, fails finally or has no time left."""
         pending, member = self._pending, self._member
-        given = self.request.deadline if self.request else 0.0
-        deadline = max(given, pending.now + LEAVE_MIN_SECONDS)
+        deadline = pending.now + LEAVE_MIN_SECONDS
+        if self.request and member.in_group:  # else the coordinator may never have been reached
+            deadline = max(self.request.deadline, deadline)
         epoch = LEAVE_EPOCH if self._leaves_for_good else LEAVE_STATIC_EPOCH
         attempt = 0
         while True:

@@ -173,6 +173,8 @@ class ConsumerSignals:
                 self.lose(ConsumerSignal.LOST, words)
             case CoordinatorAction.FAIL | CoordinatorAction.FENCED:
                 error = error_for(API, code, member.settings.group_id, message)
+                if is_joining and not member.settings.static:
+                    member.is_known = False
                 self.fail(error, leave=code != ErrorCode.GROUP_AUTHORIZATION_FAILED)
             case CoordinatorAction.REPORT:
                 if not is_current:  # the refused subscription was replaced

@@ -15,6 +15,7 @@ from kohort.coordinator_client._commands import (
     StopDelivery,
 )
 from kohort.coordinator_client._events import TopicIdsSeen
+from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS
 from kohort.coordinator_client._state import MemberState
 from tests.coordinator_client.consumer_scripts import (
     IDS,
@@ -196,6 +197,24 @@ def test_leaving_calls_no_assigned_after_a_revocation() -> None:
     assert script.at(MemberState.LEAVING)
     assert not script.has(CallAssigned)
     assert script.take(CallRevoked).partitions == parts(0)
+
+
+def test_leaving_is_brief_when_no_join_was_accepted() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.leave(timeout=60.0)
+    script.pass_time(LEAVE_MIN_SECONDS)
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_leaving_sends_nothing_after_a_refused_join() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(error=30)
+    assert script.at(MemberState.FAILED)
+    script.leave()
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert not script.has(ConsumerHeartbeat)
 
 
 def test_changed_subscription_is_sent_at_once() -> None:
