@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from kohort.broker.groups import ConsumerGroup, load_groups
+from kohort.broker.groups import ClassicGroup, ConsumerGroup, _coordinator, load_groups
+from kohort.broker.groups import _requests as classic_requests
+from kohort.broker.groups._records import append_empty_group
 from kohort.broker.groups.consumer import _heartbeat, _requests
 from kohort.broker.groups.consumer._classic_members import sync_classic
 from kohort.broker.groups.consumer._embedded_protocol import read_assignment, read_subscription
@@ -27,6 +29,7 @@ from kohort.protocol.messages import (
     ConsumerGroupMemberMetadataValue,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    OffsetCommitRequest,
     SyncGroupRequest,
 )
 from tests.support.virtual import run_virtual
@@ -193,3 +196,32 @@ def test_error_in_a_timer_is_logged_when_other_groups_go_on(
     run_virtual(main)
     (record,) = caplog.records
     assert record.getMessage() == "[g] the timer session of 'n' failed"
+
+
+@pytest.mark.parametrize("request_name", ["join", "sync", "leave", "commit"])
+def test_failed_classic_request_appends_nothing(
+    request_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        driver = CoordinatorDriver()
+        coordinator = driver.coordinator
+        group = coordinator.groups["g"] = ClassicGroup("g", driver.env)
+
+        def fail(*args: object) -> None:
+            append_empty_group(group, 0)
+            raise ZeroDivisionError
+
+        module = _coordinator if request_name in ("join", "commit") else classic_requests
+        monkeypatch.setattr(module, request_name, fail)
+        with pytest.raises(ZeroDivisionError):
+            if request_name == "join":
+                await driver.join("", [("range", b"")])
+            elif request_name == "sync":
+                await driver.sync("a", 1)
+            elif request_name == "leave":
+                driver.leave("a")
+            else:
+                coordinator.commit(OffsetCommitRequest(group_id="g"), [], 9)
+        assert driver.env.effects == []
+
+    run_virtual(main)

@@ -207,9 +207,10 @@ class GroupCoordinator:
             else:
                 group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
         parked = _ParkedRequest()
-        if is_new:
-            append_empty_group(group, now)
-        join(group, request, caller, parked, now)
+        with self._env.all_or_nothing():
+            if is_new:
+                append_empty_group(group, now)
+            join(group, request, caller, parked, now)
         self._process()
         response = await parked.wait()
         assert isinstance(response, JoinGroupResponse)
@@ -241,7 +242,8 @@ class GroupCoordinator:
             finally:
                 self._process()
         parked = _ParkedRequest()
-        _requests.sync(group, request, parked, anyio.current_time())
+        with self._env.all_or_nothing():
+            _requests.sync(group, request, parked, anyio.current_time())
         self._process()
         response = await parked.wait()
         assert isinstance(response, SyncGroupResponse)
@@ -285,7 +287,8 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             responses = self._consumers.leave(group, members, anyio.current_time())
         else:
-            responses = _requests.leave(group, members, anyio.current_time())
+            with self._env.all_or_nothing():
+                responses = _requests.leave(group, members, anyio.current_time())
         self._process()
         return ErrorCode.NONE, responses
 
@@ -306,7 +309,8 @@ class GroupCoordinator:
                 group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
         if group is None or error is not ErrorCode.NONE:
             return [error] * len(offsets)
-        errors = commit(group, request, offsets, anyio.current_time(), version)
+        with self._env.all_or_nothing():
+            errors = commit(group, request, offsets, anyio.current_time(), version)
         for offset, code in zip(offsets, errors, strict=True):
             if code is ErrorCode.NONE:
                 self.pending.mark_outdated((group.group_id, offset.topic, offset.partition))
