@@ -1,6 +1,6 @@
 """Match of a whole name by all paths of the automaton at once.
 
-Each character of the name visits a state at most once, so the time is linear in the size of the
+A match visits a state at most once for each character. The time is linear in the size of the
 expression and in the length of the name.
 """
 
