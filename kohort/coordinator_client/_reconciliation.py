@@ -128,6 +128,7 @@ class Reconciliation:
             while self._pending.now < until:
                 yield until
         self._joins += 1
+        self._target.replace(())  # the assignment of a lost membership
         self._heartbeats.start()
         while not self._member.in_group:
             yield None

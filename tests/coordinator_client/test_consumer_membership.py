@@ -136,6 +136,18 @@ def test_lost_partitions_are_given_up_before_a_new_join() -> None:
     assert script.at(MemberState.RECONCILING)
 
 
+def test_join_without_an_assignment_owns_nothing() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.pass_time(INTERVAL)
+    script.answer(error=110)
+    script.poll()
+    script.called_back(CallLost)
+    script.answer(5)
+    script.poll()
+    assert script.take(CallAssigned).assignment == frozenset()
+
+
 def test_recreated_topic_is_revoked_then_assigned() -> None:
     script = ConsumerScript()
     script.to_stable(0)
