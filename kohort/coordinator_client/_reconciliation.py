@@ -211,8 +211,9 @@ class Reconciliation:
             user_data=None,
         )
         yield from self._call_back(command)
-        if self._withheld:  # on_assigned() has made all partitions deliverable
-            self._pending.emit(StopDelivery(self._withheld))
+        # on_assigned() has made all partitions deliverable
+        if withheld := self._withheld if member.in_group else member.owned:
+            self._pending.emit(StopDelivery(withheld))
 
     def _call_back(self, command: CallRevoked | CallLost | CallAssigned) -> MembershipSteps:
         """Run a callback of the listener. No signal interrupts it."""

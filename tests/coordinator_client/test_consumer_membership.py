@@ -148,6 +148,19 @@ def test_join_without_an_assignment_owns_nothing() -> None:
     assert script.take(CallAssigned).assignment == frozenset()
 
 
+def test_lost_partitions_are_withheld_again_after_assigned() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(2, by_id(0))
+    script.poll()
+    script.pass_time(INTERVAL)
+    script.answer(error=110)
+    assert script.take(StopDelivery).partitions == parts(0)
+    script.called_back(CallAssigned)  # it makes all partitions deliverable
+    assert script.take(StopDelivery).partitions == parts(0)
+    assert script.at(MemberState.JOIN_PENDING)
+
+
 def test_recreated_topic_is_revoked_then_assigned() -> None:
     script = ConsumerScript()
     script.to_stable(0)
