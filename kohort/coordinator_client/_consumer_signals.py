@@ -37,6 +37,8 @@ from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
 logger = logging.getLogger(__name__)
 
 API = ApiKey.CONSUMER_GROUP_HEARTBEAT
+FIRST_EPOCH = 1
+"""Smallest epoch of a member. Epochs below it belong to requests that join or leave."""
 
 
 class ConsumerSignals:
@@ -117,6 +119,11 @@ class ConsumerSignals:
                     self._heartbeat_refused(
                         response.error_code, response.error_message, is_current=is_current
                     )
+                elif response.member_epoch < FIRST_EPOCH:
+                    self._heartbeats.failed()
+                    words = f"ConsumerGroupHeartbeat returned member epoch {response.member_epoch}"
+                    self._note_obstruction(words)
+                    self._heartbeats.schedule.repeat(self._pending.now)
                 else:
                     self._heartbeat_accepted(response)
             case _:
@@ -148,6 +155,7 @@ class ConsumerSignals:
                 (topic.topic_id, number)
                 for topic in assignment.topic_partitions
                 for number in topic.partitions
+                if number >= 0
             )
             self._reconciliation.withhold()
         if was_in_group and not was_current:

@@ -8,6 +8,10 @@ from kohort.coordinator_client._consumer_member import ConsumerMemberData
 
 FIRST_INTERVAL = 5.0
 """Seconds between heartbeats until a response has the interval of the broker."""
+MIN_INTERVAL = 0.1
+"""Shortest interval in seconds, also if the broker asks for a shorter one."""
+MAX_SHARE = 1 / 3
+"""Longest interval as a share of the session timeout, so that a lost heartbeat ends no session."""
 FOLLOW_UP = 0.05
 """Seconds from a response to the first follow-up heartbeat. Each further one doubles them."""
 FOLLOW_UP_SHARE = 0.2
@@ -105,9 +109,11 @@ class HeartbeatSchedule:
     def accepted(self, now: float, interval: float) -> None:
         """Note a response without an error, with the broker's interval in seconds."""
         self._failures = 0
+        session_timeout = self._member.settings.session_timeout
         if interval > 0:
-            self._interval = interval
-        self._confirmed_until = self._asked + self._member.settings.session_timeout
+            longest = session_timeout * MAX_SHARE
+            self._interval = min(max(interval, MIN_INTERVAL), longest)
+        self._confirmed_until = self._asked + session_timeout
         if now >= self._regular:
             self._regular = now + self._interval
             self._pace = FOLLOW_UP

@@ -14,6 +14,7 @@ from kohort.coordinator_client._commands import (
     StopDelivery,
 )
 from kohort.coordinator_client._events import EpochRejected
+from kohort.coordinator_client._heartbeat_schedule import MIN_INTERVAL
 from kohort.coordinator_client._state import MemberState
 from kohort.errors import (
     BrokerResponseError,
@@ -382,3 +383,31 @@ def test_new_static_member_does_not_release_a_foreign_instance() -> None:
     script.to_joining()
     script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
     assert not script.has(ConsumerHeartbeat)
+
+
+@pytest.mark.parametrize(("interval", "used"), [(0.001, MIN_INTERVAL), (2_000_000.0, 15.0)])
+def test_heartbeat_interval_of_the_broker_is_bounded(interval: float, used: float) -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(2, by_id(0), interval=interval)
+    script.pass_time(used * 0.9)
+    assert not script.has(ConsumerHeartbeat)
+    script.pass_time(used * 0.2)
+    assert script.has(ConsumerHeartbeat)
+
+
+@pytest.mark.parametrize("epoch", [0, -1, -2])
+def test_join_is_repeated_when_the_epoch_is_invalid(epoch: int) -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(epoch, by_id(0))
+    assert script.at(JOINING)
+    script.pass_time(1.0)
+    assert script.answer(2, by_id(0)).epoch == 0
+    assert script.at(MemberState.RECONCILING)
+
+
+def test_negative_partition_numbers_are_left_out() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, -1)
+    assert script.machine.owned == parts(0)
