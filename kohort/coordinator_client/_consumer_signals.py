@@ -201,7 +201,7 @@ class ConsumerSignals:
                 schedule.repeat(now, at_once=has_moved)
 
     def _must_report(self) -> bool:
-        """True for the first error of a series, and for the first one after the session."""
+        """Return True for the first error of a series, and for the first one after the session."""
         if self._reported_at is None:
             return True
         return self._reported_at < self._heartbeats.schedule.confirmed_until <= self._pending.now
