@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
@@ -93,7 +93,7 @@ def run_seeds(seeds: Iterable[int], operations: int, kind: str | None = None) ->
 
 
 def soak(
-    seeds: range,
+    seeds: Sequence[int],
     *,
     operations: int = OPERATIONS,
     kind: str | None = None,
