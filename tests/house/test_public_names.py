@@ -1,4 +1,4 @@
-"""Public names of kohort are listed, documented and mentioned in the README."""
+"""Public names of kohort are listed, documented and mentioned in docs/features.md."""
 
 from __future__ import annotations
 
@@ -178,6 +178,6 @@ def test_nothing_private_is_public() -> None:
     assert [name for name, _ in public() if re.search(r"\._(?!_version__)", name)] == []
 
 
-def test_the_readme_names_every_public_class() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert [name for name in PROMISED if f"`{name}`" not in readme] == []
+def test_page_of_features_names_every_public_class() -> None:
+    features = (ROOT / "docs" / "features.md").read_text()
+    assert [name for name in PROMISED if f"`{name}`" not in features] == []
