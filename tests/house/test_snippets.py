@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.house._source import ROOT
-from tests.support.snippets import python_blocks, run_python
+from tests.support.snippets import is_shown, python_blocks, run_python, shown_output
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = [
-    pytest.param(code, id=f"{page.name}:{line}")
+    pytest.param(code, shown_output(page, code), id=f"{page.name}:{line}")
     for page in PAGES
     for line, code in python_blocks(page)
     if page.name not in ("architecture.md",)  # fragments of signatures, which cannot run
@@ -24,9 +24,26 @@ def marks(example: Path) -> list[pytest.MarkDecorator]:
     return [pytest.mark.spark] if "pyspark" in example.read_text() else []
 
 
-@pytest.mark.parametrize("code", BLOCKS)
-def test_a_block_of_a_page_runs(code: str, tmp_path: Path) -> None:
-    run_python(code, tmp_path)
+@pytest.mark.parametrize(("code", "shown"), BLOCKS)
+def test_a_block_of_a_page_runs(code: str, shown: str | None, tmp_path: Path) -> None:
+    """The block runs, and prints what the page shows after "It prints"."""
+    output = run_python(code, tmp_path)
+    if shown is not None and not is_shown(output, shown):
+        assert output == shown
+
+
+@pytest.mark.parametrize(
+    ("output", "shown", "is_equal"),
+    [
+        ("1\n2\n", "1\n2\n", True),
+        ("1\n2\n", "1\n", False),
+        ("1\n2\n3\n", "1\n...\n3\n", True),
+        ("1\n2\n3\n", "1\n...\n2\n", False),
+        ("b'.'\n", "b'x'\n", False),
+    ],
+)
+def test_shown_output_may_leave_out_lines(output: str, shown: str, is_equal: bool) -> None:
+    assert is_shown(output, shown) == is_equal
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 NOT_RUN = "# not run"
 FENCED = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SHOWN = re.compile(r"\n((?:.+\n)+)\n```text\n((?:.*\n)*?)```$", re.MULTILINE)
 
 KAFKA_PYTHON_WARNINGS = [
     f"-Wignore:{name} is deprecated:DeprecationWarning" for name in ("read_text", "open_text")
@@ -25,6 +26,22 @@ def python_blocks(page: Path) -> Iterator[tuple[int, str]]:
     for match in FENCED.finditer(text):
         if not match[1].startswith(NOT_RUN):
             yield text.count("\n", 0, match.start(1)) + 1, match[1]
+
+
+def shown_output(page: Path, code: str) -> str | None:
+    """Return the output that a page shows for a block, or None if it shows none.
+
+    The page shows it in a ``text`` block, after one paragraph with the words "It prints".
+    """
+    after = page.read_text().partition(f"```python\n{code}```\n")[2]
+    match = SHOWN.match(after)
+    return match[2] if match and "It prints" in match[1].replace("\n", " ") else None
+
+
+def is_shown(output: str, shown: str) -> bool:
+    """True if the output is the shown one, where a line of ``...`` stands for any lines."""
+    parts = [re.escape(part) for part in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE)]
+    return re.fullmatch("(?:.*\n)*".join(parts), output) is not None
 
 
 def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
