@@ -75,7 +75,7 @@ def _old(magic: int) -> bytes:
     return struct.pack(">qiI", 3, len(body) + 4, 0) + body
 
 
-STEPS = "asks the broker for the next offset, until something can be read"
+STEPS = "requests the next offset"
 
 ROWS = (
     Row("a wrong CRC", (broken(GOOD),)),
@@ -99,7 +99,7 @@ ROWS = (
         end_known=False,
     ),
     Row(
-        "a record count too big, too small, negative",
+        "a record count that is too large, too small or negative",
         tuple(changed(COUNT, ">i", count) for count in (3, 2**31 - 1, 1, 0, -1)),
     ),
     Row(
@@ -109,11 +109,11 @@ ROWS = (
         end_known=False,
     ),
     Row(
-        "a record's length that lies",
+        "a wrong length of a record",
         tuple(changed(RECORDS, ">B", size) for size in (0, 1, 0x7E, GOOD[RECORDS] + 2)),
     ),
     Row(
-        "a key's or value's length that lies",
+        "a wrong length of a key or value",
         tuple(changed(RECORDS + 4, ">B", size) for size in (0x03, 0x7E)),
     ),
     Row(
@@ -135,24 +135,24 @@ ROWS = (
         options={"value_deserializer": lambda topic, headers, data: poison(data)},
     ),
     Row(
-        "a batch cut off at the end of an answer",
+        "a batch cut off at the end of a response",
         (),
         None,
-        skip="nothing is wrong: the rest is asked for",
+        skip="valid: the consumer fetches the rest",
     ),
     Row(
         "a batch larger than max_partition_fetch_bytes",
         (),
         None,
-        skip="nothing is wrong: it comes whole",
+        skip="valid: the broker returns all of it",
     ),
     Row(
-        "a batch that claims more than any answer holds",
+        "a batch length larger than any response",
         (changed(LENGTH, ">i", 2**31 - 1),),
         RecordTooLargeError,
-        skip="raised all the same: nothing can be told of it",
+        skip="raises the error, because its end is unknown",
     ),
-    Row("a transaction that is aborted twice", (), None, skip="nothing is wrong: the same as once"),
+    Row("a transaction that is aborted twice", (), None, skip="valid: the same as once"),
 )
 
 
@@ -162,11 +162,11 @@ def table() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield '| what is wrong | raised | by `"skip"` | by `"pause"` |'
+    yield '| fault | error | `"skip"` | `"pause"` |'
     yield "| --- | --- | --- | --- |"
     for row in ROWS:
         raised = "nothing" if row.raises is None else f"`{row.raises.__name__}`"
-        paused = "" if row.raises is None else "paused in front of it"
+        paused = "" if row.raises is None else "pauses before it"
         yield f"| {row.name} | {raised} | {row.skip} | {paused} |"
 
 
