@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,30 @@ APIS = (
     "OffsetCommit",
     "LeaveGroup",
 )
+
+RETRIED_CODES: tuple[int, ...] = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+"""Codes with one outcome in most APIs. The tables name them together."""
 
 BROKERS = {"OffsetForLeaderEpoch": 2}
 """Positions are validated when the leader has changed, so there have to be two."""
@@ -215,7 +240,18 @@ def name_of(code: int) -> str:
 
 def tables(measured: dict[str, dict[int, str]]) -> str:
     """API -> code -> outcome, as Markdown: a table an API, the codes with one outcome together."""
-    return "\n".join(line for api, codes in measured.items() for line in _table(api, codes))
+    codes = textwrap.wrap(", ".join(map(name_of, RETRIED_CODES)), 98, break_long_words=False)
+    head = ["The tables call these codes *retried codes*:", "", "```text", *codes, "```", ""]
+    lines = (line for api, codes in measured.items() for line in _table(api, codes))
+    return "\n".join([*head, *lines])
+
+
+def _names(codes: list[int]) -> str:
+    """Return the names of the codes, with "retried codes" for all of ``RETRIED_CODES``."""
+    if not set(RETRIED_CODES) <= set(codes):
+        return ", ".join(map(name_of, codes))
+    others = (name_of(code) for code in codes if code not in RETRIED_CODES)
+    return ", ".join(["retried codes", *others])
 
 
 def _table(api: str, codes: dict[int, str]) -> Iterator[str]:
@@ -226,8 +262,8 @@ def _table(api: str, codes: dict[int, str]) -> Iterator[str]:
     yield f"### {api}\n"
     yield "| error code | result |\n| --- | --- |"
     for follows in sorted(by_outcome, key=lambda each: (each == common, each)):
-        names = ", ".join(name_of(code) for code in by_outcome[follows])
-        yield f"| {'all others' if follows == common else names} | {follows} |"
+        names = "all others" if follows == common else _names(by_outcome[follows])
+        yield f"| {names} | {follows} |"
     yield ""
 
 
@@ -240,10 +276,11 @@ def read_tables(page: str) -> dict[str, dict[int, str]]:
         api, _, rest = section.partition("\n")
         rows = re.findall(r"^\| (.+) \| (.+) \|$", rest, re.MULTILINE)[2:]
         special = {
-            codes[name]: follows
+            code: follows
             for names, follows in rows
             if names != "all others"
             for name in names.split(", ")
+            for code in (RETRIED_CODES if name == "retried codes" else (codes[name],))
         }
         (others,) = [follows for names, follows in rows if names == "all others"]
         said[api] = {code: special.get(code, others) for code in CODES}
