@@ -124,6 +124,8 @@ class GroupExchange:
     def _enter_generation(self, response: JoinGroupResponse) -> None:
         member = self._member
         member.member_id, member.generation = response.member_id, response.generation_id
+        if response.leader:  # a consumer group names no leader
+            member.owned_generation = member.generation
         self._pending.forget(Role.HEARTBEAT)
         self._heartbeats.start(self._pending.now)
         self._leadership.stop()

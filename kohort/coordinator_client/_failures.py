@@ -12,6 +12,7 @@ from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.transport import escaped
+from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,19 @@ class MembershipFailures(FailureReports):
         self._pending.forget(Role.HEARTBEAT)
         self._heartbeats.stop()
         self._leadership.stop()
+
+    def lose_partitions(self, partitions: frozenset[TopicPartition]) -> None:
+        """Stop the delivery of partitions that the group took away before this member rejoined."""
+        member = self._member
+        logger.warning(
+            "[%s] lost %s: another member may have owned the partitions between generations %d "
+            "and %d",
+            member.settings.group_id,
+            describe(partitions),
+            member.owned_generation,
+            member.generation,
+        )
+        self._pending.emit(StopDelivery(partitions))
 
     def fail(self, error: Exception, *, leave: bool = False) -> None:
         """End the membership and keep the error for :meth:`report`.

@@ -100,3 +100,14 @@ class MemberData(CommonMemberData):
     """The data of one classic member, shared by the parts of its membership."""
 
     settings: MemberSettings
+
+    def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
+        super().__init__(settings, rng)
+        self.owned_generation = NO_GENERATION
+        """The latest generation in which the coordinator surely kept ``owned`` for this member.
+
+        A classic rebalance starts from what its members own. A consumer group (KIP-848) that serves
+        classic members keeps its own records instead, and may be in a later epoch.
+        """
+        self.lost = NO_PARTITIONS
+        """Owned partitions that others may own already, until their callback."""

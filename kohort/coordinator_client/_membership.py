@@ -124,6 +124,7 @@ class ClassicMembership:
                 self._poll_interval.note_poll(self._pending.now if last_poll is None else last_poll)
             case Role.CALLBACK:
                 self.member.owned = self.member.owned_after
+                self.member.lost &= self.member.owned
             case Role.HEARTBEAT:
                 self._signals.heartbeat_completed(event)
                 return
@@ -222,7 +223,8 @@ class ClassicMembership:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        return self.member.owned
+        """The partitions that no other member owns."""
+        return self.member.owned - self.member.lost
 
     @property
     def losses(self) -> int:

@@ -83,6 +83,7 @@ class Rebalance:
                 response, members = yield from exchange.join(start)  # JOINING
                 assignments = yield from exchange.assign(response, members)  # ASSIGNING
                 assignment = yield from exchange.sync(assignments)  # SYNCING
+                self._check_gap(assignment)
                 assigned = f"assigned {describe(assignment.partitions)}"
                 yield from self._wait_for_poll(MemberState.RECONCILING, assigned)
                 revoked = yield from self._revoke(assignment)
@@ -146,19 +147,41 @@ class Rebalance:
 
     # --- after SyncGroup ------------------------------------------------------------------------
 
+    def _check_gap(self, assignment: Assignment) -> None:
+        """Stop the delivery of partitions that others may have owned meanwhile.
+
+        A consumer group keeps the epoch of a classic member that has partitions to revoke. A later
+        epoch means that the group has taken them away before. That happens as follows:
+
+        1. A heartbeat asks this member to rejoin.
+        2. The group becomes classic and takes its next assignment for the current one.
+        3. The group becomes a consumer group again.
+        4. This member joins. From now on the coordinator would accept its commits.
+        """
+        member = self._member
+        gone = member.owned.difference(assignment.partitions, member.lost)
+        if gone and member.owned_generation != member.generation:
+            member.lost |= gone
+            self._failures.lose_partitions(gone)
+
     def _revoke(self, assignment: Assignment) -> RebalanceSteps[frozenset[TopicPartition]]:
-        """Revoke the partitions that are not in the assignment, and return them."""
-        revoked = self._member.owned.difference(assignment.partitions)
-        if revoked:
-            command = CallRevoked(self._pending.start(Role.CALLBACK), revoked)
-            yield from self._call_back(command, self._member.owned - revoked)
+        """Give up the partitions that are not in the assignment, and return them."""
+        member, new_token = self._member, self._pending.start
+        if lost := member.lost:
+            call_lost = CallLost(new_token(Role.CALLBACK), lost)
+            yield from self._call_back(call_lost, member.owned - lost)
             self._rejoin_if_lost()
-        return revoked
+        if revoked := member.owned.difference(assignment.partitions):
+            call_revoked = CallRevoked(new_token(Role.CALLBACK), revoked)
+            yield from self._call_back(call_revoked, member.owned - revoked)
+            self._rejoin_if_lost()
+        return lost | revoked
 
     def _add(self, assignment: Assignment) -> RebalanceSteps[None]:
         """Set the owned partitions and call the listener, even if nothing is new."""
         member, target = self._member, frozenset(assignment.partitions)
         added, member.owned = target - member.owned, target
+        member.owned_generation = member.generation
         command = CallAssigned(
             token=self._pending.start(Role.CALLBACK),
             added=added,

@@ -12,6 +12,7 @@ from kohort.coordinator_client._commands import (
     CallRevoked,
     JoinGroup,
     LeaveGroup,
+    StopDelivery,
     SyncGroup,
 )
 from kohort.coordinator_client._leaving import SYNC_WAIT_SECONDS
@@ -111,6 +112,78 @@ def test_a_sync_that_another_rebalance_overtakes_keeps_the_partitions() -> None:
     script.sync_answer(error_code=27)
     join = script.take(JoinGroup)
     assert (join.owned, join.generation) == (parts(0, 1), 2)
+
+
+def _rejoin(script: Script, generation: int, *numbers: int, leader: str = "") -> None:
+    """Rejoin a group of the consumer protocol, which names no leader, and get an assignment."""
+    script.join_answer(generation=generation, protocol="cooperative-sticky", leader=leader)
+    script.sync_answer(parts(*numbers))
+    script.poll()
+
+
+def test_partitions_are_lost_when_a_rejoin_misses_a_generation() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.join_answer(27)  # the group changes its protocol
+    script.wait(0.2)
+    script.join_answer(generation=3, protocol="cooperative-sticky", leader="")
+    script.sync_answer(parts(0))
+    assert script.take(StopDelivery).partitions == parts(1)
+    assert script.machine.owned == parts(0), "partition 1 is not committed"
+    script.poll()
+    assert script.called_back(CallLost) == parts(1)
+    assert script.called_back(CallAssigned) == frozenset()
+    assert script.take(JoinGroup).owned == parts(0)
+
+
+def test_all_partitions_are_lost_when_membership_ends_after_a_gap() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=3, protocol="cooperative-sticky", leader="")
+    script.sync_answer(parts(0))
+    script.beat(25)  # before poll()
+    script.poll()
+    assert script.called_back(CallLost) == parts(0, 1)
+    assert script.take(JoinGroup).owned == frozenset()
+    assert not script.machine.member.lost
+
+
+def test_partitions_are_lost_when_sync_fails_after_a_gap() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=3, protocol="cooperative-sticky", leader="")
+    script.sync_answer(error_code=27)
+    _rejoin(script, 3, 0)
+    assert script.called_back(CallLost) == parts(1)
+
+
+def test_partitions_are_revoked_when_the_consumer_group_keeps_the_epoch() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    _rejoin(script, 1, 0)
+    assert script.called_back(CallRevoked) == parts(1)
+
+
+def test_partitions_are_kept_when_only_the_epoch_is_newer() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    _rejoin(script, 3, 0, 1, 2)
+    assert script.called_back(CallAssigned) == parts(2)
+
+
+def test_partitions_are_revoked_when_a_rebalance_becomes_an_upgrade() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=2, protocol="cooperative-sticky")
+    script.sync_answer(error_code=27)  # the group is converted and keeps generation 2
+    _rejoin(script, 2, 0)
+    assert script.called_back(CallRevoked) == parts(1)
 
 
 def test_heartbeats_show_a_joining_member_that_its_coordinator_is_there() -> None:
