@@ -1,0 +1,80 @@
+"""docs/troubleshooting.md: its contents, its form, and the texts that it quotes from the code."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+
+import pytest
+
+from tests.house._source import ROOT, modules
+from tools.contents import anchor, headings, updated
+
+PAGE = ROOT / "docs" / "troubleshooting.md"
+QUOTED = re.compile(r"^(### .+)|```text\n((?:.*\n)*?)```$", re.MULTILINE)
+OMITTED = r"\s*\.{3,4}\s*"
+
+
+@functools.cache
+def texts() -> str:
+    """Return every string of the package, one a line. Values are left out."""
+    found = []
+    for module in modules():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = (
+                    part.value if isinstance(part, ast.Constant) else "\0" for part in node.values
+                )
+                found.append("".join(map(str, parts)))
+    return "\n".join(re.sub(r"%[sdrg]|%\.\df", "\0", " ".join(text.split())) for text in found)
+
+
+def quoted() -> list[tuple[str, str]]:
+    """Return heading and text of each quotation."""
+    found = []
+    heading = ""
+    for title, text in QUOTED.findall(PAGE.read_text()):
+        heading = title.removeprefix("### ") or heading
+        if text and heading:
+            found.append((heading, " ".join(text.split())))
+    return found
+
+
+def is_text_of_the_code(text: str) -> bool:
+    """True if each part between ``...`` is in a string of the package."""
+    parts = re.split(OMITTED, text)
+    return all(part.strip("'. ") in texts() for part in parts if len(part) > 2)
+
+
+def test_contents_of_troubleshooting_are_current() -> None:
+    page = PAGE.read_text()
+    assert updated(page) == page, "run python -m tools.contents docs/troubleshooting.md"
+
+
+def test_troubleshooting_has_forty_symptoms_with_one_anchor_each() -> None:
+    found = [*headings(PAGE.read_text())]
+    assert sum(level == 3 for level, _ in found) >= 40
+    anchors = [anchor(text) for _, text in found]
+    assert len(anchors) == len(set(anchors))
+
+
+def test_each_symptom_has_a_cause_and_a_remedy() -> None:
+    entries = re.split(r"^### ", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    lacking = [
+        entry.partition("\n")[0]
+        for entry in entries
+        if entry.count("**Cause.**") != 1 or entry.count("**Do.**") != 1
+    ]
+    assert not lacking
+
+
+@pytest.mark.parametrize(("heading", "text"), quoted())
+def test_a_quoted_text_is_one_of_the_code(heading: str, text: str) -> None:
+    assert is_text_of_the_code(text), f"{heading}: {text}"
+
+
+def test_a_text_that_the_code_does_not_have_is_noticed() -> None:
+    assert not is_text_of_the_code("commit failed for ...: this was never written")
