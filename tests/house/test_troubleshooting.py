@@ -12,6 +12,7 @@ from tests.house._source import ROOT, modules
 from tools.contents import anchor, headings, updated
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
+OUTPUT = re.compile(r"It prints:\n\n```text\n(?:.*\n)*?```$", re.MULTILINE)
 QUOTED = re.compile(r"^(### .+)|```text\n((?:.*\n)*?)```$", re.MULTILINE)
 OMITTED = r"\s*\.{3,4}\s*"
 
@@ -36,7 +37,7 @@ def quoted() -> list[tuple[str, str]]:
     """Return heading and text of each quotation."""
     found = []
     heading = ""
-    for title, text in QUOTED.findall(PAGE.read_text()):
+    for title, text in QUOTED.findall(OUTPUT.sub("", PAGE.read_text())):
         heading = title.removeprefix("### ") or heading
         if text and heading:
             found.append((heading, " ".join(text.split())))
