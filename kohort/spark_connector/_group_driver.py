@@ -74,9 +74,10 @@ class GroupDriver:
             group = self._options.group_id
             logger.warning("[%s] the group assigns this query no partitions", group)
         request = partitions.request_ends(urgent=True)
-        if not partitions.wait_for_ends(request, self._rebalance_timeout_s):
+        ends = partitions.wait_for_ends(request, self._rebalance_timeout_s)
+        if ends is None:
             self._raise_timeout("the ends of its partitions were not found")
-        self._target = partitions.ends()
+        self._target = ends or {}
 
     def next_offset(
         self, start: StreamOffset, max_rows: int | None, *, ignore_minimum: bool = False

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from kohort import KafkaError, TopicPartition
+from kohort.spark_connector._existing_partitions import ExistingPartitions
 from kohort.spark_connector._offset_commits import OffsetCommits
 from kohort.spark_connector._offsets import Offsets, StreamOffset
 from kohort.spark_connector._partition_ends import PartitionEnds
@@ -87,7 +88,7 @@ class MemberPartitions:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._all: frozenset[TopicPartition] | None = None
+        self._all = ExistingPartitions()
         self._is_stable = False
         """False before the first assignment, and between a revocation and the next assignment."""
         self._epoch = 0
@@ -117,13 +118,18 @@ class MemberPartitions:
     def has_partitions(self) -> bool:
         """True if the member owns partitions, or if the topics have none."""
         with self._changed:
-            return bool(self._owned) or (self._all is not None and not self._all)
+            return bool(self._owned) or self._all.has_none()
 
     @property
     def has_all_starts(self) -> bool:
         """True if no rebalance is running and the start of every partition is known."""
         with self._changed:
-            return self._is_stable and self.existing().keys() <= self._ready.keys()
+            return self._is_settled and self.existing().keys() <= self._ready.keys()
+
+    @property
+    def _is_settled(self) -> bool:
+        """True if no rebalance is running and it is known which owned partitions exist."""
+        return self._is_stable and not self._all.is_outdated
 
     def readable(self) -> dict[TopicPartition, ReadablePartition]:
         """Return the partitions that a new micro-batch may read."""
@@ -136,8 +142,7 @@ class MemberPartitions:
         For a while the group also assigns partitions of deleted topics.
         """
         with self._changed:
-            known = self._all
-            return {tp: at for tp, at in self._owned.items() if known is None or tp in known}
+            return {tp: at for tp, at in self._owned.items() if self._all.may_have(tp)}
 
     def _notify(self) -> None:
         self._version += 1
@@ -161,9 +166,22 @@ class MemberPartitions:
         """Wait until the member has partitions and their starts are known."""
         return self._wait(lambda: self.has_all_starts and self.has_partitions, seconds)
 
-    def wait_for_ends(self, request: int, seconds: float) -> bool:
-        """Wait until the requested ends have arrived, or there are no partitions."""
-        return self._wait(lambda: self._ends.has_answered(request) or not self.existing(), seconds)
+    def wait_for_ends(self, request: int, seconds: float) -> dict[TopicPartition, int] | None:
+        """Return the ends of the owned partitions after they were looked up for the request.
+
+        Wait for a rebalance that runs, because its partitions would be missing. Return None if the
+        time is over first.
+        """
+        with self._changed:
+            if not self._wait(lambda: self._has_ends(request), seconds):
+                return None
+            return dict(self._ends.offsets)
+
+    def _has_ends(self, request: int) -> bool:
+        existing = self.existing().keys()
+        if not self._is_settled or not existing <= self._ends.offsets.keys():
+            return False
+        return not existing or self._ends.has_answered(request)
 
     def wait_for_change(self, request: int, seconds: float) -> bool:
         """Wait until the requested ends have arrived, or the same start may give another batch."""
@@ -187,11 +205,6 @@ class MemberPartitions:
         """Request the ends of all owned partitions. Return the number of the request."""
         with self._changed:
             return self._ends.request(urgent=urgent)
-
-    def ends(self) -> dict[TopicPartition, int]:
-        """Return the ends of the owned partitions, as last looked up."""
-        with self._changed:
-            return dict(self._ends.offsets)
 
     def ready_ends(self) -> dict[TopicPartition, int]:
         """Return the ends of the partitions with a known start."""
@@ -251,7 +264,7 @@ class MemberPartitions:
             self.readable(),
             self._ends.offsets,
             self._ends.topic_ids,
-            self._all,
+            self._all.found,
             self._is_ending,
         )
 
@@ -271,7 +284,7 @@ class MemberPartitions:
     @property
     def all_partitions(self) -> frozenset[TopicPartition]:
         """Existing partitions of the topics with any owner, as last looked up."""
-        return self._all or frozenset()
+        return self._all.found or frozenset()
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -289,6 +302,7 @@ class MemberPartitions:
             for tp in partitions:
                 self._forget(tp)
                 self._owned[tp] = self._epoch
+                self._all.note_assigned(tp)
             self._is_stable = True
             self._notify()
 
@@ -372,11 +386,9 @@ class MemberPartitions:
     def set_all_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Set all existing partitions of the topics."""
         with self._changed:
-            known = frozenset(partitions)
-            if known != self._all:
-                self._all = known
+            if self._all.replace(partitions):
                 # A commit with a deleted partition fails and would be retried forever.
-                self._commits.keep(known)
+                self._commits.keep(self.all_partitions)
                 self._notify()
 
     def offsets_to_commit(self) -> dict[TopicPartition, int]:

@@ -142,7 +142,42 @@ def test_ends_of_some_partitions_answer_no_request() -> None:
     request = partitions.request_ends(urgent=True)
     partitions.set_ends({FIRST: 5}, {}, request)
     assert partitions.are_ends_urgent
-    assert not partitions.wait_for_ends(request, 0.0)
+    assert partitions.wait_for_ends(request, 0.0) is None
     partitions.set_ends({FIRST: 5, SECOND: 1}, {}, request)
-    assert partitions.wait_for_ends(request, 0.0)
+    assert partitions.wait_for_ends(request, 0.0) == {FIRST: 5, SECOND: 1}
     assert not partitions.are_ends_urgent
+
+
+def test_ends_wait_for_partitions_that_are_replaced() -> None:
+    partitions = assigned()
+    request = partitions.request_ends(urgent=True)
+    partitions.set_ends({FIRST: 5, SECOND: 1}, {}, request)
+    partitions.remove(BOTH)  # the topic was recreated: its new partitions follow
+    assert partitions.wait_for_ends(request, 0.0) is None
+    partitions.add_assigned(BOTH)
+    assert partitions.wait_for_ends(request, 0.0) is None
+    partitions.set_ends({FIRST: 0, SECOND: 2}, {}, request)
+    assert partitions.wait_for_ends(request, 0.0) == {FIRST: 0, SECOND: 2}
+
+
+def test_ends_wait_for_the_lookup_of_new_partitions() -> None:
+    partitions = MemberPartitions()
+    partitions.set_all_partitions([])  # the topic was created after this lookup
+    request = partitions.request_ends(urgent=True)
+    partitions.add_assigned([FIRST])
+    assert partitions.wait_for_ends(request, 0.0) is None
+    assert not partitions.has_all_starts
+    partitions.set_all_partitions([FIRST])
+    assert partitions.wait_for_ends(request, 0.0) is None
+    partitions.set_ends({FIRST: 3}, {}, request)
+    assert partitions.wait_for_ends(request, 0.0) == {FIRST: 3}
+
+
+def test_partitions_of_a_deleted_topic_need_no_ends() -> None:
+    partitions = MemberPartitions()
+    partitions.set_all_partitions([FIRST])
+    request = partitions.request_ends(urgent=True)
+    partitions.add_assigned(BOTH)
+    partitions.set_all_partitions([FIRST])  # the group still assigns the other one
+    partitions.set_ends({FIRST: 3}, {}, request)
+    assert partitions.wait_for_ends(request, 0.0) == {FIRST: 3}
