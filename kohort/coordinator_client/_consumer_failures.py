@@ -63,12 +63,14 @@ class ConsumerFailures(FailureReports):
         self.lose(str(error), keep_member_id=not self.is_fenced)
 
     def send_leave(self) -> None:
-        """Leave once, without a wait for the response. A static member keeps its partitions."""
+        """Leave once, without a wait for the response. A static member keeps its partitions.
+
+        The request may fail, so close() leaves again.
+        """
         member = self._member
         token = self._pending.new_token()
         epoch = LEAVE_STATIC_EPOCH if member.settings.static else LEAVE_EPOCH
         self._pending.emit(leave_command(member, token, epoch))
-        member.is_known = member.settings.static
 
 
 def leave_command(member: ConsumerMemberData, token: int, epoch: int) -> ConsumerHeartbeat:

@@ -10,6 +10,17 @@ from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled
 from tests.support.virtual import run_virtual
 
+REQUESTS = pytest.mark.parametrize(
+    ("protocol", "api", "subscribes"),
+    [
+        ("classic", "Heartbeat", False),
+        ("classic", "SyncGroup", True),
+        ("classic", "JoinGroup", True),
+        ("consumer", "ConsumerGroupHeartbeat", False),
+        ("consumer", "ConsumerGroupHeartbeat", True),
+    ],
+)
+"""Group protocol, the request that fails, and whether a subscription causes the request."""
 CODES = [
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -18,20 +29,20 @@ CODES = [
 
 
 @pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("api", ["Heartbeat", "SyncGroup", "JoinGroup"])
+@REQUESTS
 def test_an_error_of_no_known_meaning_does_not_make_the_group_wait_for_a_ghost(
-    api: str, code: ErrorCode
+    protocol: str, api: str, subscribes: bool, code: ErrorCode
 ) -> None:
     async def main() -> None:
-        async with MemoryCluster(topics={"t": 2}) as cluster:
-            one = MemoryConsumer(cluster, "t", client_id="one")
-            two = MemoryConsumer(cluster, "t", client_id="two")
+        async with MemoryCluster(topics={"t": 4}) as cluster:
+            one = MemoryConsumer(cluster, "t", client_id="one", group_protocol=protocol)
+            two = MemoryConsumer(cluster, "t", client_id="two", group_protocol=protocol)
             errors: list[KafkaError] = []
             async with one, polled(one, errors), two, polled(two):
                 await cluster.wait_until(lambda: _shared(cluster))
                 before = {m.client_id: m.member_id for m in cluster.group("g").members}
                 with cluster.fail(api, code, client_id="one") as fault:
-                    if api != "Heartbeat":
+                    if subscribes:
                         one.subscribe(["t", "u"])
                     await cluster.wait_until(lambda: fault.hits, timeout=30)
                     began = anyio.current_time()
@@ -46,13 +57,15 @@ def test_an_error_of_no_known_meaning_does_not_make_the_group_wait_for_a_ghost(
     run_virtual(main)
 
 
-@pytest.mark.parametrize("api", ["Heartbeat", "SyncGroup", "JoinGroup"])
-def test_a_member_that_closes_after_an_error_leaves_the_group(api: str) -> None:
+@REQUESTS
+def test_a_member_that_closes_after_an_error_leaves_the_group(
+    protocol: str, api: str, subscribes: bool
+) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
-            async with MemoryConsumer(cluster, "t") as consumer:
+            async with MemoryConsumer(cluster, "t", group_protocol=protocol) as consumer:
                 with cluster.fail(api, ErrorCode.INVALID_REQUEST, times=None) as fault:
-                    if api != "Heartbeat":
+                    if subscribes:
                         consumer.subscribe(["t", "u"])
                     errors = await poll_for(consumer, lambda: fault.hits)
                     errors += await poll_for(consumer, lambda: errors)

@@ -9,11 +9,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
+import pytest
 
 from kohort import AsyncKafkaConsumer
 from kohort.errors import KafkaError
 from kohort.testing import MemoryCluster
 
+PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+"""Runs a test by both group protocols."""
+HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
+"""Name of the request for a heartbeat by group protocol."""
 _CONSUMERS: WeakKeyDictionary[MemoryCluster, int] = WeakKeyDictionary()
 """Number of consumers by cluster."""
 
