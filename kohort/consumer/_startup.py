@@ -10,6 +10,7 @@ from kohort.transport import TopicMetadata
 
 if TYPE_CHECKING:
     from kohort.consumer._parts import ConsumerParts
+    from kohort.coordinator_client import CoordinatorClient
 
 CHECK_SECONDS = 0.05
 """Seconds between two checks. Most changes also notify the waiting task."""
@@ -18,8 +19,8 @@ CHECK_SECONDS = 0.05
 class StartupWait:
     """The condition for start() to return, after which no later record is missed.
 
-    start() waits for the first assignment without a limit. After it, start() waits for topics and
-    positions at most ``request_timeout_ms``.
+    start() waits for the first assignment without a limit. After it, start() waits for topics,
+    first partitions and positions at most ``request_timeout_ms``.
     """
 
     def __init__(self, parts: ConsumerParts, has_first_assignment: Callable[[], bool]) -> None:
@@ -62,6 +63,8 @@ class StartupWait:
             # A leader that sees new partitions assigns them in another rebalance.
             if group.needs_poll or not group.snapshot().is_stable:
                 return False
+            if self._awaits_partitions(group):
+                return False
         standing = parts.fetcher.buffer.queues.permanent_errors()
         partitions = parts.subscription.snapshot().partitions
         return all(
@@ -71,6 +74,17 @@ class StartupWait:
             or ((error := state.status.last_error) is not None and not error.retriable)
             for tp, state in partitions.items()
         )
+
+    def _awaits_partitions(self, group: CoordinatorClient) -> bool:
+        """True if the consumer protocol may assign the first partitions soon.
+
+        A member joins with nothing while the former owners release the partitions.
+        """
+        if self._parts.callback_queue.clock() >= group.awaits_partitions_until:
+            return False
+        known = self._parts.cluster.metadata.topics
+        names = self._parts.subscription.topics()
+        return not names or any(name in known and known[name].partitions for name in names)
 
 
 def _is_being_created(topic: TopicMetadata | None, creates: bool) -> bool:

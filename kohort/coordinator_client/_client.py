@@ -260,6 +260,14 @@ class CoordinatorClient:
         return self._membership.needs_poll
 
     @property
+    def awaits_partitions_until(self) -> float:
+        """The time until which a member without partitions may get its first ones.
+
+        It is in the past for a member that has partitions, and for a classic one.
+        """
+        return self._membership.awaits_partitions_until
+
+    @property
     def group_topics(self) -> frozenset[str]:
         """The topics of all members, which the leader's metadata must cover; else empty."""
         return self._watched.topics

@@ -264,5 +264,9 @@ class ConsumerMembership:
         return self.heartbeats.schedule.confirmed_until
 
     @property
+    def awaits_partitions_until(self) -> float:
+        return self._reconciliation.awaits_partitions_until
+
+    @property
     def history(self) -> deque[RebalanceRecord]:
         return self.rebalances.records

@@ -39,7 +39,8 @@ class HeartbeatSchedule:
         self._is_running = self._is_in_flight = self._is_due = False
         self._next = self._regular = self._asked = 0.0
         self._pace = FOLLOW_UP
-        self._follow_until = -math.inf
+        self.follow_until = -math.inf
+        """The time until which follow-up heartbeats are sent."""
         self._failures = 0
         self._confirmed_until = math.inf
         self.count = 0
@@ -60,7 +61,7 @@ class HeartbeatSchedule:
         """Start with a heartbeat at ``now``, which joins."""
         self._is_running, self._is_in_flight, self._is_due = True, False, False
         self._next, self._regular = now, -math.inf
-        self._follow_until, self._confirmed_until = -math.inf, math.inf
+        self.follow_until, self._confirmed_until = -math.inf, math.inf
         self._failures = 0
 
     def stop(self) -> None:
@@ -86,7 +87,7 @@ class HeartbeatSchedule:
         With partitions, they end at the next regular heartbeat.
         """
         self._pace = FOLLOW_UP
-        self._follow_until = now + intervals * self._interval
+        self.follow_until = now + intervals * self._interval
         self._next = min(self._next, now + self._pause())
 
     def _pause(self) -> float:
@@ -118,9 +119,9 @@ class HeartbeatSchedule:
             self._regular = now + self._interval
             self._pace = FOLLOW_UP
             if self._member.owned:
-                self._follow_until = -math.inf
+                self.follow_until = -math.inf
         self._next = self._regular
-        if now < self._follow_until:
+        if now < self.follow_until:
             self._next = min(self._next, now + self._pause())
         if self._is_due:
             self._next, self._is_due = now, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Mapping
@@ -262,6 +263,11 @@ class ClassicMembership:
     def confirmed_until(self) -> float:
         """The time until which the session prevents that others own this member's partitions."""
         return self.heartbeats.confirmed_until
+
+    @property
+    def awaits_partitions_until(self) -> float:
+        """A time in the past, because a rebalance assigns all partitions at once."""
+        return -math.inf
 
     @property
     def join_reason(self) -> str:

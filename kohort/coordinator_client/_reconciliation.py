@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Generator, Mapping
 from typing import TypeVar
 
@@ -32,6 +33,8 @@ from kohort.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+FIRST_SECONDS = 2.0
+"""Least time for first partitions to arrive. Coordinators assign at intervals of 1 s by default."""
 MembershipSteps = Generator[float | None, None, None]
 """Steps of a membership. Each yields until the next event, or until a time if there is one."""
 
@@ -65,6 +68,17 @@ class Reconciliation:
         self._version = 0
         self._lookups = 0
         self._joins = 0
+        self._first_until = -math.inf
+
+    @property
+    def awaits_partitions_until(self) -> float:
+        """The time until which a member that got nothing by its join may get its first partitions.
+
+        Their owners release them first, or the coordinator assigns at intervals. The time is past
+        for a member that has partitions.
+        """
+        is_waiting = self._member.in_group and self._target.is_empty
+        return self._first_until if is_waiting else -math.inf
 
     # --- the membership, from top to bottom -----------------------------------------------------
 
@@ -133,7 +147,9 @@ class Reconciliation:
         while not self._member.in_group:
             yield None
         if self._target.is_empty:
-            self._heartbeats.schedule.follow_up(self._pending.now, FIRST_INTERVALS)
+            schedule, now = self._heartbeats.schedule, self._pending.now
+            schedule.follow_up(now, FIRST_INTERVALS)
+            self._first_until = max(schedule.follow_until, now + FIRST_SECONDS)
 
     # --- an assignment --------------------------------------------------------------------------
 

@@ -205,5 +205,9 @@ class UndecidedMembership:
         return self._inner.confirmed_until
 
     @property
+    def awaits_partitions_until(self) -> float:
+        return self._inner.awaits_partitions_until
+
+    @property
     def history(self) -> Sequence[RebalanceRecord]:
         return (*self._former.history, *self._inner.history)
