@@ -33,14 +33,13 @@ def member(name: str, bootstrap_servers: str) -> KafkaConsumer:
         bootstrap_servers=bootstrap_servers,
         group_id="billing",
         enable_auto_commit=False,
-        heartbeat_interval_ms=100,
     )
     consumer.subscribe(["orders"], listener=Narrator(name, consumer))
     return consumer
 
 
 if __name__ == "__main__":
-    with Cluster(topics={"orders": 6}) as cluster:
+    with Cluster(topics={"orders": 6}, consumer_heartbeat_interval_ms=100) as cluster:
         with member("first", cluster.bootstrap_servers) as first:
             while not first.assignment():
                 first.poll(timeout_ms=100)

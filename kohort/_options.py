@@ -102,7 +102,7 @@ class CommonOptions(SecurityOptions, total=False):
     """Protocol of the membership. `consumer` is that of KIP-848. `auto` uses it if the cluster has
     it enabled and the group has no classic members.
 
-    Default: ``"classic"``.
+    Default: ``"auto"``.
     """
     group_remote_assignor: str | None
     """Assignor of the coordinator, such as `uniform` or `range`, under the consumer protocol. None:

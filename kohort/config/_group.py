@@ -45,7 +45,7 @@ class GroupConfig(RequestOptions):
         ),
     )
     group_protocol: str = field(
-        default="classic",
+        default="auto",
         metadata=option(
             OneOf("classic", "consumer", "auto"),
             "Protocol of the membership. `consumer` is that of KIP-848. `auto` uses it if the "

@@ -23,6 +23,11 @@ def test_group_protocol_is_accepted_in_any_case(protocol: str) -> None:
         assert ConsumerConfig.from_properties(properties).group.group_protocol == protocol
 
 
+def test_group_protocol_is_auto_by_default() -> None:
+    assert GroupConfig().group_protocol == "auto"
+    assert ConsumerConfig.from_properties({}).group.group_protocol == "auto"
+
+
 def test_unknown_group_protocol_raises() -> None:
     with pytest.raises(InvalidOptionError, match="group_protocol='streams': expected one of"):
         GroupConfig(group_protocol="streams")

@@ -253,7 +253,6 @@ def test_a_known_property_that_is_not_built_is_never_ignored(name: str, value: A
     ("name", "value"),
     [
         ("ssl.protocol", "TLSv1.3"),
-        ("group.protocol", "classic"),
         ("enable.auto.offset.store", "true"),
         ("enable.auto.offset.store", True),
         ("statistics.interval.ms", "0"),

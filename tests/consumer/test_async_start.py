@@ -20,7 +20,7 @@ from kohort.errors import (
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import PATIENCE, AsyncRecorder, Partitions, apoll_until
-from tests.consumer.virtual import MemoryConsumer
+from tests.consumer.virtual import PROTOCOLS, MemoryConsumer
 
 pytestmark = pytest.mark.anyio
 
@@ -118,8 +118,11 @@ def test_sync_start_waits_for_assignment_and_positions(
 
 
 @ASYNCIO
+@PROTOCOLS
 @pytest.mark.parametrize("how", ["wait_for", "cancel", "scope"])
-async def test_listener_ends_when_its_poll_is_cancelled(memory: MemoryCluster, how: str) -> None:
+async def test_listener_ends_when_its_poll_is_cancelled(
+    memory: MemoryCluster, how: str, protocol: str
+) -> None:
     released, began, ended = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def wait(partitions: Partitions) -> None:
@@ -128,11 +131,14 @@ async def test_listener_ends_when_its_poll_is_cancelled(memory: MemoryCluster, h
         await consumer.commit({TP: 2})
         ended.set()
 
+    memory.create_topic("others", 1)
     listener = AsyncRecorder(revoked=wait)
-    consumer = MemoryConsumer(memory, rebalance_without_poll="never", enable_auto_commit=False)
+    consumer = MemoryConsumer(
+        memory, group_protocol=protocol, rebalance_without_poll="never", enable_auto_commit=False
+    )
     consumer.subscribe(["orders"], listener=listener)
     await apoll_until(consumer, lambda: consumer.positions().get(TP) == 3)  # no records are left
-    consumer.enforce_rebalance()
+    consumer.subscribe(["others"], listener=listener)
     poll = asyncio.create_task(consumer.poll(timeout_ms=60_000))
     with anyio.fail_after(PATIENCE):
         if how == "wait_for":

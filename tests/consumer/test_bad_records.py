@@ -245,11 +245,14 @@ def test_a_raising_assignor_is_told_and_tried_again_without_a_spin(
     poll_past(consumer, AssignorError, consumer.assignment)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "join"), [("classic", "JoinGroup"), ("consumer", "ConsumerGroupHeartbeat")]
+)
 def test_what_is_not_allowed_is_told(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer, protocol: str, join: str
 ) -> None:
-    with cluster.fail("JoinGroup", ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None):
-        consumer = make(topic, group_id=group)
+    with cluster.fail(join, ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None):
+        consumer = make(topic, group_id=group, group_protocol=protocol)
         poll_error(consumer, GroupAuthorizationFailedError)
         assert {type(e) for e in poll_quietly(consumer)} <= {GroupAuthorizationFailedError}
     poll_past(consumer, GroupAuthorizationFailedError, consumer.assignment)

@@ -15,10 +15,8 @@ from kohort import TopicPartition
 from kohort.broker._memory import MemoryConnection
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Recorder
-from tests.consumer.virtual import MemoryConsumer, values
+from tests.consumer.virtual import PROTOCOLS, MemoryConsumer, values
 from tests.support.virtual import run_virtual
-
-Use = Callable[[MemoryCluster, MemoryConsumer], Coroutine[Any, Any, None]]
 
 
 class CancelAt:
@@ -48,28 +46,36 @@ class CancelAt:
 
 
 class Watched(MemoryConsumer):
-    """A consumer that records its connections."""
+    """A consumer with a listener that records its connections."""
 
-    def __init__(self, cluster: MemoryCluster, *topics: str, **configs: Any) -> None:
+    def __init__(self, cluster: MemoryCluster, listener: Any, **configs: Any) -> None:
+        self.listener = listener
         self.connections: list[MemoryConnection] = []
 
         async def connect(host: str, port: int) -> MemoryConnection:
             self.connections.append(await cluster.connect(host, port))
             return self.connections[-1]
 
-        super().__init__(cluster, *topics, connect=connect, **configs)
+        super().__init__(cluster, connect=connect, **configs)
+
+    def want(self, topic: str) -> None:
+        """Subscribe to a topic with the listener."""
+        self.subscribe([topic], listener=self.listener)
 
     @property
     def open_connections(self) -> int:
         return sum(not each._outgoing.is_writer_closed for each in self.connections)
 
 
-async def _poll(_: MemoryCluster, consumer: MemoryConsumer) -> None:
+Use = Callable[[MemoryCluster, Watched], Coroutine[Any, Any, None]]
+
+
+async def _poll(_: MemoryCluster, consumer: Watched) -> None:
     async with consumer:
         await values(consumer, 2)
 
 
-async def _commit(_: MemoryCluster, consumer: MemoryConsumer) -> None:
+async def _commit(_: MemoryCluster, consumer: Watched) -> None:
     async with consumer:
         await values(consumer, 2)
         await consumer.commit()
@@ -77,15 +83,16 @@ async def _commit(_: MemoryCluster, consumer: MemoryConsumer) -> None:
         await consumer.committed(TopicPartition("t", 0))
 
 
-async def _stop(_: MemoryCluster, consumer: MemoryConsumer) -> None:
+async def _stop(_: MemoryCluster, consumer: Watched) -> None:
     async with consumer:
         await values(consumer, 2)
         await consumer.close()
 
 
-async def _rebalance(_: MemoryCluster, consumer: MemoryConsumer) -> None:
+async def _rebalance(cluster: MemoryCluster, consumer: Watched) -> None:
     async with consumer:
-        consumer.enforce_rebalance()
+        cluster.create_topic("u", 1)
+        consumer.want("u")
         await consumer.poll(timeout_ms=500)
         await consumer.unsubscribe()
 
@@ -100,20 +107,22 @@ class Slow:
         await anyio.sleep(0.1)
 
 
-async def _cancelled_at(n: int, use: Use, listener: Any, living: Callable[[], int]) -> bool:
+async def _cancelled_at(
+    n: int, use: Use, listener: Any, living: Callable[[], int], protocol: str
+) -> bool:
     """Cancel at the n-th wait. Return False if the coroutine ended before it."""
     tasks, threads = living(), threading.active_count()
-    async with MemoryCluster(topics={"t": 2}) as cluster:
+    async with MemoryCluster(topics={"t": 2}, consumer_assignment_interval_ms=0) as cluster:
         cluster.produce("t", ["a", "b"])
-        consumer = Watched(cluster)
-        consumer.subscribe(["t"], listener=listener)
+        consumer = Watched(cluster, listener, group_protocol=protocol)
+        consumer.want("t")
         cut = CancelAt(use(cluster, consumer), n)
         with anyio.fail_after(30), cut.scope:
             await cut
         assert consumer.open_connections == 0, f"at {n}"
         assert not cluster.group("g").members, f"at {n}"
         begun = anyio.current_time()
-        async with MemoryConsumer(cluster, "t", client_id="next") as heir:
+        async with MemoryConsumer(cluster, "t", client_id="next", group_protocol=protocol) as heir:
             assert len(heir.assignment()) == 2
             assert anyio.current_time() - begun < 10, (
                 f"at {n}: the group waited for a member that has left"
@@ -124,9 +133,11 @@ async def _cancelled_at(n: int, use: Use, listener: Any, living: Callable[[], in
     return cut.left <= 0
 
 
-async def _cancelled_everywhere(use: Use, listener: Any, living: Callable[[], int]) -> None:
+async def _cancelled_everywhere(
+    use: Use, listener: Any, living: Callable[[], int], protocol: str
+) -> None:
     n = 1
-    while await _cancelled_at(n, use, listener(), living):
+    while await _cancelled_at(n, use, listener(), living, protocol):
         n += 1
     assert n > 5
 
@@ -139,14 +150,17 @@ def _on_asyncio() -> int:
     return len(asyncio.all_tasks())
 
 
+@PROTOCOLS
 @pytest.mark.parametrize(
     ("use", "listener"),
     [(_poll, Slow), (_commit, Recorder), (_stop, Recorder), (_rebalance, Slow)],
 )
-def test_a_cancellation_anywhere_leaves_nothing_behind(use: Use, listener: Any) -> None:
-    run_virtual(_cancelled_everywhere, use, listener, _on_trio)
+def test_a_cancellation_anywhere_leaves_nothing_behind(
+    use: Use, listener: Any, protocol: str
+) -> None:
+    run_virtual(_cancelled_everywhere, use, listener, _on_trio, protocol)
 
 
 @pytest.mark.parametrize("use", [_poll, _commit, _stop, _rebalance])
 def test_a_cancellation_anywhere_leaves_nothing_behind_on_asyncio(use: Use) -> None:
-    asyncio.run(_cancelled_everywhere(use, Recorder, _on_asyncio))
+    asyncio.run(_cancelled_everywhere(use, Recorder, _on_asyncio, "auto"))

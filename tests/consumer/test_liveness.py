@@ -11,7 +11,14 @@ import pytest
 from kohort.errors import CommitFailedError
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Recorder
-from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
+from tests.consumer.virtual import (
+    HEARTBEATS,
+    PROTOCOLS,
+    MemoryConsumer,
+    poll_for,
+    polled,
+    values,
+)
 from tests.support.virtual import run_virtual
 
 
@@ -19,14 +26,18 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
 
 
+@PROTOCOLS
 def test_whoever_does_not_poll_is_warned_leaves_and_is_told_what_it_lost(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             cluster.produce("t", ["a", "b"])
             consumer = MemoryConsumer(
-                cluster, max_poll_interval_ms=60_000, enable_auto_commit=False
+                cluster,
+                group_protocol=protocol,
+                max_poll_interval_ms=60_000,
+                enable_auto_commit=False,
             )
             listener = Recorder()
             consumer.subscribe(["t"], listener=listener)
@@ -52,41 +63,54 @@ def test_whoever_does_not_poll_is_warned_leaves_and_is_told_what_it_lost(
     run_virtual(main)
 
 
+@PROTOCOLS
 def test_whoever_polls_again_in_time_is_warned_anew_the_next_time(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
-            async with MemoryConsumer(cluster, "t", max_poll_interval_ms=60_000) as consumer:
+            async with MemoryConsumer(
+                cluster, "t", group_protocol=protocol, max_poll_interval_ms=60_000
+            ) as consumer:
+                generation = cluster.group("g").generation
                 for _ in range(3):
                     await consumer.poll(timeout_ms=100)
                     await anyio.sleep(55)
-                    assert cluster.group("g").generation == 1
+                    assert cluster.group("g").generation == generation
             assert len(_warnings(caplog)) == 3
 
     run_virtual(main)
 
 
-def test_a_long_poll_is_no_absence(caplog: pytest.LogCaptureFixture) -> None:
+@PROTOCOLS
+def test_a_long_poll_is_no_absence(caplog: pytest.LogCaptureFixture, protocol: str) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
-            async with MemoryConsumer(cluster, "t", max_poll_interval_ms=60_000) as consumer:
+            async with MemoryConsumer(
+                cluster, "t", group_protocol=protocol, max_poll_interval_ms=60_000
+            ) as consumer:
+                generation = cluster.group("g").generation
                 await consumer.poll(timeout_ms=300_000)
-                assert cluster.group("g").generation == 1
+                assert cluster.group("g").generation == generation
         assert _warnings(caplog) == []
 
     run_virtual(main)
 
 
 @pytest.mark.parametrize("static", [False, True])
+@PROTOCOLS
 def test_a_static_member_that_does_not_poll_keeps_its_place_until_the_session_is_over(
-    static: bool,
+    static: bool, protocol: str
 ) -> None:
     async def main() -> None:
         instance = "one" if static else None
         async with MemoryCluster(topics={"t": 2}) as cluster:
             consumer = MemoryConsumer(
-                cluster, "t", max_poll_interval_ms=60_000, group_instance_id=instance
+                cluster,
+                "t",
+                group_protocol=protocol,
+                max_poll_interval_ms=60_000,
+                group_instance_id=instance,
             )
             async with consumer:
                 await anyio.sleep(62)
@@ -98,24 +122,26 @@ def test_a_static_member_that_does_not_poll_keeps_its_place_until_the_session_is
     run_virtual(main)
 
 
+@PROTOCOLS
 def test_a_coordinator_that_falls_silent_is_given_up_after_the_session_and_found_again(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     caplog.set_level(logging.INFO)
 
     async def main() -> None:
         async with MemoryCluster(brokers=3, topics={"t": 2}) as cluster:
             listener = Recorder()
-            consumer = MemoryConsumer(cluster, client_id="one")
+            consumer = MemoryConsumer(cluster, group_protocol=protocol, client_id="one")
             consumer.subscribe(["t"], listener=listener)
             async with consumer, polled(consumer):
                 await cluster.wait_until(lambda: cluster.group("g").is_stable)
                 old = cluster.coordinator("g")
-                with cluster.hang("Heartbeat", node=old, client_id="one"):
+                with cluster.hang(HEARTBEATS[protocol], node=old, client_id="one"):
                     moved: Any = await _elsewhere(cluster, old)
                     await cluster.wait_until(
                         lambda: any(
-                            r.api == "Heartbeat" and r.node_id == moved for r in cluster.requests
+                            r.api == HEARTBEATS[protocol] and r.node_id == moved
+                            for r in cluster.requests
                         ),
                         60,
                     )
@@ -132,28 +158,31 @@ async def _elsewhere(cluster: MemoryCluster, old: int) -> int:
     return cluster.move_coordinator("g")
 
 
-def test_single_heartbeats_that_are_lost_cost_nothing() -> None:
+@PROTOCOLS
+def test_single_heartbeats_that_are_lost_cost_nothing(protocol: str) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}, seed=4) as cluster:
             listener = Recorder()
-            consumer = MemoryConsumer(cluster)
+            consumer = MemoryConsumer(cluster, group_protocol=protocol)
             consumer.subscribe(["t"], listener=listener)
             async with consumer, polled(consumer):
-                with cluster.disconnect("Heartbeat", times=None, chance=0.3):
+                generation = cluster.group("g").generation
+                with cluster.disconnect(HEARTBEATS[protocol], times=None, chance=0.3):
                     await anyio.sleep(60)
-                    with cluster.hang("Heartbeat", times=1):
+                    with cluster.hang(HEARTBEATS[protocol], times=1):
                         await anyio.sleep(60)
-                assert cluster.group("g").generation == 1
+                assert cluster.group("g").generation == generation
                 assert listener.names == ["assigned"]
 
     run_virtual(main)
 
 
-def test_a_member_cut_off_for_longer_than_its_session_is_told_and_comes_back() -> None:
+@PROTOCOLS
+def test_a_member_cut_off_for_longer_than_its_session_is_told_and_comes_back(protocol: str) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             listener = Recorder()
-            consumer = MemoryConsumer(cluster, client_id="one")
+            consumer = MemoryConsumer(cluster, group_protocol=protocol, client_id="one")
             consumer.subscribe(["t"], listener=listener)
             async with consumer, polled(consumer):
                 with cluster.network_partition(client_id="one"):
@@ -164,13 +193,14 @@ def test_a_member_cut_off_for_longer_than_its_session_is_told_and_comes_back() -
     run_virtual(main)
 
 
-def test_what_is_held_for_iteration_waits_for_the_session_to_be_sure() -> None:
+@PROTOCOLS
+def test_what_is_held_for_iteration_waits_for_the_session_to_be_sure(protocol: str) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             cluster.produce("t", ["a", "b", "c"])
-            async with MemoryConsumer(cluster, "t") as consumer:
+            async with MemoryConsumer(cluster, "t", group_protocol=protocol) as consumer:
                 assert (await anext(consumer)).value == b"a"
-                with cluster.hang("Heartbeat"):
+                with cluster.hang(HEARTBEATS[protocol]):
                     await anyio.sleep(50)
                     assert not cluster.group("g").members, "others may have read the rest"
                     with anyio.move_on_after(1):

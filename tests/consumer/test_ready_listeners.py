@@ -13,7 +13,7 @@ from kohort.listeners import CommitOnRevoke, ExternalOffsets, ListenerChain
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, evict, poll_until, read
-from tests.consumer.virtual import MemoryConsumer, poll_for, values
+from tests.consumer.virtual import PROTOCOLS, MemoryConsumer, poll_for, values
 from tests.support.virtual import run_virtual
 
 T0 = TopicPartition("t", 0)
@@ -45,13 +45,15 @@ def test_what_was_lost_is_not_committed(
     assert cluster.committed(group) == {}
 
 
+@PROTOCOLS
 @pytest.mark.parametrize("how", ["close", "unsubscribe", "rebalance"])
-def test_positions_are_committed_on_the_async_face(how: str) -> None:
+def test_positions_are_committed_on_the_async_face(how: str, protocol: str) -> None:
     async def main() -> None:
-        async with MemoryCluster(topics={"t": 1}) as cluster:
+        async with MemoryCluster(topics={"t": 1, "u": 1}) as cluster:
             cluster.produce("t", ["a", "b"])
-            consumer = MemoryConsumer(cluster, enable_auto_commit=False)
-            consumer.subscribe(["t"], listener=CommitOnRevoke(consumer))
+            consumer = MemoryConsumer(cluster, group_protocol=protocol, enable_auto_commit=False)
+            listener = CommitOnRevoke(consumer)
+            consumer.subscribe(["t"], listener=listener)
             async with consumer:
                 await values(consumer, 2)
                 if how == "close":
@@ -59,8 +61,8 @@ def test_positions_are_committed_on_the_async_face(how: str) -> None:
                 elif how == "unsubscribe":
                     await consumer.unsubscribe()
                 else:
-                    consumer.enforce_rebalance()
-                    await consumer.poll(timeout_ms=1000)
+                    consumer.subscribe(["u"], listener=listener)
+                    await poll_for(consumer, lambda: T0 not in consumer.assignment())
                 assert cluster.committed("g")[T0].offset == 2
 
     run_virtual(main)

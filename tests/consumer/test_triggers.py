@@ -11,7 +11,7 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.testing import MemoryCluster
-from tests.consumer.virtual import MemoryConsumer, polled
+from tests.consumer.virtual import PROTOCOLS, ClassicConsumer, MemoryConsumer, polled
 from tests.support.virtual import run_virtual
 
 SOON = {"metadata_max_age_ms": 5_000}
@@ -28,12 +28,15 @@ def _rebalances(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if "rebalanced in" in r.getMessage()]
 
 
-def test_topics_of_a_pattern_appear_grow_and_vanish(caplog: pytest.LogCaptureFixture) -> None:
+@PROTOCOLS
+def test_topics_of_a_pattern_appear_grow_and_vanish(
+    caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
     caplog.set_level(logging.INFO)
 
     async def main() -> None:
         async with MemoryCluster(topics={"a-1": 1, "b": 1}) as cluster:
-            consumer = MemoryConsumer(cluster, **SOON)
+            consumer = MemoryConsumer(cluster, group_protocol=protocol, **SOON)
             consumer.subscribe(pattern="a-.*")
             async with consumer, polled(consumer, []):
 
@@ -51,7 +54,10 @@ def test_topics_of_a_pattern_appear_grow_and_vanish(caplog: pytest.LogCaptureFix
         assert "Reason: subscribed" in first
         assert "gained a-1 0, lost none, now 1 partitions" in first
         assert "Reason: the subscription changed: a-2 added" in appeared
-        assert "Reason: partitions changed: a-1 1 -> 3" in grew
+        if protocol == "classic":
+            assert "Reason: partitions changed: a-1 1 -> 3" in grew
+        else:  # the coordinator watches the topics
+            assert "Reason: the assignment changed" in grew
         assert "gained a-1 1-2" in grew or "gained a-1 0-2" in grew
         assert "a-2" in vanished
 
@@ -63,8 +69,8 @@ def test_the_leader_watches_the_topics_of_all_members(caplog: pytest.LogCaptureF
 
     async def main() -> None:
         async with MemoryCluster(topics={"mine": 1, "theirs": 1}) as cluster:
-            leader = MemoryConsumer(cluster, "mine", client_id="leader", **SOON)
-            other = MemoryConsumer(cluster, "theirs", client_id="other")
+            leader = ClassicConsumer(cluster, "mine", client_id="leader", **SOON)
+            other = ClassicConsumer(cluster, "theirs", client_id="other")
             async with leader, polled(leader), other, polled(other):
                 await cluster.wait_until(lambda: len(cluster.group("g").members) == 2)
                 await cluster.wait_until(lambda: bool(other.assignment() and leader.assignment()))
