@@ -127,6 +127,39 @@ def live(session: Session) -> Life:
     return life
 
 
+def return_to_classic(session: Session) -> Life:
+    """Create a group that has become classic, and whose members have not joined again."""
+    life = Life(session, topics=create_topics(session))
+    x = life.topics["x"]
+    old = ClassicConsumer(
+        session,
+        session.group("returning"),
+        instance="k",
+        topics=[x],
+        rebalance_ms=REBALANCE_MS,
+        session_ms=120_000,
+    )
+    stable_consumers((old, {x: list(range(TOPICS["x"]))}))
+    new = ConsumerMember(session, old.group, "new", [x], "l", assignor="range")
+    new.join()
+    old.rejoin({x: [0, 1, 2]})
+    old.resync()
+    new.beat()
+    new.acknowledge()
+    new.leave()
+    life.classic["old"] = old
+    return life
+
+
+def go_on_without_rebalance(life: Life) -> Observations:
+    """Let the remaining member go on. It owns half of the partitions."""
+    old = life.classic["old"]
+    yield "loaded", views(life.session, old.group)
+    yield "old beats", old.heartbeat()
+    yield "old returns", replace(old, id="", generation=-1).join()
+    yield "in the end", views(life.session, old.group)
+
+
 def go_on(life: Life) -> Observations:
     """Continue with every group and yield the responses."""
     session, member = life.session, life.consumers

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,13 +16,16 @@ from kohort.testing import Cluster
 from tests.conformance.clusters import KAFKA_PROPERTIES, start_cluster
 from tests.conformance.conftest import port_of
 from tests.conformance.probe import differences
+from tests.conformance.probes.upgrading import views
 from tests.conformance.session import Session, Target
 from tests.interop.moved_groups import (
     Life,
     create_topics,
     go_on,
+    go_on_without_rebalance,
     live,
     records_of,
+    return_to_classic,
     translated,
     write_to_cluster,
     write_to_kafka,
@@ -65,6 +69,28 @@ def _compare(original: Life, moved: Life) -> None:
     there, here = _seen(original), _seen(moved)
     found = [str(one) for one in differences(there, here)]
     assert not found, "\n".join(found[:20])
+
+
+def test_a_restart_forgets_the_rebalance_after_a_downgrade(
+    sessions: tuple[Session, Session], server: KafkaServer, own: Cluster
+) -> None:
+    lives = [return_to_classic(session) for session in sessions]
+    before = [views(life.session, life.classic["old"].group)[2] for life in lives]
+    assert before == [[("PreparingRebalance", "classic")]] * 2
+    server.restart()
+    own.kill_broker(1)
+    own.start_broker(1)
+    seen = []
+    for life in lives:
+        again = Session(life.session.target, "moved")
+        again.warm_up()
+        old = replace(life.classic["old"], session=again)
+        moved = Life(again, {}, {"old": old}, life.topics)
+        seen.append({label: again.plain(it) for label, it in go_on_without_rebalance(moved)})
+        again.close()
+    found = [str(one) for one in differences(seen[0], seen[1])]
+    assert not found, "\n".join(found[:20])
+    assert "Stable" in str(seen[0]["in the end"][2]), "no rebalance"
 
 
 def test_kafka_goes_on_with_groups_of_the_cluster(

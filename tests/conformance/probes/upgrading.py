@@ -267,6 +267,31 @@ def static_members_change_their_protocol(session: Session) -> Observations:
 
 
 @probe("8.7")
+def an_upgrade_ends_a_rebalance_without_a_result(session: Session) -> Observations:
+    """Replace a static member by a consumer while another one joins with another subscription.
+
+    The group keeps its generation and the old assignment, which contains a topic that the other
+    member is no longer subscribed to.
+    """
+    topic, other = new_topic(session), new_topic(session, "other")
+    a = classic(session, "g", topic, instance="a")
+    b = classic(session, "g", topic, instance="b")
+    stable_consumers((a, {topic: [0, 1]}), (b, {topic: [2, 3]}))
+    a.topics, a.owned = [other], {}
+    a.send_join()
+    wait_for_state(session, a.group, "PreparingRebalance")
+    new = newcomer(b, topic, instance="b", assignor="range")
+    yield "b becomes a consumer", new.join()
+    yield "a has joined", a.joined()
+    yield "after that", views(session, a.group)
+    yield "a joins", a.join()
+    yield "a syncs", a.resync()
+    yield "a beats", a.heartbeat()
+    yield "new beats", new.beat()
+    yield "in the end", views(session, a.group)
+
+
+@probe("8.7")
 def a_member_changes_its_protocol_in_place(session: Session) -> Observations:
     """Heartbeat under a classic member's id with its generation, and join under it."""
     topic = new_topic(session)
