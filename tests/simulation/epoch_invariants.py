@@ -14,6 +14,7 @@ from tests.simulation.events import (
     CallbackEnded,
     Crashed,
     Delivered,
+    EpochStored,
     EventLog,
     GenerationStored,
     Lost,
@@ -21,6 +22,7 @@ from tests.simulation.events import (
     MemberStored,
     OwnedReported,
     Partitions,
+    RebalanceForgotten,
     Recreated,
     Revoking,
     Stalled,
@@ -30,6 +32,21 @@ from tests.simulation.events import (
 from tests.simulation.incarnations import named_alike
 
 NOTHING: Partitions = frozenset()
+STATIC_LEFT = -2
+"""Epoch of a static member that has left for a while."""
+
+
+def rebalance_is_forgotten(log: EventLog) -> bool:
+    """True if the group ends in the generation whose rebalance Apache Kafka would forget, too."""
+    forgotten: int | None = None
+    for event in log:
+        match event:
+            case RebalanceForgotten(generation=generation):
+                forgotten = generation
+            case EpochStored(epoch=number) | GenerationStored(generation=number):
+                if forgotten is not None and number > forgotten:
+                    forgotten = None
+    return forgotten is not None
 
 
 def members_share_nothing(log: EventLog) -> list[str]:
@@ -57,7 +74,9 @@ def members_share_nothing(log: EventLog) -> list[str]:
 def owners_release_first(log: EventLog) -> list[str]:
     """Check I23: a member gets a partition after the callback of its former owner has ended.
 
-    That does not hold for a former owner that the coordinator has removed.
+    That does not hold for a former owner that the coordinator has removed, or that has left for a
+    while as a static member. Its client has stopped the delivery, and its callback waits for
+    poll().
     """
     found: list[str] = []
     stored: defaultdict[str, Partitions] = defaultdict(frozenset)
@@ -84,6 +103,9 @@ def owners_release_first(log: EventLog) -> list[str]:
                 stored.update({client_id: share for client_id, _, share in assignments})
                 for who in owned:
                     owned[who] &= stored[who]
+            case MemberStored(who=who, assigned=assigned, epoch=epoch) if epoch == STATIC_LEFT:
+                stored[who] = frozenset(map(named_alike, assigned))
+                owned[who].clear()
             case MemberStored(who=new, assigned=assigned, pending=pending):
                 stored[new] = frozenset(map(named_alike, assigned | pending))
                 for tp in sorted(map(named_alike, assigned)):

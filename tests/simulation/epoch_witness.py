@@ -11,7 +11,9 @@ from unittest.mock import patch
 
 from kohort.broker._topics import Topic, Topics
 from kohort.broker.groups import GroupCoordinator
+from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._join import Caller
+from kohort.broker.groups._state import GroupState
 from kohort.coordinator_client._commands import Command, ConsumerHeartbeat
 from kohort.coordinator_client._consumer_membership import ConsumerMembership
 from kohort.coordinator_client._events import ResponseReceived
@@ -34,14 +36,18 @@ from tests.simulation.events import (
     MemberStored,
     OwnedReported,
     Partitions,
+    RebalanceForgotten,
     TargetReceived,
     now,
 )
 from tests.simulation.incarnations import name_of
 
 _INT16 = struct.Struct(">h")
-_EPOCH, _CLIENT, _MEMBER = 3, 5, 8
-"""Types of the records of a group's epoch, of a member's client and of a member's partitions."""
+_CLASSIC, _EPOCH, _CLIENT, _MEMBER = 2, 3, 5, 8
+"""Types of the records of a classic group, of a group's epoch, of a member's client and of a
+member's partitions.
+"""
+_UNFINISHED = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
 class EpochWitness:
@@ -54,6 +60,11 @@ class EpochWitness:
         self._clients: dict[str, str] = {}
         self._names: dict[bytes, str] = {}
         self._created: Counter[str] = Counter()
+        self._rebalancing: int | None = None
+        """The generation of a classic rebalance that is not complete."""
+        self._is_downgraded = False
+        """True from the record that makes a group classic to its first complete rebalance."""
+        self._was_by_epoch = False
 
     def topic_created(self, topic: Topic) -> None:
         self._created[topic.name] += 1
@@ -76,6 +87,19 @@ class EpochWitness:
             who = self._clients.get(response.member_id or "", "")
             self._log.add(TargetReceived(at=now(), who=who, partitions=target))
 
+    def state_changed(self, group: ClassicGroup) -> None:
+        if group.state is not GroupState.DEAD:  # moved to another coordinator
+            self._rebalancing = group.generation if group.state in _UNFINISHED else None
+
+    def loaded(self, group: ClassicGroup) -> None:
+        if self._is_downgraded and self._rebalancing == group.generation:
+            self._forget_rebalance()
+
+    def _forget_rebalance(self) -> None:
+        assert self._rebalancing is not None
+        self._log.add(RebalanceForgotten(at=now(), generation=self._rebalancing))
+        self._rebalancing = None
+
     def record_stored(self, key: bytes, value: bytes | None) -> None:
         event = self._event(key, value)
         if event is not None:
@@ -83,12 +107,18 @@ class EpochWitness:
 
     def _event(self, key: bytes, value: bytes | None) -> Event | None:
         (kind,) = _INT16.unpack_from(key)
+        if kind == _CLASSIC and value is not None:
+            self._is_downgraded, self._was_by_epoch = self._was_by_epoch, False
+        if kind == _EPOCH and value is None:
+            self._was_by_epoch = True
         if kind == _CLIENT and value is not None:
             member = decode(ConsumerGroupMemberMetadataKey, 0, memoryview(key)[2:])
             client = decode(ConsumerGroupMemberMetadataValue, 0, memoryview(value)[2:])
             self._clients[member.member_id] = client.client_id
         if kind == _EPOCH and value is not None:
             group = decode(ConsumerGroupMetadataValue, 0, memoryview(value)[2:])
+            if self._rebalancing == group.epoch:  # an upgrade, as no other group has this epoch
+                self._forget_rebalance()
             return EpochStored(at=now(), epoch=group.epoch)
         if kind != _MEMBER:
             return None
@@ -122,6 +152,19 @@ def watching_epochs(log: EventLog) -> Iterator[EpochWitness]:
     create: Callable[..., Topic] = Topics.create
     heartbeat: Callable[..., ConsumerGroupHeartbeatResponse] = GroupCoordinator.consumer_heartbeat
     handle: Callable[..., Any] = ConsumerMembership.handle
+    load: Callable[..., None] = GroupCoordinator.load
+    transition: Callable[..., None] = ClassicGroup.transition
+
+    def changed(group: ClassicGroup, state: GroupState, at: float) -> None:
+        transition(group, state, at)
+        witness.state_changed(group)
+
+    def loaded(coordinator: GroupCoordinator, *args: Any) -> None:
+        before = set(coordinator.groups)
+        load(coordinator, *args)
+        for group_id in sorted(coordinator.groups.keys() - before):
+            if isinstance(group := coordinator.groups[group_id], ClassicGroup):
+                witness.loaded(group)
 
     def created(topics: Topics, *args: Any) -> Topic:
         topic = create(topics, *args)
@@ -147,5 +190,7 @@ def watching_epochs(log: EventLog) -> Iterator[EpochWitness]:
         patch.object(Topics, "create", created),
         patch.object(GroupCoordinator, "consumer_heartbeat", arrived),
         patch.object(ConsumerMembership, "handle", handled),
+        patch.object(GroupCoordinator, "load", loaded),
+        patch.object(ClassicGroup, "transition", changed),
     ):
         yield witness

@@ -191,6 +191,16 @@ class EpochStored(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceForgotten(Event):
+    """A classic rebalance ended without a result, because of a change of the group's protocol.
+
+    Nothing in the stored group says that its assignment is outdated.
+    """
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStored(Event):
     """The coordinator stored the partitions of a member of such a group. ``who`` is its client id.
 

@@ -36,6 +36,7 @@ from tests.simulation.events import (
     OwnedReported,
     Processed,
     Produced,
+    RebalanceForgotten,
     Recreated,
     Revoked,
     Revoking,
@@ -48,6 +49,7 @@ from tests.simulation.events import (
     TargetReceived,
 )
 from tests.simulation.invariants import Check
+from tests.simulation.simulate import simulate
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = frozenset({T0, T1})
@@ -383,3 +385,31 @@ def test_violations_name_their_check() -> None:
     (sentence,) = invariants.violations(bad, "storm")
     assert sentence.startswith("all_is_well_in_the_end: ")
     assert "why=w" in sentence
+
+
+UNOWNED = NeverSettled(why="nobody owns t-1")
+
+
+def test_a_forgotten_rebalance_is_excused_until_the_next_epoch() -> None:
+    forgotten = RebalanceForgotten(generation=5)
+    stuck = [forgotten, EpochStored(epoch=5), UNOWNED]
+    assert invariants.all_is_well_in_the_end(log_of(stuck)) == []
+    for later in (EpochStored(epoch=6), GenerationStored(generation=6, assignments=())):
+        assert len(invariants.all_is_well_in_the_end(log_of([forgotten, later, UNOWNED]))) == 1
+    unread = NeverSettled(why="records of t-0 are not processed")
+    assert len(invariants.all_is_well_in_the_end(log_of([forgotten, unread]))) == 1
+
+
+def test_a_static_member_that_left_owns_nothing() -> None:
+    left = MemberStored(who="a", member_id="A", epoch=-2, assigned=frozenset(), pending=frozenset())
+    events = [stored("a", 2, ONE), Assigned(who="a", partitions=ONE), left, stored("b", 3, ONE)]
+    assert epoch_invariants.owners_release_first(log_of(events)) == []
+    without = [event for event in events if event is not left]
+    assert len(epoch_invariants.owners_release_first(log_of(without))) == 1
+
+
+@pytest.mark.parametrize(("seed", "kind"), [(564, None), (29, "mixed")])
+def test_a_rebalance_that_kafka_forgets_is_noticed(seed: int, kind: str | None) -> None:
+    outcome = simulate(seed, kind=kind)
+    assert epoch_invariants.rebalance_is_forgotten(outcome.log)
+    assert outcome.violations == []
