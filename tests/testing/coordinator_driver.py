@@ -174,3 +174,9 @@ class CoordinatorDriver:
         identity = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
         _, (response,) = self.coordinator.leave(self.group_id, [identity])
         return response.error_code
+
+    def leave_together(self, *member_ids: str) -> list[int]:
+        """Remove several members by one request."""
+        identities = [LeaveGroupRequest.MemberIdentity(member_id=each) for each in member_ids]
+        _, responses = self.coordinator.leave(self.group_id, identities)
+        return [response.error_code for response in responses]

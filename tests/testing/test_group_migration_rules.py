@@ -152,6 +152,26 @@ def test_upgrade_is_refused_when_group_is_larger_than_allowed() -> None:
     play(scene, consumer_max_size=1)
 
 
+def test_upgrade_fails_in_the_first_rebalance() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        joined = []
+
+        async def join_static() -> None:
+            joined.append(await join(driver, instance="a"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(join_static)
+            await anyio.sleep(0.1)
+            response = driver.join_consumer("n")
+            assert (response.error_code, response.error_message) == (-1, None)
+        assert joined[0][0] == 27
+        assert driver.state == "classic PreparingRebalance"
+        error, _, generation = await join(driver, instance="a")
+        assert (error, generation) == (0, 1)
+
+    play(scene, initial_rebalance_delay_ms=3000)
+
+
 def test_heartbeat_and_leave_are_refused_by_a_classic_group() -> None:
     async def scene(driver: CoordinatorDriver) -> None:
         await stable_classic(driver)
@@ -325,6 +345,31 @@ def test_fenced_consumer_member_downgrades_the_group() -> None:
         assert (error, again) == (0, generation + 1)
 
     play(scene)
+
+
+def test_classic_member_leaving_too_downgrades_the_group() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        driver.join_consumer("n")
+        _, gone, _ = await join(driver)
+        _, left, generation = await join(driver)
+        assert driver.leave_together("n", gone) == [0, 0]
+        assert driver.state == "classic PreparingRebalance"
+        assert driver.heartbeat(left, generation) == 27
+
+    play(scene)
+
+
+def test_classic_member_leaving_downgrades_a_group_too_large() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        driver.join_consumer("n")
+        _, gone, _ = await join(driver)
+        await join(driver)
+        driver.beat("n", -1)
+        assert driver.state == "consumer Assigning"
+        assert driver.leave(gone) == 0
+        assert driver.state == "classic PreparingRebalance"
+
+    play(scene, max_size=1)
 
 
 def test_downgrade_is_refused_when_group_is_larger_than_allowed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from kohort.protocol.messages import (
@@ -136,6 +137,28 @@ def consumer_groups_that_are_too_large(session: Session) -> Observations:
         yield f"{size}: leave", new.leave()
         yield f"{size}: after", views(session, new.group)
         yield f"{size}: beats", [one.heartbeat().error_code for one in every]
+
+
+@probe("8.7", variant="downgrade", slow=True)
+def consumer_groups_of_classic_members_shrink(session: Session) -> Observations:
+    """Leave more classic members behind than a classic group may have, and let one leave."""
+    topic = new_topic(session, partitions=6)
+    for label in ("leave", "session"):
+        new = ConsumerMember(session, session.name(label), "new", [topic], assignor="range")
+        new.settle()
+        every = [classic(session, label, topic, instance=f"i{number}") for number in range(3)]
+        if label == "session":
+            every[0].session_ms = 2000
+        for one in every:
+            one.join()
+        new.leave()
+        yield f"{label}: only classic members", views(session, new.group)
+        if label == "leave":
+            yield "one leaves", every[0].leave()
+        else:
+            time.sleep(2.5)
+        yield f"{label}: after", views(session, new.group)
+        yield f"{label}: beats", [one.heartbeat().error_code for one in every]
 
 
 def _requests(topic: str) -> Iterator[tuple[str, ConsumerGroupHeartbeatRequest]]:

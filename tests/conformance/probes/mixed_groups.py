@@ -344,3 +344,35 @@ def static_classic_members(session: Session) -> Observations:
     yield "classic again, held", third.join()
     yield "the consumer beats", consumer.beat()
     yield "in the end", views(session, a.group)
+
+
+@probe("8.8")
+def members_of_both_protocols_leave_together(session: Session) -> Observations:
+    """Remove the last consumer member together with classic ones in one LeaveGroup."""
+    topic = new_topic(session)
+    for label, leaving in (
+        ("consumer first", ("c", "k1")),
+        ("classic first", ("k1", "c")),
+        ("an unknown one too", ("c", "x", "k1")),
+        ("consumer alone", ("c",)),
+        ("all of them", ("c", "k1", "k2")),
+        ("one of two consumers", ("c", "k1")),
+    ):
+        c = ConsumerMember(session, session.name(label), "c", [topic], "c", assignor="range")
+        k1, k2 = (classic(session, label, topic, instance=name) for name in ("k1", "k2"))
+        c.settle()
+        for one in (k1, k2):
+            one.join()
+            one.resync()
+        if label == "one of two consumers":
+            ConsumerMember(session, c.group, "d", [topic], "d").join()
+        ids = {"c": c.id, "k1": k1.id, "k2": k2.id, "x": "nobody"}
+        request = LeaveGroupRequest(
+            group_id=c.group,
+            members=[LeaveGroupRequest.MemberIdentity(member_id=ids[name]) for name in leaving],
+        )
+        yield f"{label}: before", views(session, c.group)
+        yield f"{label}: leave", session.ask(request, 5)
+        yield f"{label}: after", views(session, c.group)
+        for name, one in ("k1", k1), ("k2", k2):
+            yield f"{label}: {name} beats", one.heartbeat()

@@ -25,6 +25,7 @@ from tests.conformance.members import (
     complete,
     describe,
     stable,
+    wait_for_members,
     wait_for_state,
 )
 from tests.conformance.probe import Observations, probe
@@ -378,3 +379,29 @@ def a_group_goes_back_before_its_next_target(session: Session) -> Observations:
     yield "i beats", again.heartbeat()
     yield "i syncs", again.resync()
     yield "j beats", b.heartbeat()
+
+
+@probe("8.7")
+def groups_without_a_generation_are_converted(session: Session) -> Observations:
+    """Join a classic group in its first rebalance, at generation 0, by names and by patterns."""
+    topic = new_topic(session)
+    cases: tuple[tuple[str, str | None, dict[str, object]], ...] = (
+        ("names", "a", {}),
+        ("a pattern", "a", {"subscribed_topic_names": [], "subscribed_topic_regex": topic}),
+        ("no topics", "a", {"subscribed_topic_names": []}),
+        ("a dynamic member", None, {}),
+    )
+    for label, instance, fields in cases:
+        for attempt in range(20):  # until the heartbeat comes before the first generation
+            a = classic(session, f"{label} {attempt}", topic, instance=instance, version=5)
+            a.send_join()
+            wait_for_members(session, a.group, 1)
+            joined = newcomer(a, topic, instance="n", assignor="range").join(**fields)
+            of_a = a.joined()
+            if of_a.error_code:
+                break
+        yield f"{label}: new joins", joined
+        yield f"{label}: a has joined", of_a
+        yield f"{label}: after", describe(session, a.group).groups[0].group_state
+        yield f"{label}: a joins again", a.join()
+        yield f"{label}: in the end", describe(session, a.group).groups[0].group_state

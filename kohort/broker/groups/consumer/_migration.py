@@ -63,12 +63,28 @@ def upgraded(classic: ClassicGroup) -> ConsumerGroup:
     return group
 
 
-def finish_upgrade(classic: ClassicGroup, group: ConsumerGroup, now: float) -> None:
-    """Send errors to waiting members of the classic group, and move its offsets."""
+def is_in_first_rebalance(classic: ClassicGroup) -> bool:
+    """True if the members have not chosen a protocol yet, so that their subscriptions are unknown.
+
+    GROUP_ID_NOT_FOUND is raised if the group cannot be upgraded later either.
+    """
+    if not classic.members or classic.protocol is not None:
+        return False
+    _check_upgrade(classic)
+    return True
+
+
+def end_parked_requests(classic: ClassicGroup) -> None:
+    """Respond to waiting members of a classic group with REBALANCE_IN_PROGRESS."""
     for member in classic.members.values():
         rebalancing = ErrorCode.REBALANCE_IN_PROGRESS
         classic.fail_join(member, error_code=rebalancing, member_id=member.member_id)
         classic.complete_sync(member, rebalancing)
+
+
+def finish_upgrade(classic: ClassicGroup, group: ConsumerGroup, now: float) -> None:
+    """Respond to waiting members of the classic group, and move its offsets."""
+    end_parked_requests(classic)
     classic.stop_timers()
     group.offsets = classic.offsets
     # All members, because one that has turned into a consumer member has lost its session, too.
@@ -95,8 +111,8 @@ def _refused(classic: ClassicGroup, reason: str) -> GroupRequestError:
 
 def _upgraded_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
     topics = classic.env.topics
-    protocol = classic.protocol or classic.select_protocol()
-    subscription = read_subscription(member.metadata(protocol), topics)
+    assert classic.protocol is not None
+    subscription = read_subscription(member.metadata(classic.protocol), topics)
     assignment = read_assignment(member.assignment, topics)
     if assignment.has_user_data:
         raise _refused(
@@ -131,14 +147,15 @@ def can_downgrade(
 ) -> bool:
     """True if the group becomes classic when these members leave.
 
-    They must be its only members of the consumer protocol. With ``is_replaced`` a classic member
-    takes the place of the one that leaves.
+    Only classic members may remain. With ``is_replaced`` a classic member takes the place of the
+    one that leaves, which must be a member of the consumer protocol then.
     """
     remaining = len(group.members) - len(leaving)
+    leaving_classic = sum(member.classic is not None for member in leaving)
     settings = group.env.group_settings(group.group_id)
     return (
-        len(group.classic_members) == remaining
-        and all(member.classic is None for member in leaving)
+        len(group.classic_members) - leaving_classic == remaining
+        and not (is_replaced and leaving_classic)
         and (is_replaced or remaining > 0)
         and settings.consumer_migration_policy.lower() in _DOWNGRADES
         and remaining + is_replaced <= settings.max_size

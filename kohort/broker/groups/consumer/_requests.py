@@ -23,7 +23,9 @@ from kohort.broker.groups.consumer._member_lookup import present_member
 from kohort.broker.groups.consumer._migration import (
     can_downgrade,
     downgraded,
+    end_parked_requests,
     finish_upgrade,
+    is_in_first_rebalance,
     upgraded,
 )
 from kohort.broker.groups.consumer._records import delete_group_records
@@ -77,6 +79,10 @@ class ConsumerRequests:
         """Handle the first heartbeat of a new group or of an upgraded classic one."""
         if classic is None:
             group = ConsumerGroup(request.group_id, self._env)
+        elif is_in_first_rebalance(classic):
+            # Kafka fails here after it has responded to the parked requests.
+            end_parked_requests(classic)
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             group = upgraded(classic)
         response = heartbeat(group, request, caller, now)
