@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kohort.broker._broker_settings import (
     FALLBACKS,
+    HIDDEN,
     QUOTAS,
     BrokerSetting,
     broker_settings,
@@ -44,9 +45,7 @@ class BrokerConfigs:
         self.cluster_overrides: dict[str, str] = {MIN_ISR: self._static.pop(MIN_ISR, "1")}
         self._broker_overrides: dict[int, dict[str, str]] = {}
         self.topic_defaults: dict[str, str] = {}
-        self.groups: GroupConfigs = GroupConfigs(
-            config.groups, self.origins, lambda: self.cluster_overrides
-        )
+        self.groups: GroupConfigs = GroupConfigs(config.groups, self.origins)
         self._refresh()
 
     def broker_overrides(self, node_id: int) -> dict[str, str]:
@@ -108,6 +107,7 @@ class BrokerConfigs:
         return configs
 
     def _refresh(self) -> None:
+        self.groups.brokers_changed()
         layers = (self.cluster_overrides, self._static, _defaults())
         for name, setting in TOPIC_SETTINGS.items():
             value = None if setting.synonym is None else _value(setting.synonym, layers)
@@ -116,7 +116,7 @@ class BrokerConfigs:
 
 def setting_of(name: str) -> BrokerSetting:
     """Return the setting of this name, or one of unknown type."""
-    known = broker_settings().get(name) or QUOTAS.get(name)
+    known = broker_settings().get(name) or QUOTAS.get(name) or HIDDEN.get(name)
     return known or BrokerSetting(name, ConfigType.UNKNOWN, None)
 
 

@@ -70,6 +70,12 @@ QUOTAS = {
 }
 """Configs that only a request sets. Brokers show them after that."""
 
+HIDDEN = {
+    name: BrokerSetting(name, ConfigType.INT, None)
+    for name in ("group.consumer.regex.refresh.interval.ms",)
+}
+"""Configs of a broker's file that brokers do not show."""
+
 FALLBACKS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     "log.roll.ms": (("log.roll.hours", 3_600_000),),

@@ -139,4 +139,4 @@ class ClusterServer:
     def _make_broker(self, node: BrokerNode) -> Broker:
         state = self.state
         transactions = state.transaction_router.make_coordinator()
-        return Broker(state, node, state.make_group_coordinator(), transactions)
+        return Broker(state, node, state.make_group_coordinator(node), transactions)

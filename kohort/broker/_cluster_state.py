@@ -144,15 +144,15 @@ class ClusterState:
         """The registered brokers, which requests of clients can discover."""
         return [node for node in self.all_nodes if node.id in self.registry]
 
-    def make_group_coordinator(self) -> GroupCoordinator:
-        """Return a group coordinator that stores its records in this cluster."""
+    def make_group_coordinator(self, node: BrokerNode) -> GroupCoordinator:
+        """Return the group coordinator of a broker, which stores its records in this cluster."""
         topics = GroupTopics(self.topics, {node.id: node.rack for node in self.all_nodes})
         env = GroupEnvironment(
             self.config.groups,
             self.rng,
             self._epoch_ms,
             topics,
-            settings_of=self.configs.groups.limits_of,
+            settings_of=lambda group_id: self.configs.groups.limits_of(group_id, node),
         )
         return GroupCoordinator(env, self._append_group_records, lambda: self.changed())
 

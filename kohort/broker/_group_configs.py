@@ -27,20 +27,19 @@ _DYNAMIC = f"group.{ASSIGNMENT_INTERVAL}"
 class GroupConfigs:
     """Config values by group. A group has values before it exists and after it was deleted.
 
-    ``broker_origins`` returns the values of a broker's config, and ``cluster_overrides`` those that
-    requests have set for all brokers.
+    ``broker_origins`` returns the values of a broker's config.
     """
 
     def __init__(
         self,
         limits: GroupLimits,
         broker_origins: Callable[[str, BrokerNode], tuple[SourcedValue, ...]],
-        cluster_overrides: Callable[[], Mapping[str, str]],
     ) -> None:
         self._limits = limits
         self._broker_origins = broker_origins
-        self._cluster_overrides = cluster_overrides
         self._values: dict[str, dict[str, str]] = {}
+        self._broker_limits: dict[int, GroupLimits] = {}
+        self._group_limits: dict[tuple[int, str], GroupLimits] = {}
 
     @property
     def names(self) -> list[str]:
@@ -56,6 +55,12 @@ class GroupConfigs:
         self._values.pop(group_id, None)
         if configs:
             self._values[group_id] = {name: value.strip() for name, value in configs.items()}
+        self._group_limits.clear()
+
+    def brokers_changed(self) -> None:
+        """Compute the settings of groups again after a change of brokers' configs."""
+        self._broker_limits.clear()
+        self._group_limits.clear()
 
     def origins(self, group_id: str, name: str, node: BrokerNode) -> tuple[SourcedValue, ...]:
         """Return the values of a config in order of precedence; Kafka's default is the last."""
@@ -65,12 +70,26 @@ class GroupConfigs:
             return *own, SourcedValue(name, setting.default, ConfigSource.DEFAULT)
         return *own, *self._broker_origins(setting.synonym, node)
 
-    def limits_of(self, group_id: str) -> GroupLimits:
-        """Return the settings of a group: its values over those of the brokers."""
-        changes: dict[str, Any] = {}
-        if (interval := self._cluster_overrides().get(_DYNAMIC)) is not None:
-            changes[_FIELDS[ASSIGNMENT_INTERVAL]] = int(interval)
-        for name, value in self._values.get(group_id, {}).items():
-            if name in _FIELDS:
-                changes[_FIELDS[name]] = int(value)
-        return replace(self._limits, **changes) if changes else self._limits
+    def limits_of(self, group_id: str, node: BrokerNode) -> GroupLimits:
+        """Return the settings of a group: its values over those of the broker."""
+        if group_id not in self._values:
+            return self._limits_of_broker(node)
+        found = self._group_limits.get((node.id, group_id))
+        if found is None:
+            values = self._values[group_id]
+            changes: dict[str, Any] = {
+                _FIELDS[name]: int(value) for name, value in values.items() if name in _FIELDS
+            }
+            found = replace(self._limits_of_broker(node), **changes)
+            self._group_limits[node.id, group_id] = found
+        return found
+
+    def _limits_of_broker(self, node: BrokerNode) -> GroupLimits:
+        found = self._broker_limits.get(node.id)
+        if found is None:
+            # The only one of these configs that requests change.
+            origins = self._broker_origins(_DYNAMIC, node)
+            interval = int(origins[0].value or 0)
+            found = replace(self._limits, consumer_assignment_interval_ms=interval)
+            self._broker_limits[node.id] = found
+        return found

@@ -234,6 +234,40 @@ def test_assignment_interval_of_brokers_changes_while_they_run(raw: Raw) -> None
     assert alter(raw, "", (name, None), operation=DELETE, kind=BROKER) == OK
 
 
+def waits_for_the_interval(raw: Raw, group: str) -> bool:
+    """True if a second member has to wait for the next target assignment."""
+    find_coordinator(raw, group)
+    for name in "ab":
+        joined = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=name,
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=["any"],
+            topic_partitions=[],
+        )
+        assert raw.ask(joined, 1).error_code == 0
+    described = raw.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
+    return described.group_state == "Assigning"
+
+
+def test_assignment_interval_of_one_broker_takes_precedence(raw: Raw) -> None:
+    name = f"group.{INTERVAL}"
+    assert waits_for_the_interval(raw, "before")
+    assert alter(raw, "1", (name, "0"), kind=BROKER) == OK
+    assert not waits_for_the_interval(raw, "of one")
+    assert alter(raw, "", (name, "2000"), kind=BROKER) == OK
+    assert not waits_for_the_interval(raw, "of all")
+    assert alter(raw, "1", (name, None), operation=DELETE, kind=BROKER) == OK
+    assert waits_for_the_interval(raw, "not of one")
+    assert alter(raw, "", (name, None), operation=DELETE, kind=BROKER) == OK
+
+
+def test_hidden_config_of_brokers_cannot_change(raw: Raw) -> None:
+    name = "group.consumer.regex.refresh.interval.ms"
+    code, _ = alter(raw, "", (name, "1000"), kind=BROKER)
+    assert code == ErrorCode.INVALID_REQUEST
+
+
 def test_session_must_be_longer_than_the_heartbeat_interval() -> None:
     configs = {
         "group.consumer.min.session.timeout.ms": 1_000,
