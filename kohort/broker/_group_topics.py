@@ -17,6 +17,8 @@ class GroupTopics:
     def __init__(self, topics: Topics, racks: Mapping[int, str | None]) -> None:
         self._topics = topics
         self._racks = racks
+        self._known: dict[bytes, TopicInfo] = {}
+        self._known_version = -1
 
     @property
     def version(self) -> int:
@@ -41,10 +43,17 @@ class GroupTopics:
         return (topic.name for topic in self._topics)
 
     def _info(self, topic: Topic | None) -> TopicInfo | None:
+        """Return a topic as it is now. It is the same object until a topic changes."""
         if topic is None:
             return None
-        racks = [
-            [rack for node in each.replicas if (rack := self._racks.get(node)) is not None]
-            for each in topic.partitions
-        ]
-        return TopicInfo(topic.name, topic.id, racks)
+        if self._known_version != self._topics.version:
+            self._known_version = self._topics.version
+            self._known.clear()
+        found = self._known.get(topic.id)
+        if found is None:
+            racks = [
+                [rack for node in each.replicas if (rack := self._racks.get(node)) is not None]
+                for each in topic.partitions
+            ]
+            found = self._known[topic.id] = TopicInfo(topic.name, topic.id, racks)
+        return found

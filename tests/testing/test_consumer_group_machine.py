@@ -498,7 +498,7 @@ def test_offsets_outlive_a_change_of_protocol() -> None:
 def test_member_in_unknown_state_must_give_up_everything(machine: ConsumerMachine) -> None:
     machine.join("a")
     group = machine.group
-    group.members["a"] = replace(group.members["a"], state=AssignmentState(9))
+    group.members.put(replace(group.members["a"], state=AssignmentState(9)))
     refused = machine.beat("a", 2)
     assert (refused.error_code, machine.beat("a", 2, {"t": [0]}).error_code) == (110, 110)
     response = machine.beat("a", 2, {})

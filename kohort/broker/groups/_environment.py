@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kohort.broker.groups._limits import GroupLimits
 from kohort.broker.groups._timers import Timers
-from kohort.broker.groups._topic_view import GroupTopicView, NoTopics
+from kohort.broker.groups._topic_view import GroupTopicView, NoTopics, TopicInfo
 from kohort.protocol import Response
 
 
@@ -50,7 +50,8 @@ class GroupEnvironment:
     """Settings, timers, random numbers, and the effects that the coordinator executes in order.
 
     ``epoch_ms``: wall-clock milliseconds at time 0 of the clock of ``now``. ``settings_of`` returns
-    the settings of one group. Without it, ``config`` applies to all groups.
+    the settings of one group. Without it, ``config`` applies to all groups. ``topic_hashes`` has
+    the known hashes of topics by name.
     """
 
     config: GroupLimits
@@ -59,6 +60,7 @@ class GroupEnvironment:
     topics: GroupTopicView = field(default_factory=NoTopics)
     timers: Timers[TimerKey] = field(default_factory=Timers)
     effects: list[SendResponse | Append] = field(default_factory=list)
+    topic_hashes: dict[str, tuple[TopicInfo, int]] = field(default_factory=dict)
     settings_of: Callable[[str], GroupLimits] | None = None
 
     def wall_ms(self, now: float) -> int:

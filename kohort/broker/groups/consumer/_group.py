@@ -14,6 +14,7 @@ from kohort.broker.groups.consumer._member import (
     PartitionSets,
     ResolvedRegex,
 )
+from kohort.broker.groups.consumer._member_table import MemberTable
 
 TIMERS = ("session", "rebalance", "member-join", "member-sync")
 """Kinds of timers that a member has."""
@@ -56,7 +57,7 @@ class ConsumerGroup(BaseGroup):
         """Group epoch of the target assignment."""
         self.assigned_at_ms = 0
         """Time when the target assignment was computed, 0 if no interval has to pass."""
-        self.members: dict[str, ConsumerMember] = {}
+        self.members: MemberTable = MemberTable()
         self.targets: dict[str, PartitionSets] = {}
         """Member id -> target assignment"""
         self.regexes: dict[str, ResolvedRegex] = {}
@@ -81,30 +82,21 @@ class ConsumerGroup(BaseGroup):
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the member with this instance id, None if there is none."""
-        if instance_id is None:
-            return None
-        members = self.members.values()
-        return next((each for each in members if each.instance_id == instance_id), None)
+        return None if instance_id is None else self.members.static(instance_id)
 
     @property
     def classic_members(self) -> list[ConsumerMember]:
         """The members that use the classic protocol."""
         return [member for member in self.members.values() if member.classic is not None]
 
-    def held_by_others(self, member_id: str) -> set[tuple[bytes, int]]:
-        """Return the partitions that other members own or have to give up."""
-        return {
-            held
-            for member in self.members.values()
-            if member.member_id != member_id
-            for held in member.held
-        }
-
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """True if another member owns a partition of the member's target assignment."""
-        held = self.held_by_others(member.member_id)
         target = self.targets.get(member.member_id, {})
-        return any((topic_id, each) in held for topic_id in target for each in target[topic_id])
+        return any(
+            self.members.is_held_by_other(topic_id, each, member.member_id)
+            for topic_id in target
+            for each in target[topic_id]
+        )
 
     def stop_timers(self) -> None:
         """Cancel all timers of a group that is deleted or moves to another broker."""
@@ -154,11 +146,6 @@ class ConsumerGroup(BaseGroup):
     def is_subscribed(self, topic: str) -> bool:
         """True if a member subscribes to the topic."""
         return any(topic in self.topics_of(member) for member in self.members.values())
-
-    @property
-    def subscribed_regexes(self) -> list[str]:
-        """Patterns that members subscribe to, each once."""
-        return list(dict.fromkeys(m.topic_regex for m in self.members.values() if m.topic_regex))
 
     @property
     def assignor_name(self) -> str:

@@ -87,7 +87,7 @@ def heartbeat(
             group.group_id
         ).consumer_heartbeat_interval_ms,
     )
-    if joins or is_full or _partitions(found) != _partitions(member):
+    if joins or is_full or _has_changed_partitions(found, member):
         response.assignment = _assignment(member)
     return response
 
@@ -157,6 +157,11 @@ def _owned(
     if topic_partitions is None:
         return None
     return unite((bytes(each.topic_id), each.partitions) for each in topic_partitions)
+
+
+def _has_changed_partitions(before: ConsumerMember, member: ConsumerMember) -> bool:
+    is_same = before.assigned is member.assigned
+    return not is_same and _partitions(before) != _partitions(member)
 
 
 def _partitions(member: ConsumerMember) -> PartitionSets:

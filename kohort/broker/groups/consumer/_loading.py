@@ -80,28 +80,30 @@ def _replay_member(
     value: ConsumerGroupMemberMetadataValue | None,
 ) -> None:
     if value is None:
-        group.members.pop(key.member_id, None)
+        group.members.remove(key.member_id)
         return
     classic = value.classic_member_metadata
-    group.members[key.member_id] = replace(
-        _member(group, key.member_id),
-        instance_id=value.instance_id,
-        rack_id=value.rack_id,
-        client_id=value.client_id,
-        client_host=value.client_host,
-        rebalance_timeout_ms=value.rebalance_timeout_ms,
-        topic_names=frozenset(value.subscribed_topic_names),
-        topic_regex=value.subscribed_topic_regex or "",
-        server_assignor=value.server_assignor,
-        classic=None
-        if classic is None
-        else ClassicData(
-            classic.session_timeout_ms,
-            tuple(
-                ClassicProtocol(each.name, bytes(each.metadata))
-                for each in classic.supported_protocols
+    group.members.put(
+        replace(
+            _member(group, key.member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topic_names=frozenset(value.subscribed_topic_names),
+            topic_regex=value.subscribed_topic_regex or "",
+            server_assignor=value.server_assignor,
+            classic=None
+            if classic is None
+            else ClassicData(
+                classic.session_timeout_ms,
+                tuple(
+                    ClassicProtocol(each.name, bytes(each.metadata))
+                    for each in classic.supported_protocols
+                ),
             ),
-        ),
+        )
     )
 
 
@@ -136,23 +138,27 @@ def _replay_current(
         member = group.members.get(key.member_id)
         if member is not None:
             # As in Kafka, only the tombstone of type 5 removes the member.
-            group.members[key.member_id] = replace(
-                member,
-                epoch=-1,
-                previous_epoch=-1,
-                state=AssignmentState.STABLE,
-                assigned={},
-                pending_revocation={},
+            group.members.put(
+                replace(
+                    member,
+                    epoch=-1,
+                    previous_epoch=-1,
+                    state=AssignmentState.STABLE,
+                    assigned={},
+                    pending_revocation={},
+                )
             )
         return
     epoch = value.member_epoch
-    group.members[key.member_id] = replace(
-        _member(group, key.member_id),
-        epoch=epoch,
-        previous_epoch=value.previous_member_epoch,
-        state=AssignmentState(value.state),
-        assigned=_epochs(value.assigned_partitions, epoch),
-        pending_revocation=_epochs(value.partitions_pending_revocation, epoch),
+    group.members.put(
+        replace(
+            _member(group, key.member_id),
+            epoch=epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=AssignmentState(value.state),
+            assigned=_epochs(value.assigned_partitions, epoch),
+            pending_revocation=_epochs(value.partitions_pending_revocation, epoch),
+        )
     )
 
 

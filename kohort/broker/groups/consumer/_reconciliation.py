@@ -95,7 +95,6 @@ def _next_assignment(
     group: ConsumerGroup, member: ConsumerMember, target: PartitionSets, owned: PartitionSets | None
 ) -> ConsumerMember:
     subscribed = group.topic_ids_of(member)
-    held = group.held_by_others(member.member_id)
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     added: dict[bytes, list[int]] = {}
@@ -107,7 +106,7 @@ def _next_assignment(
             kept = assigned if partition in wanted else revoked
             kept.setdefault(topic_id, {})[partition] = epoch
         for partition in sorted(wanted - current.keys()):
-            if (topic_id, partition) in held:
+            if group.members.is_held_by_other(topic_id, partition, member.member_id):
                 unreleased = True
             else:
                 added.setdefault(topic_id, []).append(partition)

@@ -119,7 +119,7 @@ def delete_group_records(group: ConsumerGroup) -> None:
 
 def set_member(group: ConsumerGroup, member: ConsumerMember) -> None:
     """Store the subscription of a member."""
-    group.members[member.member_id] = member
+    group.members.put(member)
     classic = None
     if member.classic is not None:
         cls = ConsumerGroupMemberMetadataValue
@@ -161,7 +161,7 @@ def set_target(group: ConsumerGroup, member_id: str, target: PartitionSets) -> N
 
 def set_current(group: ConsumerGroup, member: ConsumerMember) -> None:
     """Store the epoch, the state and the partitions of a member."""
-    group.members[member.member_id] = member
+    group.members.put(member)
     key = ConsumerGroupCurrentMemberAssignmentKey(
         group_id=group.group_id, member_id=member.member_id
     )
@@ -191,7 +191,7 @@ def _topic_partitions(
 
 def delete_member(group: ConsumerGroup, member_id: str) -> None:
     """Delete a member with its assignments."""
-    group.members.pop(member_id, None)
+    group.members.remove(member_id)
     group.targets.pop(member_id, None)
     group_id = group.group_id
     for key in (

@@ -10,11 +10,11 @@ from __future__ import annotations
 from enum import Enum
 
 from kohort.broker.groups._join import Caller
-from kohort.broker.groups._topic_view import GroupTopicView
+from kohort.broker.groups._topic_view import GroupTopicView, TopicInfo
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import ConsumerMember, ResolvedRegex
-from kohort.broker.groups.consumer._metadata_hash import group_hash, topic_hash
+from kohort.broker.groups.consumer._metadata_hash import NO_TOPIC, group_hash, topic_hash
 from kohort.broker.groups.consumer._re2j import RegexError, compile_regex
 from kohort.broker.groups.consumer._records import delete_regex, set_epoch, set_regex
 from kohort.errors import ErrorCode
@@ -38,8 +38,17 @@ def metadata_hash(group: ConsumerGroup) -> int:
     hashes = {}
     for name in group.subscribed_topics:
         topic = group.env.topics.named(name)
-        hashes[name] = 0 if topic is None else topic_hash(topic.topic_id, name, topic.racks)
+        hashes[name] = NO_TOPIC if topic is None else _topic_hash(group, topic)
     return group_hash(hashes)
+
+
+def _topic_hash(group: ConsumerGroup, topic: TopicInfo) -> int:
+    """Return the hash of a topic, which is computed once unless the topic changes."""
+    known = group.env.topic_hashes
+    found = known.get(topic.name)
+    if found is None or found[0] is not topic:
+        found = known[topic.name] = topic, topic_hash(topic.topic_id, topic.name, topic.racks)
+    return found[1]
 
 
 def update_epoch(group: ConsumerGroup, *, subscriptions_changed: bool) -> bool:
@@ -61,7 +70,7 @@ def update_epoch(group: ConsumerGroup, *, subscriptions_changed: bool) -> bool:
 
 def check_regex(group: ConsumerGroup, pattern: str) -> None:
     """Raise INVALID_REGULAR_EXPRESSION for a new pattern that RE2J does not accept."""
-    if not pattern or pattern in group.subscribed_regexes:
+    if not pattern or pattern in group.members.regexes:
         return
     try:
         compile_regex(pattern)
@@ -94,14 +103,13 @@ def update_regexes(
 
 def delete_unused_regexes(group: ConsumerGroup, patterns: list[str]) -> None:
     """Delete those of the patterns that no member subscribes to any longer."""
-    used = group.subscribed_regexes
     for pattern in dict.fromkeys(patterns):
-        if pattern and pattern not in used:
+        if pattern and pattern not in group.members.regexes:
             delete_regex(group, pattern)
 
 
 def _needs_resolution(group: ConsumerGroup, now: float) -> bool:
-    patterns = group.subscribed_regexes
+    patterns = group.members.regexes
     if not patterns or group.is_scheduled("regex"):
         return False
     resolved = next(iter(group.regexes.values()), None)
@@ -112,7 +120,7 @@ def _needs_resolution(group: ConsumerGroup, now: float) -> bool:
         return False
     settings = group.env.group_settings(group.group_id)
     return (
-        set(patterns) != group.regexes.keys()
+        patterns != group.regexes.keys()
         or resolved.version < group.env.topics.creation_version
         or age_ms > settings.consumer_regex_refresh_interval_ms
     )
@@ -123,7 +131,7 @@ def resolve_regexes(group: ConsumerGroup, now: float) -> None:
     can_describe, group.can_describe = group.can_describe, None
     topics = group.env.topics
     changed = False
-    for pattern in group.subscribed_regexes:
+    for pattern in group.members.regexes:
         names = _matching(pattern, topics)
         matched = frozenset(name for name in names if can_describe is None or can_describe(name))
         before = group.regexes.get(pattern)
