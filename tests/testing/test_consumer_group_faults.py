@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Sequence
 
@@ -225,3 +226,20 @@ def test_failed_classic_request_appends_nothing(
         assert driver.env.effects == []
 
     run_virtual(main)
+
+
+def test_long_resolution_of_a_pattern_lets_other_work_go_on() -> None:
+    machine, rng = ConsumerMachine(), random.Random(1)
+    for number in range(10):
+        name = "".join(rng.choice("ab") for _ in range(120))
+        machine.topics.create(name, 1, number.to_bytes(16, "big"))
+    machine.topics.create("t", 1)
+    pattern = "|".join(f"[ab]*a[ab]{{{count}}}" for count in range(100, 130))
+    machine.join("a", (), subscribed_topic_regex=pattern)
+    machine.pass_time(0.002)
+    assert machine.group.regexes == {}
+    assert machine.group.is_scheduled("regex")
+    assert machine.join("b", ("t",)).error_code == 0
+    machine.pass_time(1)
+    assert machine.group.regexes[pattern].topics
+    assert not machine.group.is_scheduled("regex")

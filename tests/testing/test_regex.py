@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import sys
 from pathlib import Path
 from types import FrameType
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.groups.consumer._re2j import Regex, RegexError, compile_regex
+from kohort.broker.groups.consumer._re2j import Regex, RegexError, _matcher, compile_regex
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "regex_re2j.json").read_text()
@@ -68,6 +70,47 @@ def test_steps_are_linear_in_pattern_and_name(part: str, times: int) -> None:
     regex = compile_regex(pattern)
     limit = 20 * len(pattern) * (len(name) + 1)
     assert executed_lines(regex, name, limit) < limit
+
+
+HARD = "|".join(f"[ab]*a[ab]{{{count}}}" for count in range(100, 130))
+"""Pattern whose steps are different ones for each name."""
+
+
+def random_names(count: int) -> list[str]:
+    rng = random.Random(1)
+    return ["".join(rng.choice("ab") for _ in range(120)) for _ in range(count)]
+
+
+def test_prepare_stops_early_and_continues() -> None:
+    names, regex = random_names(10), compile_regex(HARD)
+    rounds = 1
+    while not regex.prepare(names):
+        rounds += 1
+    assert 5 < rounds < 200
+    expected = re.compile(HARD)
+    assert [regex.matches(name) for name in names] == [
+        expected.fullmatch(name) is not None for name in names
+    ]
+
+
+def test_results_stay_right_when_steps_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_matcher, "_MAX_KEPT", 50)
+    compile_regex.cache_clear()
+    names, regex = random_names(20), compile_regex("(a|b?a)*a[ab]{3}|b{2,5}.*")
+    while not regex.prepare(names):
+        pass
+    expected = re.compile(regex.pattern)
+    assert [regex.matches(name) for name in names] == [
+        expected.fullmatch(name) is not None for name in names
+    ]
+
+
+def test_second_match_of_a_long_pattern_costs_nothing() -> None:
+    compile_regex.cache_clear()
+    pattern, name = "(a|b?)*" * 4_681, "ab" * 60
+    while not compile_regex(pattern).prepare([name]):
+        pass
+    assert executed_lines(compile_regex(pattern), name, limit=20) < 20
 
 
 def test_nested_counts_are_refused_when_copies_need_much_memory() -> None:

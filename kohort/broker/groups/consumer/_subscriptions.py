@@ -7,10 +7,11 @@ the result.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from enum import Enum
 
 from kohort.broker.groups._join import Caller
-from kohort.broker.groups._topic_view import GroupTopicView, TopicInfo
+from kohort.broker.groups._topic_view import TopicInfo
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import ConsumerMember, ResolvedRegex
@@ -127,13 +128,20 @@ def _needs_resolution(group: ConsumerGroup, now: float) -> bool:
 
 
 def resolve_regexes(group: ConsumerGroup, now: float) -> None:
-    """Find the topics of the group's patterns, among those that the client may see."""
+    """Find the topics of the group's patterns, among those that the client may see.
+
+    If that takes longer, it continues after other work.
+    """
+    names = list(group.env.topics.names())
+    if not all(_prepare(pattern, names) for pattern in group.members.regexes):
+        group.schedule("regex", now, _RESOLUTION_DELAY_MS)
+        return
     can_describe, group.can_describe = group.can_describe, None
     topics = group.env.topics
     changed = False
     for pattern in group.members.regexes:
-        names = _matching(pattern, topics)
-        matched = frozenset(name for name in names if can_describe is None or can_describe(name))
+        matching = _matching(pattern, names)
+        matched = frozenset(name for name in matching if can_describe is None or can_describe(name))
         before = group.regexes.get(pattern)
         changed |= matched != (before.topics if before else frozenset())
         set_regex(group, pattern, ResolvedRegex(matched, topics.version, group.env.wall_ms(now)))
@@ -144,8 +152,16 @@ def resolve_regexes(group: ConsumerGroup, now: float) -> None:
         update_epoch(group, subscriptions_changed=False)
 
 
-def _matching(pattern: str, topics: GroupTopicView) -> list[str]:
-    """Return the names of the topics that match.
+def _prepare(pattern: str, names: Collection[str]) -> bool:
+    """Match names for a short time; return True if all results are known."""
+    try:
+        return compile_regex(pattern).prepare(names)
+    except RegexError:
+        return True
+
+
+def _matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names that match.
 
     A pattern that the regex parser refuses matches nothing. Another broker may have stored it.
     """
@@ -153,4 +169,4 @@ def _matching(pattern: str, topics: GroupTopicView) -> list[str]:
         regex = compile_regex(pattern)
     except RegexError:
         return []
-    return [name for name in topics.names() if regex.matches(name)]
+    return [name for name in names if regex.matches(name)]
