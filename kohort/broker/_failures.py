@@ -124,6 +124,10 @@ def _partitions(response: Any, topic: Any, partition: Any, name: str, index: str
     return fail
 
 
+def _join_group(_: Context, request: m.JoinGroupRequest, error: ErrorCode) -> Response:
+    return m.JoinGroupResponse(error_code=error, member_id=request.member_id, protocol_name=None)
+
+
 def _offset_fetch(ctx: Context, request: m.OffsetFetchRequest, error: ErrorCode) -> Response:
     cls = m.OffsetFetchResponse
     if ctx.version >= 8:
@@ -441,6 +445,7 @@ _BUILDERS: dict[type[Any], FailureBuilder] = {
         "topic",
         "partition",
     ),
+    m.JoinGroupRequest: _join_group,
     m.OffsetFetchRequest: _offset_fetch,
     m.FindCoordinatorRequest: _find_coordinator,
     m.MetadataRequest: _metadata,

@@ -42,10 +42,14 @@ KAFKA_PROPERTIES = {
 
 @dataclass(frozen=True)
 class Variant:
-    """Further pair of clusters: properties that differ, and the version of ``group.version``."""
+    """Further pair of clusters: properties that differ, and the version of ``group.version``.
+
+    It has one or two brokers.
+    """
 
     properties: Mapping[str, str]
     group_version: int = 1
+    brokers: int = 1
 
 
 _POLICY = "group.consumer.migration.policy"
@@ -54,8 +58,13 @@ VARIANTS = {
     "downgrade": Variant({_POLICY: "downgrade", "group.max.size": "2"}),
     "disabled": Variant({_POLICY: "disabled"}),
     "off": Variant({}, group_version=0),
+    "two": Variant(
+        {"broker.session.timeout.ms": "10000", "offsets.topic.replication.factor": "2"}, brokers=2
+    ),
 }
-"""Pairs of clusters with other migration policies, and without the consumer protocol."""
+"""Pairs of clusters with other migration policies, without the consumer protocol, and with two
+brokers each.
+"""
 
 OF_A_PROCESS = {
     "controller.listener.names",
@@ -102,6 +111,7 @@ MODULES = (
     "regexes",
     "group_configs",
     "group_lives",
+    "coordinator_errors",
     "replicas",
     "transactional_producers",
     "transactional_data",
@@ -121,6 +131,7 @@ def start_cluster(name: str = "") -> Cluster:
     variant = VARIANTS.get(name, Variant({}))
     configs = {**PROPERTIES, **KAFKA_PROPERTIES, **variant.properties}
     return Cluster(
+        brokers=variant.brokers,
         configs={name: configs[name] for name in configs.keys() - OF_A_PROCESS},
         group_version=variant.group_version,
     )

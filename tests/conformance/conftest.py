@@ -9,16 +9,18 @@ from contextlib import ExitStack
 
 import pytest
 
+from kohort.testing import Cluster
 from tests.conformance.aged import after_the_restart, before_the_restart
 from tests.conformance.clusters import (
     KAFKA_PROPERTIES,
     VARIANTS,
+    Variant,
     start_cluster,
     start_secured_cluster,
 )
 from tests.conformance.probe import PROBES, Probe
 from tests.conformance.runner import Runner
-from tests.conformance.session import Secured, Session, Target
+from tests.conformance.session import SecondBroker, Secured, Session, Target
 from tests.support.kafka_server import KafkaServer
 from tests.support.secure_kafka import PROTOCOLS, SecureKafka
 
@@ -112,26 +114,51 @@ def variant_runners(
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(THREADS))
 
-        def start(name: str) -> KafkaServer:
-            variant = VARIANTS[name]
-            return start_kafka(
-                {**KAFKA_PROPERTIES, **variant.properties},
-                {"group.version": variant.group_version} if variant.group_version != 1 else None,
+        def start(name: str) -> tuple[Target, Target]:
+            first, second = _start_kafka_of(VARIANTS[name], start_kafka)
+            cluster = stack.enter_context(start_cluster(name))
+            return (
+                Target("Apache Kafka", "127.0.0.1", first.port, token, second=second),
+                _target_of(cluster, token),
             )
 
         runners = {}
-        for name, kafka in zip(needed, pool.map(start, needed), strict=True):
-            cluster = stack.enter_context(start_cluster(name))
-            both = (
-                Target("Apache Kafka", "127.0.0.1", kafka.port, token),
-                Target("kohort.testing", "127.0.0.1", port_of(cluster.bootstrap_servers), token),
-            )
+        for name, both in zip(needed, pool.map(start, needed), strict=True):
+            runners[name] = Runner(*both, pool)
+            for probe in _selected(request.session.items):
+                if probe.cold and probe.variant == name:
+                    runners[name].results(probe)
             for target in both:
                 session = Session(target, "warm-up")
                 session.warm_up()
                 session.close()
-            runners[name] = Runner(*both, pool)
         yield runners
+
+
+def _start_kafka_of(
+    variant: Variant, start_kafka: Callable[..., KafkaServer]
+) -> tuple[KafkaServer, SecondBroker | None]:
+    properties = {**KAFKA_PROPERTIES, **variant.properties}
+    features = {"group.version": variant.group_version} if variant.group_version != 1 else None
+    first = start_kafka(properties, features)
+    if variant.brokers == 1:
+        return first, None
+    second = start_kafka(properties, first=first)
+    return first, SecondBroker(second.port, second.stop, second.start)
+
+
+def _target_of(cluster: Cluster, token: str) -> Target:
+    first, *others = [port_of(server) for server in cluster.bootstrap_servers.split(",")]
+    second = [
+        SecondBroker(
+            port,
+            lambda: cluster.kill_broker(2),
+            lambda: cluster.start_broker(2),
+            lambda api, error: cluster.fail(api, error, times=1),
+        )
+        for port in others
+    ]
+    return Target("kohort.testing", "127.0.0.1", first, token, second=next(iter(second), None))
 
 
 def _selected(items: Sequence[pytest.Item]) -> list[Probe]:

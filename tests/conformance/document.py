@@ -39,7 +39,8 @@ python -m pytest tests/conformance -k the_barrier
   retention by time, and no limit for timestamps in the future.
 - A few topics are created before both brokers are restarted, so that their leader has a later
   epoch. The other probes run after that.
-- Probes of migration policies, and one without the consumer protocol, run on further pairs.
+- Probes of migration policies, and one without the consumer protocol, run on further pairs. So do
+  probes of coordinators, on clusters of two brokers.
 - Probes of section 7 run on a second pair, with seven listeners, the same users, certificates and
   key for tokens, and no ACLs. Alerts of TLS are compared as alerts, whatever their number.
 - Topics and groups have the same names in both. Numbered names replace ids (members, topics,

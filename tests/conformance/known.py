@@ -145,6 +145,12 @@ KNOWN = (
         },
     ),
     Known(
+        "The first look-up of a coordinator",
+        "Kafka starts to create the topic of offsets then, and responds with error 15. The cluster "
+        "creates the topic at once and responds with the coordinator.",
+        {"groups_before_the_offsets_topic": (r"first look-up\.coordinators\[0\]\..*",)},
+    ),
+    Known(
         "Sizes of disks",
         "The logs are in memory, so the size of the disk is reported as -1 (unknown).",
         {"log_directories": (r".*\.(total|usable)_bytes",)},

@@ -30,6 +30,8 @@ class Probe:
     """True if it runs on the secured clusters."""
     variant: str = ""
     """Name of the further pair of clusters that it runs on, or ""."""
+    cold: bool = False
+    """True if it runs before any other request to these clusters."""
 
     def run(self, target: Target, attempt: int = 0) -> dict[str, Any]:
         """Return the observations by label. An error of the probe is an observation, too."""
@@ -59,17 +61,22 @@ def add_probe(
     slow: bool = False,
     secured: bool = False,
     variant: str = "",
+    cold: bool = False,
     module: str,
 ) -> None:
     """Register a probe of a family that is created in a loop."""
     assert name not in PROBES, f"two probes are called {name}"
     PROBES[name] = Probe(
-        name, module.rpartition(".")[2], about, rows, slow, function, secured, variant
+        name, module.rpartition(".")[2], about, rows, slow, function, secured, variant, cold
     )
 
 
 def probe(
-    *rows: str, slow: bool = False, secured: bool = False, variant: str = ""
+    *rows: str,
+    slow: bool = False,
+    secured: bool = False,
+    variant: str = "",
+    cold: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a generator of (label, observation), with the first line of its docstring."""
 
@@ -84,6 +91,7 @@ def probe(
             slow=slow,
             secured=secured,
             variant=variant,
+            cold=cold,
             module=module,
         )
         return function

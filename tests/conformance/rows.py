@@ -251,4 +251,5 @@ ROWS = (
     Row("8.11", "configs of groups: names, bounds, defaults, effect, assignment interval"),
     Row("8.12", "timeouts: sessions, revocations, classic members that are late"),
     Row("8.13", "records of groups in `__consumer_offsets`, step by step"),
+    Row("8.14", "brokers that do not coordinate the group: 16, 15 by look-up, 14 while loading"),
 )

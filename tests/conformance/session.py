@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kohort.errors import ErrorCode
 from kohort.protocol import Request, Response
 from kohort.protocol.messages import (
     CreateTopicsRequest,
@@ -44,8 +45,21 @@ class Secured:
 
 
 @dataclass(frozen=True)
+class SecondBroker:
+    """Second broker of a cluster: its port, and functions that stop and start it.
+
+    ``fail`` lets the next request of an API fail with an error, where no broker does by itself.
+    """
+
+    port: int
+    stop: Callable[[], None]
+    start: Callable[[], None]
+    fail: Callable[[str, ErrorCode], object] | None = None
+
+
+@dataclass(frozen=True)
 class Target:
-    """Cluster of one broker. ``token`` is in all names, and the same for both clusters.
+    """Cluster of one or two brokers. ``token`` is in all names, and the same for both clusters.
 
     ``compact`` starts a compaction of a topic, where none starts automatically.
     """
@@ -56,6 +70,7 @@ class Target:
     token: str
     compact: Callable[[str], None] | None = None
     secured: Secured | None = None
+    second: SecondBroker | None = None
 
 
 class Session:
@@ -66,7 +81,9 @@ class Session:
         self._prefix = f"{probe}.{target.token}"
         self._connections: list[Connection] = []
         self._main: Connection | None = None
-        ports = target.secured.ports.values() if target.secured else ()
+        ports = list(target.secured.ports.values()) if target.secured else []
+        if target.second is not None:
+            ports.append(target.second.port)
         self._masks = Masks(target.port, *ports)
 
     def close(self) -> None:
@@ -85,6 +102,17 @@ class Session:
 
     def connect(self, client_id: str = "probe") -> Connection:
         connection = Connection(self.target.host, self.target.port, client_id)
+        self._connections.append(connection)
+        return connection
+
+    @property
+    def second(self) -> SecondBroker:
+        """Return the second broker of a cluster with two."""
+        assert self.target.second is not None
+        return self.target.second
+
+    def connect_to_second(self) -> Connection:
+        connection = Connection(self.target.host, self.second.port, "probe")
         self._connections.append(connection)
         return connection
 
@@ -196,6 +224,11 @@ class Session:
         asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
         return bytes(self.ask(asked, 12).topics[0].topic_id)
 
+    @property
+    def _good_codes(self) -> set[int]:
+        """Error codes of a coordinator that is ready. It may be the second broker."""
+        return {0} if self.target.second is None else {0, ErrorCode.NOT_COORDINATOR}
+
     def group(self, label: str = "g") -> str:
         """Return the name of a new group whose coordinator is ready."""
         name = self.name(label)
@@ -204,7 +237,8 @@ class Session:
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None)
         fetch = OffsetFetchRequest(groups=[group])
         while (
-            self.ask(find, 4).coordinators[0].error_code or self.ask(fetch, 8).groups[0].error_code
+            self.ask(find, 4).coordinators[0].error_code
+            or self.ask(fetch, 8).groups[0].error_code not in self._good_codes
         ):
             assert time.monotonic() < deadline, f"{name} has no coordinator"
             time.sleep(0.02)
@@ -218,7 +252,8 @@ class Session:
         describe = DescribeTransactionsRequest(transactional_ids=[name])
         while (
             self.ask(find, 4).coordinators[0].error_code
-            or self.ask(describe, 0).transaction_states[0].error_code in NOT_READY
+            or self.ask(describe, 0).transaction_states[0].error_code
+            in set(NOT_READY) - self._good_codes
         ):
             assert time.monotonic() < deadline, f"{name} has no coordinator"
             time.sleep(0.02)

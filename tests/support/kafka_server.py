@@ -46,7 +46,10 @@ class KafkaStartError(Exception):
 
 
 class KafkaServer:
-    """Node with its ports, data and log in one folder. It can be stopped and started again."""
+    """Node with its ports, data and log in one folder. It can be stopped and started again.
+
+    With ``first`` it is the second broker in the cluster of that node, whose controller it uses.
+    """
 
     format_options: tuple[str, ...] = ()
     """Further arguments of the program that prepares the folder, such as features."""
@@ -57,17 +60,20 @@ class KafkaServer:
         folder: Path,
         properties: Mapping[str, str] | None = None,
         features: Mapping[str, int] | None = None,
+        first: KafkaServer | None = None,
     ) -> None:
         """``features`` are finalized in other versions than Kafka's defaults."""
         self._jars = jars
+        self._first = first
+        self._cluster_id: str = first._cluster_id if first else _new_cluster_id()
         self._folder = folder
         self._extra = dict(properties or {})
         self._features = dict(features or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "kafka.log"
-        self.port, controller = free_ports(2)
+        self.port, self._controller = free_ports(2)
         self._config = folder / "server.properties"
-        self._write_config(controller)
+        self._write_config(self._controller)
         self._format()
 
     @property
@@ -186,14 +192,18 @@ class KafkaServer:
             **self._extra,
         }
         values["controller.quorum.voters"] = f"{values['node.id']}@127.0.0.1:{controller}"
+        if self._first is not None:
+            values["controller.quorum.voters"] = f"1@127.0.0.1:{self._first._controller}"
+            values["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+            values["process.roles"] = "broker"
+            values["node.id"] = "2"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
     def _format(self) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         done = self.tool(
             "kafka.tools.StorageTool",
             "format",
-            f"--cluster-id={cluster_id}",
+            f"--cluster-id={self._cluster_id}",
             "-c",
             str(self._config),
             *self.format_options,
@@ -201,3 +211,7 @@ class KafkaServer:
         )
         if done.returncode != 0:
             raise KafkaStartError(f"formatting failed:\n{done.stdout}{done.stderr}")
+
+
+def _new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

@@ -162,15 +162,18 @@ def start_kafka(
 ) -> Iterator[Callable[..., KafkaServer]]:
     """Make and start a node of Apache Kafka; keyword ``properties`` adds to its configuration.
 
-    ``features`` are finalized in these versions.
+    ``features`` are finalized in these versions. With ``first`` the node is a second broker in the
+    cluster of that one.
     """
     servers = pytestconfig.stash[SERVERS]
 
     def start(
-        properties: dict[str, str] | None = None, features: dict[str, int] | None = None
+        properties: dict[str, str] | None = None,
+        features: dict[str, int] | None = None,
+        first: KafkaServer | None = None,
     ) -> KafkaServer:
         folder: Path = tmp_path_factory.mktemp("kafka")
-        server = KafkaServer(jars(), folder, properties, features)
+        server = KafkaServer(jars(), folder, properties, features, first)
         servers.append(server)
         server.start()
         return server

@@ -7,6 +7,7 @@ import pytest
 from kohort.errors import ErrorCode, IllegalStateError, UnknownTopicOrPartitionError
 from kohort.protocol.messages import (
     FetchRequest,
+    FindCoordinatorRequest,
     HeartbeatRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -15,6 +16,7 @@ from kohort.protocol.messages import (
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
 from kohort.testing import Cluster
 from tests.testing.raw import Raw, find_coordinator, join, join_request
@@ -286,3 +288,31 @@ def test_what_cannot_be_done_is_said() -> None:
             cluster.move_leader("t", 0, to=2)
         with pytest.raises(UnknownTopicOrPartitionError):
             cluster.leader("t", 1)
+
+
+def test_coordinator_without_a_live_broker_is_not_available() -> None:
+    with Cluster(brokers=2, replication_factor=1, broker_session_timeout_ms=0) as cluster:
+        with Raw(cluster, 1) as raw:
+            names = [f"g{number}" for number in range(50)]
+            found = {name: find_coordinator(raw, name) for name in names}
+            of_second = next(name for name in names if found[name] == 2)
+            cluster.kill_broker(2)
+            for version, message in ((3, "The coordinator is not available."), (4, "")):
+                request = FindCoordinatorRequest(key=of_second)
+                if version == 4:
+                    request = FindCoordinatorRequest(coordinator_keys=[of_second])
+                answer = raw.ask(request, version)
+                one = answer.coordinators[0] if version == 4 else answer
+                assert one.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert one.error_message == message
+
+
+def test_transactional_commit_is_early_before_the_offsets_topic() -> None:
+    with Cluster(1, topics={"t": 1}) as cluster, Raw(cluster, 1) as raw:
+        cls = TxnOffsetCommitRequest
+        partition = cls.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        topic = cls.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])
+        request = cls(transactional_id="x", group_id="g", producer_id=1, topics=[topic])
+        answer = raw.ask(request, 3)
+        code = answer.topics[0].partitions[0].error_code
+        assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE

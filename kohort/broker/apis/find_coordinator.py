@@ -66,7 +66,7 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
             node_id=-1,
             port=-1,
             error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            error_message="The coordinator is not available.",
+            error_message="" if ctx.version >= 4 else "The coordinator is not available.",
         )
     return FindCoordinatorResponse.Coordinator(
         key=key, node_id=node.id, host=node.host, port=ctx.port_of(node)

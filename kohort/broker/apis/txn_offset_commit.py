@@ -64,7 +64,11 @@ def _commit(
     cluster = ctx.broker.cluster
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
-    error = error or ctx.broker.coordinator.check(request.group_id)
+    if error is ErrorCode.NONE and cluster.topics.get(CONSUMER_OFFSETS) is None:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error is not ErrorCode.NONE:
+        return [error] * len(offsets)
+    error = ctx.broker.coordinator.check(request.group_id)
     partition = cluster.group_partition(request.group_id)
     if error is ErrorCode.NONE:
         error = _join_transaction(ctx, request, partition, producer)

@@ -18,6 +18,7 @@ from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.epoch_offsets import commit_as, fetch_as
 from tests.conformance.probes.settings import (
     APPEND,
+    BROKER,
     DELETE,
     GROUP,
     SET,
@@ -302,3 +303,74 @@ def deadlines_of_classic_members(session: Session) -> Observations:
         found = described(session, new.group).groups[0].members
         yield f"{label}: remaining", sorted(m.member_type for m in found)
         yield f"{label}: late heartbeat", one.heartbeat()
+
+
+OF_BROKERS = f"group.{INTERVAL}"
+GROUP_CONFIGS = (
+    "group.consumer.assignors",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.max.assignment.interval.ms",
+    "group.consumer.max.heartbeat.interval.ms",
+    "group.consumer.max.session.timeout.ms",
+    "group.consumer.max.size",
+    "group.consumer.migration.policy",
+    "group.consumer.min.assignment.interval.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.min.session.timeout.ms",
+    "group.consumer.regex.refresh.interval.ms",
+    "group.consumer.session.timeout.ms",
+    "group.coordinator.rebalance.protocols",
+)
+"""Configs of brokers for consumer groups that no request changes."""
+NODE = "1"
+
+
+@probe("8.11", variant="upgrade")
+def group_configs_of_brokers(session: Session) -> Observations:
+    """Change the brokers' configs for consumer groups: only the assignment interval may change."""
+    for name in (NODE, ""):
+        for key in GROUP_CONFIGS:
+            value = "range" if key.endswith("assignors") else "50000"
+            yield f"{key} of {name!r}", change(session, name, (SET, key, value), kind=BROKER)
+        for value in ("-1", "15001", "x", "15000"):
+            yield (
+                f"interval {value} of {name!r}",
+                change(session, name, (SET, OF_BROKERS, value), kind=BROKER, validate_only=True),
+            )
+
+
+def _waits(session: Session, topic: str, label: str) -> bool:
+    """True if a group waits for the assignment interval after its first target assignment."""
+    a = ConsumerMember(session, session.name(label), "a", [topic])
+    a.settle()
+    peer(a, "b").join()
+    waits = state(session, a.group) == "Assigning"
+    a.leave()
+    return waits
+
+
+@probe("8.11", variant="upgrade")
+def assignment_intervals_of_brokers(session: Session) -> Observations:
+    """Change the assignment interval for one broker and for all. That of the broker counts."""
+    topic = new_topic(session)
+    steps: tuple[tuple[str, str, int, str | None, bool], ...] = (
+        ("of all", "", SET, "15000", True),
+        ("of one", NODE, SET, "0", False),
+        ("of one again", NODE, SET, "14000", True),
+        ("of all, shorter", "", SET, "0", True),
+        ("not of one", NODE, DELETE, None, False),
+        ("not of all", "", DELETE, None, False),
+    )
+    for number, (label, name, operation, value, waits) in enumerate(steps):
+        done = change(session, name, (operation, OF_BROKERS, value), kind=BROKER)
+        yield label, done
+        deadline = time.monotonic() + 3.0
+        attempt = 0
+        while (found := _waits(session, topic, f"g{number}.{attempt}")) != waits:
+            attempt += 1
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        yield f"{label}: waits", found
+        shown = describe(session, NODE, [OF_BROKERS], BROKER, include_synonyms=True)
+        yield f"{label}: shown", shown
