@@ -48,7 +48,8 @@ class Secured:
 class SecondBroker:
     """Second broker of a cluster: its port, and functions that stop and start it.
 
-    ``fail`` lets the next request of an API fail with an error, where no broker does by itself.
+    ``fail`` lets the next request of an API fail with an error. It is None for a broker that needs
+    time to load its groups.
     """
 
     port: int
