@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 import pytest
 
-from kohort.broker.groups import ClassicGroup, ConsumerGroup, _coordinator, load_groups
+from kohort.broker.groups import (
+    ClassicGroup,
+    ConsumerGroup,
+    OffsetToCommit,
+    _coordinator,
+    _offsets,
+    _transactional,
+    load_groups,
+)
 from kohort.broker.groups import _requests as classic_requests
 from kohort.broker.groups._records import append_empty_group
 from kohort.broker.groups.consumer import _heartbeat, _requests
@@ -30,8 +38,10 @@ from kohort.protocol.messages import (
     ConsumerGroupMemberMetadataValue,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    HeartbeatRequest,
     OffsetCommitRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
 from tests.support.virtual import run_virtual
 from tests.testing.consumer_machine import ConsumerMachine
@@ -243,3 +253,48 @@ def test_long_resolution_of_a_pattern_lets_other_work_go_on() -> None:
     machine.pass_time(1)
     assert machine.group.regexes[pattern].topics
     assert not machine.group.is_scheduled("regex")
+
+
+def fail_at(calls: int) -> Callable[..., bytes]:
+    """Return a function that raises at this call, and returns bytes before."""
+    count = 0
+
+    def fail(*_: object) -> bytes:
+        nonlocal count
+        count += 1
+        return bytes([1 // (calls - count)])
+
+    return fail
+
+
+@pytest.mark.parametrize("what", ["delete group", "delete offsets", "expire", "transaction"])
+def test_failed_change_of_offsets_changes_nothing(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        driver = CoordinatorDriver(offsets_retention_minutes=1)
+        coordinator = driver.coordinator
+        offsets = [OffsetToCommit("ka", b"", number, 1, -1, "") for number in range(3)]
+        coordinator.commit(OffsetCommitRequest(group_id="g"), offsets, 9)
+        partitions = list(coordinator.groups["g"].offsets)
+        batches = list(driver.batches)
+        for module in (_offsets, _transactional):
+            monkeypatch.setattr(module, "offset_commit_key", fail_at(2))
+        if what == "expire":
+            await anyio.sleep(700)
+            coordinator.heartbeat(HeartbeatRequest(group_id="g"))
+        else:
+            with pytest.raises(ZeroDivisionError):
+                if what == "delete group":
+                    coordinator.delete_group("g")
+                elif what == "delete offsets":
+                    coordinator.delete_offsets("g", partitions)
+                else:
+                    request = TxnOffsetCommitRequest(group_id="g", producer_id=1)
+                    coordinator.commit_in_transaction(request, offsets)
+        assert driver.env.effects == []
+        assert driver.batches == batches
+        assert list(coordinator.groups["g"].offsets) == partitions
+        assert coordinator.pending.pending_partitions("g") == set()
+
+    run_virtual(main)

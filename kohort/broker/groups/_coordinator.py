@@ -20,7 +20,12 @@ from kohort.broker.groups._expiration import expire, next_expiration
 from kohort.broker.groups._group import ClassicGroup, join_error
 from kohort.broker.groups._join import Caller, join
 from kohort.broker.groups._loading import load_groups
-from kohort.broker.groups._offsets import OffsetToCommit, commit, delete_offsets
+from kohort.broker.groups._offsets import (
+    OffsetToCommit,
+    append_offset_tombstones,
+    commit,
+    delete_offsets,
+)
 from kohort.broker.groups._pending import PendingOffsets
 from kohort.broker.groups._rebalance import (
     complete_join,
@@ -360,12 +365,13 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state.value != GroupState.EMPTY.value:
             return ErrorCode.NON_EMPTY_GROUP
-        delete_offsets(group, list(group.offsets))
+        with self._env.all_or_nothing():
+            append_offset_tombstones(group, group.offsets)
+            if isinstance(group, ConsumerGroup):
+                delete_group_records(group)
+            else:
+                self._env.append(group_id, group_metadata_key(group_id), None)
         self.pending.remove_groups(group_id.__eq__)
-        if isinstance(group, ConsumerGroup):
-            delete_group_records(group)
-        else:
-            self._env.append(group_id, group_metadata_key(group_id), None)
         self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
         self._process()
         return ErrorCode.NONE
@@ -387,15 +393,10 @@ class GroupCoordinator:
             for topic_partition in topic_partitions
             if is_subscribed(group, topic_partition[0])
         }
-        delete_offsets(
-            group,
-            [
-                topic_partition
-                for topic_partition in topic_partitions
-                if topic_partition not in consumed
-            ],
-        )
-        for topic_partition in set(topic_partitions) - consumed:
+        unused = [each for each in topic_partitions if each not in consumed]
+        with self._env.all_or_nothing():
+            delete_offsets(group, unused)
+        for topic_partition in unused:
             self.pending.remove((group_id, *topic_partition))
         self._process()
         return ErrorCode.NONE, consumed
@@ -403,14 +404,7 @@ class GroupCoordinator:
     def delete_topic_offsets(self, topic: str) -> None:
         """Delete all offsets of a deleted topic."""
         for group in list(self.groups.values()):
-            delete_offsets(
-                group,
-                [
-                    topic_partition
-                    for topic_partition in group.offsets
-                    if topic_partition[0] == topic
-                ],
-            )
+            delete_offsets(group, [each for each in group.offsets if each[0] == topic])
         self.pending.remove_topic(topic)
         self._process()
 
@@ -469,7 +463,13 @@ class GroupCoordinator:
 
     def _expire_offsets(self, now: float) -> None:
         for group in list(self.groups.values()):
-            if expire(group, self.pending, now):
+            try:
+                with self._env.all_or_nothing():
+                    is_expired = expire(group, self.pending, now)
+            except Exception:
+                logger.exception("[%s] the expiration of offsets failed", group.group_id)
+                continue
+            if is_expired:
                 self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
         soonest = min((next_expiration(group) for group in self.groups.values()), default=math.inf)
         if soonest < math.inf:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kohort.broker.groups._any_group import AnyGroup
@@ -103,9 +103,17 @@ def _store(group: BaseGroup, new: OffsetToCommit, now: float) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def delete_offsets(group: BaseGroup, partitions: Sequence[tuple[str, int]]) -> None:
-    """Delete the committed offsets of the partitions."""
+def append_offset_tombstones(group: BaseGroup, partitions: Iterable[tuple[str, int]]) -> None:
+    """Append the tombstones of committed offsets; the group keeps the offsets."""
     for topic, partition in partitions:
-        if group.offsets.pop((topic, partition), None) is not None:
-            key = offset_commit_key(group.group_id, topic, partition)
-            group.env.append(group.group_id, key, None)
+        key = offset_commit_key(group.group_id, topic, partition)
+        group.env.append(group.group_id, key, None)
+
+
+def delete_offsets(group: BaseGroup, partitions: Iterable[tuple[str, int]]) -> None:
+    """Delete the committed offsets of the partitions."""
+    committed = [each for each in dict.fromkeys(partitions) if each in group.offsets]
+    append_offset_tombstones(group, committed)
+    # An error above leaves the group as it is.
+    for each in committed:
+        del group.offsets[each]

@@ -59,15 +59,19 @@ def commit_pending(
     """Return one error code for each offset, and the records of the accepted ones."""
     errors: list[ErrorCode] = []
     records: list[tuple[bytes, bytes | None]] = []
+    accepted = []
     for new in offsets:
         committed = committed_offset(group, new, now)
         if isinstance(committed, ErrorCode):
             errors.append(committed)
             continue
-        pending.add(producer_id, (group.group_id, new.topic, new.partition), committed)
+        accepted.append(((group.group_id, new.topic, new.partition), committed))
         key = offset_commit_key(group.group_id, new.topic, new.partition)
         records.append((key, offset_commit_value(committed)))
         errors.append(ErrorCode.NONE)
+    # An error above leaves the pending offsets as they are.
+    for group_partition, committed in accepted:
+        pending.add(producer_id, group_partition, committed)
     return errors, records
 
 
