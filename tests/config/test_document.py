@@ -20,6 +20,7 @@ def test_every_option_stands_in_the_tables_once() -> None:
 def test_a_page_without_tables_gets_them_at_its_marker() -> None:
     page = PAGE.read_text(encoding="utf-8")
     head, _, rest = page.partition("<!-- tables")
-    comment, _, _ = rest.partition("-->")
-    bare = f"{head}<!-- tables{comment}-->\n<!-- end of tables -->\n"
+    comment, _, rest = rest.partition("-->")
+    _, end, tail = rest.partition("<!-- end of tables -->")
+    bare = f"{head}<!-- tables{comment}-->\n{end}{tail}"
     assert replace_tables(bare) == page
