@@ -60,7 +60,7 @@ OUTSIDER = OffsetsSender(NO_GENERATION, "")
 class Commit:
     """The progress of one commit."""
 
-    def __init__(self, offsets: OffsetsByPartition, losses: int) -> None:
+    def __init__(self, offsets: OffsetsByPartition, membership: Membership) -> None:
         self.offsets = offsets
         self.remaining = dict(offsets)
         """Offsets that are not committed yet."""
@@ -70,10 +70,19 @@ class Commit:
         """Offsets of topics on which READ is missing."""
         self.released: dict[TopicPartition, OffsetAndMetadata] = {}
         """Offsets of partitions that the member gave up after its epoch was rejected."""
-        self.losses = losses
+        self.losses = membership.losses
         """Lost memberships before the commit."""
+        self._releases = {tp: membership.releases.get(tp, 0) for tp in offsets}
         self.rejected_since: float | None = None
         """Time of the first rejected epoch."""
+
+    def released_by(self, membership: Membership) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets of partitions that the member does not own, or owns again."""
+        return {
+            tp: at
+            for tp, at in self.remaining.items()
+            if tp not in membership.owned or membership.releases.get(tp, 0) != self._releases[tp]
+        }
 
 
 class CommitRules:
@@ -102,10 +111,9 @@ class CommitRules:
         member = self._membership
         return member.is_finishing_rebalance and member.state is not MemberState.JOINING
 
-    @property
-    def losses(self) -> int:
-        """Number of memberships that ended, after which others may have owned the partitions."""
-        return self._membership.losses
+    def begin(self, offsets: OffsetsByPartition) -> Commit:
+        """Return a new commit by the present owner of the partitions."""
+        return Commit(offsets, self._membership)
 
     # --- identity -------------------------------------------------------------------------------
 
@@ -136,7 +144,15 @@ class CommitRules:
                 f"the partitions. {then}",
                 offsets=offsets,
             )
-        gone = {tp: at for tp, at in offsets.items() if tp not in member.owned}
+        if commit.losses != member.losses:
+            # Another member may have owned the partitions meanwhile and committed later offsets.
+            raise CommitFailedError(
+                f"commit failed for {describe(offsets)}: the consumer lost its membership of "
+                f"group {self._group_id!r}, and another member may have owned the partitions "
+                "since. Keep polling; the next commit uses the current positions",
+                offsets=offsets,
+            )
+        gone = commit.released_by(member)
         if gone and commit.rejected_since is None:
             raise CommitFailedError(
                 f"commit failed: {describe(gone)} is not assigned to this consumer in "
@@ -146,14 +162,6 @@ class CommitRules:
             )
         if member.state in (MemberState.ASSIGNING, MemberState.SYNCING):
             raise self._rebalance_error()
-        if commit.losses != member.losses:
-            # Another member may have owned the partitions meanwhile and committed later offsets.
-            raise CommitFailedError(
-                f"commit failed for {describe(offsets)}: the consumer lost its membership of "
-                f"group {self._group_id!r}, and another member may have owned the partitions "
-                "since. Keep polling; the next commit uses the current positions",
-                offsets=offsets,
-            )
         commit.released.update(gone)
         for tp in gone:
             del offsets[tp]

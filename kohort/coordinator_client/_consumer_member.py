@@ -86,6 +86,11 @@ class ConsumerMemberData(CommonMemberData):
         """Return an owned partition by the id of its topic."""
         return self._ids[tp], tp.partition
 
+    def give_up(self) -> None:
+        """Give up the partitions of the callback that has ended, if there are any."""
+        self.ended.partitions.update(self.owned - self.owned_after)
+        self.owned = self.owned_after
+
     def owned_by_id(self) -> frozenset[IdPartition]:
         """Return the owned partitions by the ids of their topics."""
         return frozenset(map(self.id_partition, self.owned))

@@ -139,7 +139,7 @@ class ConsumerMembership:
                 last_poll = event.last_poll if isinstance(event, PollEntered) else None
                 self._poll_interval.note_poll(self._pending.now if last_poll is None else last_poll)
             case Role.CALLBACK, _:
-                self.member.owned = self.member.owned_after
+                self.member.give_up()
             case Role.HEARTBEAT, _:
                 self._signals.heartbeat_completed(event)
             case Role.RESOLVE, TopicsResolved(_, names):
@@ -232,7 +232,11 @@ class ConsumerMembership:
 
     @property
     def losses(self) -> int:
-        return self.member.losses
+        return self.member.ended.memberships
+
+    @property
+    def releases(self) -> Mapping[TopicPartition, int]:
+        return self.member.ended.partitions
 
     @property
     def leave(self) -> LeaveRequested | None:

@@ -219,7 +219,7 @@ class ConsumerSignals:
         The coordinator refuses a join under an instance id that is in use, also to its own member.
         The release keeps the partitions, and is refused to any other member id.
         """
-        if self._member.settings.static and self._member.losses:
+        if self._member.settings.static and self._member.ended.memberships:
             token = self._pending.new_token()
             self._pending.emit(leave_command(self._member, token, LEAVE_STATIC_EPOCH))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 from kohort.coordinator_client._state import MemberState, StateCell
 from kohort.transport import Backoff
@@ -37,6 +38,15 @@ class MemberSettings(CommonSettings):
     heartbeat_interval: float
 
 
+@dataclass
+class Ended:
+    """Counts of ended ownership. After each end, others may have owned the partitions."""
+
+    memberships: int = 0
+    partitions: Counter[TopicPartition] = field(default_factory=Counter)
+    """Number of times that each partition was given up within a membership."""
+
+
 class CommonMemberData:
     """The data of one member under any protocol, shared by the parts of its membership."""
 
@@ -55,11 +65,7 @@ class CommonMemberData:
         self.owned = NO_PARTITIONS
         self.owned_after = NO_PARTITIONS
         """Owned partitions after the callback in progress."""
-        self.losses = 0
-        """Number of times the membership ended.
-
-        After each, others may have owned this member's earlier partitions.
-        """
+        self.ended = Ended()
         self._rng = rng
 
     @property
@@ -87,7 +93,7 @@ class CommonMemberData:
     def end(self, *, keep_member_id: bool = False) -> None:
         """End the membership in the current generation. The partitions stay until a callback."""
         self.generation, self.protocol = NO_GENERATION, None
-        self.losses += 1
+        self.ended.memberships += 1
         if not keep_member_id:
             self.member_id = ""
 
@@ -109,5 +115,7 @@ class MemberData(CommonMemberData):
         A classic rebalance starts from what its members own. A consumer group (KIP-848) that serves
         classic members keeps its own records instead, and may be in a later epoch.
         """
+        self.assigned = NO_PARTITIONS
+        """The latest assignment. An eager member gives it up before it gets the next one."""
         self.lost = NO_PARTITIONS
         """Owned partitions that others may own already, until their callback."""

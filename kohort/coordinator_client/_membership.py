@@ -229,7 +229,11 @@ class ClassicMembership:
 
     @property
     def losses(self) -> int:
-        return self.member.losses
+        return self.member.ended.memberships
+
+    @property
+    def releases(self) -> Mapping[TopicPartition, int]:
+        return self.member.ended.partitions
 
     @property
     def leave(self) -> LeaveRequested | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kohort.coordinator_client._commands import Command
@@ -33,6 +33,8 @@ class Membership(Protocol):
     def owned(self) -> frozenset[TopicPartition]: ...
     @property
     def losses(self) -> int: ...
+    @property
+    def releases(self) -> Mapping[TopicPartition, int]: ...
     @property
     def leave(self) -> LeaveRequested | None: ...
     @property

@@ -100,7 +100,7 @@ class OffsetManager:
         """
         if not offsets:
             return
-        commit = Commit(offsets, self._rules.losses)
+        commit = self._rules.begin(offsets)
 
         async def attempt_once() -> str:
             commit.outdated.update(self._pop_outdated(commit.remaining, ids or {}))

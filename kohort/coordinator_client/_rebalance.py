@@ -182,6 +182,8 @@ class Rebalance:
         member, target = self._member, frozenset(assignment.partitions)
         added, member.owned = target - member.owned, target
         member.owned_generation = member.generation
+        member.ended.partitions.update(member.assigned - target)
+        member.assigned = target
         command = CallAssigned(
             token=self._pending.start(Role.CALLBACK),
             added=added,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kohort.coordinator_client._commands import Cancel, ChooseProtocol, Command, ConsumerHeartbeat
@@ -183,6 +183,11 @@ class UndecidedMembership:
     @property
     def losses(self) -> int:
         return self._former.losses + self._inner.losses
+
+    @property
+    def releases(self) -> Mapping[TopicPartition, int]:
+        """The counts of the current membership. The end of a former one is among the losses."""
+        return self._inner.releases
 
     @property
     def leave(self) -> LeaveRequested | None:

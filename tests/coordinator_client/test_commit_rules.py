@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,7 @@ class Member:
     owned: frozenset[TopicPartition] = frozenset({T0, T1})
     state: MemberState = MemberState.STABLE
     losses: int = 0
+    releases: Counter[TopicPartition] = field(default_factory=Counter)
     uses_epochs: bool = True
     is_fenced: bool = False
     is_finishing_rebalance: bool = False
@@ -182,6 +184,22 @@ async def test_commit_fails_when_the_membership_is_lost_meanwhile() -> None:
     with pytest.raises(CommitFailedError, match="lost its membership"):
         await _offsets(member, cluster).commit({T0: AT}, 5)
     assert _epochs(cluster) == [7]
+
+
+async def test_commit_fails_for_partitions_that_came_back_meanwhile() -> None:
+    cluster, member = FakeCluster(t=2), Member(next_epochs=[9])
+    _accept_from(cluster, 9)
+    send = member.send
+
+    def moved(event: Event) -> None:
+        send(event)
+        member.releases[T0] += 1  # revoked, owned by another member, and assigned again
+
+    member.send = moved  # type: ignore[method-assign]
+    with pytest.raises(CommitFailedError, match="gave the partitions up") as caught:
+        await _offsets(member, cluster).commit({T0: AT, T1: AT}, 5)
+    assert caught.value.offsets == {T0: AT}
+    assert [_numbers(request) for request in cluster.requests(OffsetCommitRequest)] == [[0, 1], [1]]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND])
