@@ -37,7 +37,6 @@ QUICK: dict[str, Any] = {
     "group_id": "g",
     "auto_offset_reset": "earliest",
     "fetch_max_wait_ms": 100,
-    "heartbeat_interval_ms": 50,
     "retry_backoff_ms": 10,
     "retry_backoff_max_ms": 50,
 }
@@ -187,6 +186,8 @@ class Stage:
         every = {**QUICK, "bootstrap_servers": self.cluster.bootstrap_servers, **options}
         if every.get("group_protocol") == "consumer":
             every = {name: value for name, value in every.items() if name not in CLASSIC_ONLY}
+        elif every.get("group_protocol") == "classic" or not every.keys().isdisjoint(CLASSIC_ONLY):
+            every.setdefault("heartbeat_interval_ms", 50)
         if isinstance(self.cluster, MemoryCluster):
             made = _Async(self.cluster, every, callbacks)
             await self._stack.enter_async_context(made.consumer)

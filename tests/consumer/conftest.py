@@ -32,6 +32,10 @@ def topic(cluster: Cluster) -> str:
     return name
 
 
+CLASSIC: dict[str, Any] = {"group_protocol": "classic", "heartbeat_interval_ms": 50}
+"""Options of a classic member that notices rebalances soon."""
+
+
 @pytest.fixture
 def group() -> str:
     """The name of a new group."""
@@ -51,16 +55,15 @@ def options(cluster: Cluster, group_protocol: str | None) -> dict[str, Any]:
         "bootstrap_servers": cluster.bootstrap_servers,
         "auto_offset_reset": "earliest",
         "fetch_max_wait_ms": 100,
-        "heartbeat_interval_ms": 50,
         "retry_backoff_ms": 10,
         "retry_backoff_max_ms": 50,
         "reconnect_backoff_ms": 10,
         "reconnect_backoff_max_ms": 50,
     }
-    if group_protocol is not None:
+    if group_protocol == "classic":
+        options |= CLASSIC
+    elif group_protocol is not None:
         options["group_protocol"] = group_protocol
-    if group_protocol == "consumer":
-        del options["heartbeat_interval_ms"]  # the broker decides it
     return options
 
 

@@ -140,7 +140,7 @@ def test_a_class_will_do_and_several_are_offered_in_order(
 def test_the_default_offers_what_java_offers_and_round_robin_last(
     make: MakeConsumer, cluster: Cluster, topic: str, group: str
 ) -> None:
-    consumer = make(topic, group_id=group)
+    consumer = make(topic, group_id=group, group_protocol="classic")
     poll_until(consumer, consumer.assignment)
     join = _last_join(cluster)
     assert [offer.name for offer in join.protocols] == ["range", "cooperative-sticky", "roundrobin"]

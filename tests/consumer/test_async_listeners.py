@@ -10,6 +10,7 @@ import pytest
 from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from kohort.errors import ConsumerClosedError, RebalanceListenerError, ReentrantCallError
 from kohort.testing import Cluster
+from tests.consumer.conftest import CLASSIC
 from tests.consumer.kit import (
     PATIENCE,
     AsyncRecorder,
@@ -61,6 +62,7 @@ async def test_callbacks_from_start_to_stop(
 async def test_a_rebalance_of_two_members(
     topic: str, group: str, options: dict[str, Any], both: Partitions
 ) -> None:
+    options |= CLASSIC
     one, two = AsyncRecorder(), Recorder()
     async with (
         member(topic, group, one, options) as first,
@@ -132,7 +134,7 @@ async def test_heartbeats_go_on_while_a_listener_waits(
         before = beats()
         await cluster.wait_until_async(lambda: beats() > before + 44)
 
-    options["session_timeout_ms"] = 2000  # 44 heartbeats of 50 ms take longer
+    options |= {**CLASSIC, "session_timeout_ms": 2000}  # 44 heartbeats of 50 ms take longer
     listener = AsyncRecorder(assigned=assigned)
     async with member(topic, group, listener, options) as consumer:
         await consumer.poll()

@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import KafkaError
 from kohort.testing import Cluster, MemoryCluster
 from kohort.types import TopicPartition
-from tests.consumer.conftest import MakeConsumer
+from tests.consumer.conftest import CLASSIC, MakeConsumer
 from tests.consumer.kit import Recorder, poll_until
 from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
 from tests.consumer.virtual import poll_for, polled, values
@@ -196,7 +196,7 @@ def test_the_synchronous_face_enforces_a_rebalance_too(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     listener = Recorder()
-    consumer = make(group_id=group)
+    consumer = make(group_id=group, **CLASSIC)
     consumer.subscribe([topic], listener=listener)
     poll_until(consumer, consumer.assignment)
     consumer.enforce_rebalance()

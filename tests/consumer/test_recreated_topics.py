@@ -75,13 +75,15 @@ def test_recreated_topic_is_read_from_its_beginning(
         assert await read(stage, one, 100) == OLD
         one.consumer.pause(T0)
         recreate(stage.cluster)
-        await one.poll()
+        found = await one.poll()  # a member of a consumer group gets the partition again, unpaused
+        found += await stage.until(lambda: T0 in one.consumer.assignment(), one)
         one.consumer.resume(T0)
-        assert await read(stage, one, 200) == NEW
+        assert found + await read(stage, one, 200 - len(found)) == NEW
         assert await one.position(T0) == 200
 
     perform(api, script, {"t": 1, "u": 1})
-    (text,) = warnings(caplog)
+    # The commit of the revocation may fail as well, which has a warning of its own.
+    (text,) = [each for each in warnings(caplog) if not each.startswith("automatic commit")]
     assert text.startswith("topic t ")
     assert len(set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", text))) == 2
 

@@ -11,7 +11,7 @@ import pytest
 from kohort import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kohort.errors import CommitFailedError, KafkaTimeoutError
 from kohort.testing import Cluster
-from tests.consumer.conftest import MakeConsumer
+from tests.consumer.conftest import CLASSIC, MakeConsumer
 from tests.consumer.kit import poll_until, read
 
 
@@ -68,7 +68,7 @@ def test_what_the_latest_poll_returned_is_not_committed_by_itself(
 
 
 def heartbeats(cluster: Cluster) -> int:
-    return sum(request.api == "Heartbeat" for request in cluster.requests)
+    return sum(request.api == "ConsumerGroupHeartbeat" for request in cluster.requests)
 
 
 def test_iteration_commits_what_is_done_with_record_by_record(
@@ -260,7 +260,8 @@ def test_offsets_of_a_partition_that_came_back_are_not_set_back(
     cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
 ) -> None:
     """Revoked at 4, moved to 10 by others, reassigned and revoked again within one poll()."""
-    consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=10, max_poll_records=4)
+    options = {**CLASSIC, "auto_commit_interval_ms": 10, "max_poll_records": 4}
+    consumer = make(tp.topic, group_id=group, **options)
     read(consumer, 4)
     consumer.pause(tp, TopicPartition(tp.topic, 1))
     consumer.poll()

@@ -10,7 +10,7 @@ import pytest
 from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kohort.errors import RebalanceListenerError, ReentrantCallError
 from kohort.testing import Cluster
-from tests.consumer.conftest import MakeConsumer
+from tests.consumer.conftest import CLASSIC, MakeConsumer
 from tests.consumer.kit import (
     Partitions,
     Recorder,
@@ -51,8 +51,8 @@ def test_a_rebalance_revokes_everything_before_the_join_and_assigns_what_is_left
 ) -> None:
     generations: list[int] = []
     first_listener = Recorder(revoked=lambda _: generations.append(cluster.group(group).generation))
-    first = join(make, topic, group, first_listener)
-    second_listener, second = Recorder(), make(group_id=group)
+    first = join(make, topic, group, first_listener, **CLASSIC)
+    second_listener, second = Recorder(), make(group_id=group, **CLASSIC)
     second.subscribe([topic], listener=second_listener)
 
     def settled() -> bool:
@@ -247,7 +247,7 @@ def test_heartbeats_go_on_while_a_listener_blocks(
         return sum(request.api == "Heartbeat" for request in cluster.requests)
 
     listener = Recorder(assigned=assigned)
-    consumer = join(make, topic, group, listener, session_timeout_ms=500)
+    consumer = join(make, topic, group, listener, **CLASSIC, session_timeout_ms=500)
     assert cluster.group(group).generation == 1
     consumer.poll()
     assert listener.names == ["assigned"]
