@@ -45,6 +45,7 @@ from kohort.coordinator_client._group_callbacks import (
     MembershipSnapshot,
 )
 from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS
+from kohort.coordinator_client._member import NO_GENERATION
 from kohort.coordinator_client._memberships import MembershipFactory, choice_of
 from kohort.coordinator_client._offsets import OffsetManager
 from kohort.coordinator_client._protocol_choice import Choice
@@ -233,9 +234,11 @@ class CoordinatorClient:
     def snapshot(self) -> MembershipSnapshot:
         """Return the current membership without I/O."""
         membership = self._membership
+        # Brokers reject offsets in a transaction with a member id and no generation.
+        is_unjoined = membership.uses_epochs and membership.generation == NO_GENERATION
         return MembershipSnapshot(
             generation_id=membership.generation,
-            member_id=membership.member_id,
+            member_id="" if is_unjoined else membership.member_id,
             group_instance_id=self._config.group_instance_id,
             protocol=membership.protocol,
             state=membership.state.value,
