@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 
 from kohort.testing import MemoryCluster
@@ -30,7 +32,7 @@ def test_start_waits_for_partitions_that_others_release(protocol: str) -> None:
 def test_start_waits_for_partitions_of_a_member_that_left(protocol: str) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
-            options = {"group_protocol": protocol, "auto_offset_reset": "latest"}
+            options: dict[str, Any] = {"group_protocol": protocol, "auto_offset_reset": "latest"}
             async with MemoryConsumer(cluster, "t", **options):
                 pass
             async with MemoryConsumer(cluster, "t", **options) as second:
@@ -72,7 +74,10 @@ def test_start_does_not_wait_for_topics_without_partitions(protocol: str) -> Non
     async def main() -> None:
         async with MemoryCluster(auto_create_topics=False) as cluster:
             begun = anyio.current_time()
-            options = {"group_protocol": protocol, "allow_auto_create_topics": False}
+            options: dict[str, Any] = {
+                "group_protocol": protocol,
+                "allow_auto_create_topics": False,
+            }
             async with MemoryConsumer(cluster, "missing", **options):
                 assert anyio.current_time() - begun < 1
 

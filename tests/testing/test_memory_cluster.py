@@ -45,7 +45,7 @@ async def test_a_consumer_reads_commits_and_goes_on() -> None:
 async def test_brokers_die_and_requests_fail_as_on_any_cluster() -> None:
     async with MemoryCluster(brokers=3, topics={"t": 3}) as cluster:
         cluster.produce("t", ["a", "b", "c"])
-        fault = cluster.fail("JoinGroup", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        fault = cluster.fail("ConsumerGroupHeartbeat", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         async with MemoryConsumer(cluster, "t", reconnect_backoff_ms=10) as consumer:
             assert len(await read(consumer, 3)) == 3
             assert fault.hits == 1
