@@ -82,7 +82,7 @@ def test_recreated_topic_is_read_from_its_beginning(
         assert await one.position(T0) == 200
 
     perform(api, script, {"t": 1, "u": 1})
-    # The commit of the revocation may fail as well, which has a warning of its own.
+    # The commit of the revocation may fail as well, with another warning.
     (text,) = [each for each in warnings(caplog) if not each.startswith("automatic commit")]
     assert text.startswith("topic t ")
     assert len(set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", text))) == 2
