@@ -152,6 +152,24 @@ def test_upgrade_is_refused_when_group_is_larger_than_allowed() -> None:
     play(scene, consumer_max_size=1)
 
 
+def test_upgrade_fails_when_two_members_have_a_partition() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        _, first, _ = await join(driver)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(join, driver)
+            await anyio.sleep(0.1)
+            _, _, generation = await join(driver, first)
+        doubled = {each: assignment(ALL) for each in driver.coordinator.groups["g"].members}
+        await driver.sync(first, generation, doubled)
+        count = len(driver.batches)
+        assert driver.join_consumer("n").error_code == -1
+        assert driver.state == "classic Stable"
+        assert len(driver.batches) == count
+        assert driver.heartbeat(first, generation) == 0
+
+    play(scene)
+
+
 def test_upgrade_fails_in_the_first_rebalance() -> None:
     async def scene(driver: CoordinatorDriver) -> None:
         joined = []

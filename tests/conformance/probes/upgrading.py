@@ -405,3 +405,20 @@ def groups_without_a_generation_are_converted(session: Session) -> Observations:
         yield f"{label}: after", describe(session, a.group).groups[0].group_state
         yield f"{label}: a joins again", a.join()
         yield f"{label}: in the end", describe(session, a.group).groups[0].group_state
+
+
+@probe("8.7")
+def a_group_with_partitions_of_two_members_is_not_converted(session: Session) -> Observations:
+    """Join a classic group whose leader assigned each partition twice: -1."""
+    topic = new_topic(session)
+    a, b, c = (classic(session, "g", topic, instance=name) for name in "abc")
+    stable_consumers((a, {topic: [0, 1, 2, 3]}), (b, {topic: [3]}))
+    new = newcomer(a, topic, instance="n", assignor="range")
+    yield "new joins", new.join()
+    yield "after", views(session, a.group)
+    yield "beats", [one.heartbeat().error_code for one in (a, b)]
+    c.send_join()
+    wait_for_state(session, a.group, "PreparingRebalance")
+    yield "new joins in a rebalance", new.join()
+    yield "c has joined", c.joined()
+    yield "in the end", describe(session, a.group).groups[0].group_state

@@ -6,6 +6,7 @@ the consumer protocol. When the last consumer member has gone, the group becomes
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from kohort.broker.groups._group import ClassicGroup
@@ -36,20 +37,35 @@ _DOWNGRADES = ("bidirectional", "downgrade")
 _PROTOCOL_TYPE = "consumer"
 
 
+class UpgradeFailedError(Exception):
+    """Failure of an upgrade that Kafka starts and does not finish, with UNKNOWN_SERVER_ERROR.
+
+    It has responded to the parked requests then.
+    """
+
+
 def upgraded(classic: ClassicGroup) -> ConsumerGroup:
     """Return a group of the consumer protocol with the members of a classic one.
 
     Nothing changes in the classic group. GROUP_ID_NOT_FOUND is raised if it cannot be upgraded.
+    UpgradeFailedError is raised in the first rebalance, before the members have chosen a protocol,
+    and if two members have the same partition.
     """
     group = ConsumerGroup(classic.group_id, classic.env)
-    classic.env.append(classic.group_id, group_metadata_key(classic.group_id), None)
     if not classic.members:
+        _delete_classic(classic)
         return group
     _check_upgrade(classic)
+    if classic.protocol is None:
+        raise UpgradeFailedError
     try:
         members = [_upgraded_member(classic, each) for each in classic.members.values()]
     except MessageDecodeError:
         raise _refused(classic, "the embedded consumer protocol is malformed.") from None
+    held = Counter(each for member in members for each in member.held)
+    if any(count > 1 for count in held.values()):
+        raise UpgradeFailedError
+    _delete_classic(classic)
     for member in members:
         set_member(group, member)
     set_epoch(group, classic.generation, metadata_hash(group))
@@ -63,15 +79,8 @@ def upgraded(classic: ClassicGroup) -> ConsumerGroup:
     return group
 
 
-def is_in_first_rebalance(classic: ClassicGroup) -> bool:
-    """True if the members have not chosen a protocol yet, so that their subscriptions are unknown.
-
-    GROUP_ID_NOT_FOUND is raised if the group cannot be upgraded later either.
-    """
-    if not classic.members or classic.protocol is not None:
-        return False
-    _check_upgrade(classic)
-    return True
+def _delete_classic(classic: ClassicGroup) -> None:
+    classic.env.append(classic.group_id, group_metadata_key(classic.group_id), None)
 
 
 def end_parked_requests(classic: ClassicGroup) -> None:

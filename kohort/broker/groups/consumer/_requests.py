@@ -21,11 +21,11 @@ from kohort.broker.groups.consumer._member import (
 )
 from kohort.broker.groups.consumer._member_lookup import present_member
 from kohort.broker.groups.consumer._migration import (
+    UpgradeFailedError,
     can_downgrade,
     downgraded,
     end_parked_requests,
     finish_upgrade,
-    is_in_first_rebalance,
     upgraded,
 )
 from kohort.broker.groups.consumer._records import delete_group_records
@@ -79,12 +79,12 @@ class ConsumerRequests:
         """Handle the first heartbeat of a new group or of an upgraded classic one."""
         if classic is None:
             group = ConsumerGroup(request.group_id, self._env)
-        elif is_in_first_rebalance(classic):
-            # Kafka fails here after it has responded to the parked requests.
-            end_parked_requests(classic)
-            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            group = upgraded(classic)
+            try:
+                group = upgraded(classic)
+            except UpgradeFailedError:
+                end_parked_requests(classic)
+                return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         response = heartbeat(group, request, caller, now)
         if classic is not None:
             finish_upgrade(classic, group, now)
