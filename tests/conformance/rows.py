@@ -210,9 +210,8 @@ ROWS = (
     Row("6.9b", "transactions of both versions: last stable offset, markers, 51, 88"),
     Row(
         "6.10",
-        "COORDINATOR_LOAD_IN_PROGRESS right after the start",
-        "Kafka sends it only for a moment after its start. The cluster sends it when a test "
-        "calls `cluster.fail`.",
+        "COORDINATOR_LOAD_IN_PROGRESS while a coordinator loads, here when a test calls "
+        "`cluster.fail`",
     ),
     Row("6.11", "the newer group protocols of share groups and streams", NOT_HERE + "no APIs."),
     Row(

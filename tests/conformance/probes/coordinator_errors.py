@@ -273,7 +273,7 @@ COMMITS, ENTRIES, METADATA = 60, 230, "x" * 4000
 MOVES = 20
 
 
-@probe("8.14", variant="two")
+@probe("6.10", "8.14", variant="two")
 def coordinators_that_load(session: Session) -> Observations:
     """Send requests while the coordinator loads the group: 14."""
     topic = _topic_on_first(session)
