@@ -293,8 +293,8 @@ def test_a_consumer_gets_over_errors_that_pass(api: str, error: ErrorCode) -> No
 def test_a_failed_join_has_no_protocol(cluster: Cluster, raw: Raw) -> None:
     cluster.fail("JoinGroup", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=1)
     answer = raw.ask(m.JoinGroupRequest(group_id="g", member_id="m"), 9)
-    assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "m")
-    assert answer.protocol_name is None
+    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (answer.member_id, answer.protocol_name) == ("", None)
 
 
 # Time and connections
