@@ -2,7 +2,7 @@
 
 A member of a classic group names its generation, and a member of a consumer group its epoch. A
 rejected epoch is no loss. The member sends a heartbeat at once, whose response has the new epoch.
-Then the same offsets are committed again for the partitions that the member still owns.
+Then the same offsets are committed again for partitions that the member has owned throughout.
 """
 
 from __future__ import annotations
