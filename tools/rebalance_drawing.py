@@ -20,16 +20,16 @@ TITLES: Final = {
     "cooperative": "Classic protocol, cooperative-sticky",
     "consumer": "Consumer protocol (KIP-848)",
 }
-WIDTH: Final = 900
+WIDTH: Final = 690
 ROW: Final = 26
 TOP: Final = 92
-LANES: Final = {"A": 150, "coordinator": 380, "B": 610}
+LANES: Final = {"A": 126, "coordinator": 310, "B": 494}
 """Name of a lifeline -> its x."""
 
-STRIPS: Final = 740
+STRIPS: Final = 574
 """X of the first partition."""
 
-STRIP: Final = 34
+STRIP: Final = 27
 STYLE: Final = """
   .back { fill: #ffffff } .text { fill: #1f2328 } .dim { fill: #59636e }
   .line { stroke: #59636e } .A { fill: #0550ae; stroke: #0550ae }
@@ -67,7 +67,7 @@ def drawing(kind: str) -> str:
         y = TOP + ROW * row + ROW // 2
         time = f"{event.at:.2f} s"
         if time != previous:
-            lines.append(f'<text class="dim mono" x="14" y="{y + 4}">{time}</text>')
+            lines.append(f'<text class="dim mono" x="8" y="{y + 4}">{time}</text>')
         previous = time
         lines.extend(_event(event, y))
     return "\n".join([*lines, "</svg>", ""])
@@ -87,7 +87,7 @@ def _markers() -> str:
 
 
 def _head(kind: str, height: int) -> Iterator[str]:
-    yield f'<text class="text head" x="14" y="26">{TITLES[kind]}: B joins</text>'
+    yield f'<text class="text head" x="8" y="26">{TITLES[kind]}: B joins</text>'
     for lane, x in LANES.items():
         name = lane if lane == "coordinator" else f"member {lane}"
         yield f'<text class="text head" x="{x}" y="{TOP - 20}" text-anchor="middle">{name}</text>'
@@ -128,7 +128,7 @@ def _event(event: Event, y: int) -> Iterator[str]:
     member, middle = LANES[event.member], LANES["coordinator"]
     text = escape(event.text)
     if event.kind == "callback":
-        width = 130
+        width = 116
         yield (
             f'<rect class="note" x="{member - width // 2}" y="{y - 10}" width="{width}" '
             'height="20" rx="4"/>'
