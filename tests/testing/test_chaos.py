@@ -19,6 +19,7 @@ PASSING = {
     "JoinGroup": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     "SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS,
     "Heartbeat": ErrorCode.NOT_COORDINATOR,
+    "ConsumerGroupHeartbeat": ErrorCode.NOT_COORDINATOR,
     "OffsetCommit": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     "OffsetFetch": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     "FindCoordinator": ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -76,13 +77,21 @@ class Chaos:
         self.rng.choice(doing)()
 
 
-async def life(seed: int) -> None:
+async def life(seed: int, protocol: str) -> None:
     """Run three members, of which one joins and leaves. Check that they read every record."""
     rng = random.Random(seed)
     read: set[tuple[int, int]] = set()
-    options: dict[str, Any] = {"heartbeat_interval_ms": 1000, "session_timeout_ms": 10_000}
+    options: dict[str, Any] = {"group_protocol": protocol}
+    if protocol == "classic":
+        options |= {"heartbeat_interval_ms": 1000, "session_timeout_ms": 10_000}
     over = anyio.Event()
-    async with MemoryCluster(brokers=3, topics={"t": PARTITIONS}, seed=seed) as cluster:
+    async with MemoryCluster(
+        brokers=3,
+        topics={"t": PARTITIONS},
+        seed=seed,
+        consumer_heartbeat_interval_ms=1000,
+        consumer_session_timeout_ms=10_000,
+    ) as cluster:
 
         async def member(name: str, seconds: float) -> None:
             async with MemoryConsumer(cluster, "t", client_id=name, **options) as consumer:
@@ -114,9 +123,10 @@ async def life(seed: int) -> None:
             over.set()
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_group_reads_everything_whatever_happens(seed: int) -> None:
-    run_virtual(life, seed, seed=seed)
+def test_a_group_reads_everything_whatever_happens(seed: int, protocol: str) -> None:
+    run_virtual(life, seed, protocol, seed=seed)
 
 
 def test_the_cluster_in_a_thread_is_the_same_cluster() -> None:
