@@ -23,40 +23,42 @@ _HEAD = """\
 
 <!-- Written by `python -m tests.conformance.document`; a test compares it. -->
 
-{count} probes compare the cluster in `kohort.testing` with Apache Kafka {version}. A probe is a
-small program that speaks the protocol over plain sockets. Many of its requests would not come from
-a client library. It runs against one broker of each, and its observations are compared field by
-field. The probes are in `tests/conformance/probes/`, and each one is a test:
+After this page you know how the cluster of `kohort.testing` differs from Apache Kafka {version}.
+{count} probes compare the two. Each one is a test:
 
-```
+```sh
 python -m pytest tests/conformance -k the_barrier
 ```
 
+A probe is a small program that speaks the protocol over plain sockets. Many of its requests would
+not come from a client library. It runs against one broker of each, and the test compares all fields
+that it observes. The probes are in `tests/conformance/probes/`.
+
 ## 1. Method
 
-- Both clusters have one broker and the same settings: short sessions, an initial rebalance delay
-  of {delay} ms, groups of at most {size} members, and automatic creation of topics. There is no
-  retention by time, and no limit for timestamps in the future.
-- A few topics are created before both brokers are restarted, so that their leader has a later
-  epoch. The other probes run after that.
+- Both clusters have one broker and the same settings. Sessions are short, the initial rebalance
+  delay is {delay} ms, and groups have at most {size} members. The brokers create topics. There is
+  no retention by time, and no limit for timestamps in the future.
+- A few topics exist before both brokers restart, so that their leader has a later epoch. The other
+  probes run after that.
 - Probes of migration policies, and one without the consumer protocol, run on further pairs. So do
   probes of coordinators, on clusters of two brokers.
 - Probes of section 7 run on a second pair, with seven listeners, the same users, certificates and
-  key for tokens, and no ACLs. Alerts of TLS are compared as alerts, whatever their number.
+  key for tokens, and no ACLs. The comparison ignores the numbers of TLS alerts.
 - Topics and groups have the same names in both. Numbered names replace ids (members, topics,
-  producers, fetch sessions), ports and the present time, in the order in which they are seen.
+  producers, fetch sessions), ports and the present time, in the order of their appearance.
   A repeated id must therefore be the same one.
-- Lists that Kafka takes out of hash tables are compared without their order. These are the members
-  of a group, groups, topics and partitions of OffsetFetch, topics of Metadata and ListOffsets, and
+- The order of lists that Kafka takes out of hash tables does not matter. These are the members of a
+  group, groups, topics and partitions of OffsetFetch, topics of Metadata and ListOffsets, and
   settings.
 - Error messages are for humans. The comparison distinguishes null, an empty text and any other
-  text. Messages about missing rights are compared word by word.
+  text. It compares messages about missing rights word by word.
 - Every response must have its request's correlation id and decode without any byte left over.
   kohort's encoder must write it with the same bytes.
-- Fetched batches are compared by header, by checksum, and record by record.
+- The comparison of fetched batches covers the header, the checksum and each record.
 
-A difference that is not in section 5 fails its test. A difference that is listed there and does not
-occur fails it, too. Some probes depend on time, so a difference counts only if it occurs three
+A difference that is not in section 5 fails its test. A listed difference that does not occur fails
+it, too. Some probes depend on time, so a difference counts only if it occurs three
 times in a row.
 """
 
@@ -64,7 +66,8 @@ times in a row.
 def document() -> str:
     """Return the whole page."""
     load_probes()
-    return "\n".join(line for text in _lines() for line in _wrapped(text)) + "\n"
+    lines = (line for text in _lines() for line in _wrapped(text))
+    return "\n".join([*lines, "", "Next: [architecture](architecture.md)."]) + "\n"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -91,10 +94,10 @@ def _lines() -> Iterator[str]:
     yield from _section("3")
     yield "## 4. Requests of third-party clients"
     yield ""
-    yield "`tests/conformance/test_captured_frames.py` sends the cluster the requests that were"
-    yield "recorded between seven clients and Apache Kafka. It sends every request whose API is"
-    yield "served, byte for byte. Only ids that the recorded cluster assigned are replaced. Each"
-    yield "response has the correlation id and decodes in its version without any byte left over."
+    yield "`tests/conformance/test_captured_frames.py` sends the cluster recorded requests of seven"
+    yield "clients to Apache Kafka. It sends every request whose API the cluster serves, byte for"
+    yield "byte, and replaces only ids that the recorded cluster assigned. Each response has the"
+    yield "correlation id and decodes in its version without any byte left over."
     yield ""
     yield "Requests of other APIs end the connection. No client sends them to the cluster, because"
     yield "it does not advertise them. Apache Kafka's responses are:"

@@ -8,6 +8,28 @@ from typing import NamedTuple
 
 PATH = Path(__file__).parents[2] / "docs" / "clients.md"
 
+_HEAD = """\
+# Third-party clients on the in-process cluster
+
+<!-- Written by `python -m tests.interop.clients`; a test compares it. -->
+
+After this page you know which published clients work on a `kohort.testing.Cluster`, and which test
+shows it. The tests use clusters of two or three brokers.
+
+```python
+from confluent_kafka import Producer
+
+from kohort.testing import Cluster
+
+with Cluster(topics={"orders": 1}) as cluster:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce("orders", b"tea")
+    producer.flush()
+    assert [record.value for record in cluster.records("orders")] == [b"tea"]
+```
+
+`kcat::reads` stands for the test `test_reads` in `tests/interop/test_kcat.py`.
+"""
 
 Rows = Mapping[str, list[str] | str]
 
@@ -209,7 +231,7 @@ TOGETHER: Rows = {
         "shared_groups::every_pair_shares_by_every_strategy",
         "java_groups::java_and_kohort_share_a_group",
     ],
-    "two of kohort and two of another, on Apache Kafka, that join, leave and are killed": [
+    "two of kohort and two of another, while members join, leave and die": [
         "mixed_groups::members_of_two_clients_join_leave_and_are_killed",
     ],
 }
@@ -223,16 +245,10 @@ def full_name(short: str) -> str:
 
 def document() -> str:
     """Return the whole page."""
-    return "\n".join(_lines()) + "\n"
+    return _HEAD + "\n".join(_lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
-    yield "# Third-party clients on the in-process cluster"
-    yield ""
-    yield "<!-- Written by `python -m tests.interop.clients`; a test compares it. -->"
-    yield ""
-    yield "Published clients, run against a `kohort.testing.Cluster` of two or three brokers."
-    yield "`kcat::reads` stands for the test `test_reads` in `tests/interop/test_kcat.py`."
     for client in CLIENTS:
         yield from ("", f"## {client.name}", "", f"Needs {client.needs}.", "")
         yield from _table("what", {feature: client.shown[feature] for feature in FEATURES})
@@ -240,6 +256,7 @@ def _lines() -> Iterator[str]:
     yield from _table("tool", TOOLS)
     yield from ("", "## Several clients in one group", "")
     yield from _table("clients", TOGETHER)
+    yield from ("", "Next: [conformance](conformance.md).")
 
 
 def _table(heading: str, rows: Rows) -> Iterator[str]:
