@@ -105,7 +105,7 @@ def _lines() -> Iterator[str]:
     names = {frame["key"]: frame["api"] for frame in json.loads(_FRAMES.read_text())["frames"]}
     for key, response in UNSERVED.items():
         if key not in SERVED:
-            yield f"- {names[key]} ({key}): {response}"
+            yield f"- **{names[key]}, {key}.** The response has {response}."
     yield ""
     yield "## 5. Known differences"
     yield ""

@@ -33,7 +33,7 @@ _KAFKAS = {
 UNSERVED = {
     68: "a member id, its epoch, the heartbeat interval, and an assignment by topic ids",
     76: "a member id, its epoch, the heartbeat interval, and an assignment by topic ids",
-    77: "the groups: state, epochs, the assignor simple, members, authorized operations",
+    77: "state, epochs, the assignor simple, members and authorized operations of the groups",
     78: "records that are locked for this member for a time, and the end of each range",
     79: "an error code for each partition, and the lock duration of records",
     90: "the start offset of each partition of the groups, its epoch, its lag, or an error code",
@@ -46,12 +46,19 @@ _NOT_SERVED = {
     if (left := [str(key) for key in keys if key not in SERVED])
 }
 
+
+def _count(keys: list[str]) -> str:
+    return "keys" if len(keys) > 1 else "key"
+
+
 KNOWN = (
     Known(
         "APIs that are not served",
-        "These are not advertised either, and clients do without them: "
-        + ", ".join(f"{what} ({', '.join(keys)})" for what, keys in _NOT_SERVED.items())
-        + ".",
+        "The cluster does not advertise these, and clients do without them. "
+        + " ".join(
+            f"{what[0].upper()}{what[1:]} have {_count(keys)} {', '.join(keys)}."
+            for what, keys in _NOT_SERVED.items()
+        ),
         {
             "advertised_versions": tuple(
                 rf"version \d\.apis\.{key}" for keys in _NOT_SERVED.values() for key in keys
@@ -133,10 +140,10 @@ KNOWN = (
         },
     ),
     Known(
-        "The start of a log in the middle of a transaction",
-        "After records of an open transaction are deleted, Kafka's last stable offset stays below "
-        "the start of the log until the next write. The cluster's is the start of the log, which "
-        "is also Kafka's after that write.",
+        "The start of a log inside a transaction",
+        "Records of an open transaction may be deleted. Kafka's last stable offset then stays "
+        "below the start of the log until the next write. The cluster's is the start of the log, "
+        "which is also Kafka's after that write.",
         {
             "deleting_what_is_open": (
                 r"ends\[0\]\.topics\[0\]\.partitions\[0\]\.offset",
