@@ -2,12 +2,13 @@
 
 Prose is paragraphs and list items. Headings, tables, blocks of code and HTML comments are left out.
 A passive is a form of *be* and a participle, with at most one adverb between them. A participle is
-a word on "-ed" or one of ``IRREGULAR``. A first screen has 40 lines, and a fenced block of a
-language in ``RUNNABLE`` begins there.
+a word on "-ed" or one of ``IRREGULAR``. A first screen has 40 lines. A fenced block of Python or a
+shell begins there, and not with ``NOT_RUN``.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,9 @@ WITHOUT_CODE: Final = ("docs/reference/", "docs/internals/", "docs/architecture.
 """Reference and internals, which need no code in the first screen."""
 
 RUNNABLE: Final = re.compile(r"^```(python|sh|bash|console)\b")
+NOT_RUN: Final = "# not run: "
+"""Begin of a block that no test runs, because it needs a cluster or another client."""
+
 IRREGULAR: Final = (
     "been begun bound bought broken brought built caught chosen cut done drawn driven drawn fed "
     "felt forgotten found given gone got grown heard held hidden kept known laid led left lent "
@@ -152,7 +156,10 @@ def _cells(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _has_code(lines: Sequence[str]) -> bool:
-    return any(RUNNABLE.match(line.lstrip()) for line in lines[:FIRST_SCREEN])
+    return any(
+        RUNNABLE.match(line.lstrip()) and not after.startswith(NOT_RUN)
+        for line, after in itertools.pairwise([*lines[: FIRST_SCREEN + 1], ""])
+    )
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -12,8 +12,12 @@ import pytest
 
 from tests.house._language import Finding, findings, verbs
 from tests.house._source import ROOT, modules
+from tools.prose import Figures, measure, pages, percentile, total
 
 CODE = ("kohort", "pyspark_kohort", "pytest_kohort", "tests", "tools", "benchmarks", "examples")
+TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
+GENERATED = ("docs/reference/", "docs/internals/changed-tests.md")
+"""Lists of names, and a table. The figures of pages include them."""
 CEILINGS: dict[tuple[str, str], int] = {
     ("kohort/config", "verb"): 1,
     ("kohort/records", "verb"): 3,
@@ -41,7 +45,10 @@ def _files() -> Iterator[Path]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "__pycache__" not in path.parts:
                 yield path
-    yield ROOT / "README.md"
+    yield from (ROOT / name for name in TEXTS)
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        if not path.relative_to(ROOT).as_posix().startswith(GENERATED):
+            yield path
 
 
 @functools.cache
@@ -109,3 +116,55 @@ def test_markdown_is_read_without_code_and_tables() -> None:
     )
     path = ROOT / "tests" / "house" / "_sample_of_prose.md"
     assert [(found.rule, found.text) for found in findings(path, page)] == [("word", "told")]
+
+
+# -- figures of all pages --------------------------------------------------------------------------
+
+
+@functools.cache
+def _pages() -> tuple[Figures, ...]:
+    return tuple(measure(path) for path in pages())
+
+
+def test_prose_of_all_pages_reaches_the_goals() -> None:
+    """The goals hold over README and docs. ``python -m tools.prose`` prints the figures."""
+    all_pages = total(_pages())
+    assert percentile(all_pages.sentences, 90) <= 25
+    assert percentile(all_pages.paragraphs, 90) <= 60
+    assert all_pages.passives_per_1000 <= 15
+    assert [each.name for each in _pages() if each.wide_lines] == []
+    assert [each.name for each in _pages() if each.without_code] == []
+
+
+def test_prose_of_each_page_reaches_the_goals() -> None:
+    long = {each.name for each in _pages() if percentile(each.sentences, 90) > 25}
+    large = {each.name for each in _pages() if percentile(each.paragraphs, 90) > 75}
+    assert (long, large) == (set(), set())
+
+
+def test_figures_of_a_page_count_what_the_rules_say() -> None:
+    page = """# A heading is left out
+
+A record is returned, and it was never lost. The consumer reads on.
+
+| a cell of one | two three four five six seven eight nine ten eleven twelve thirteen on and on |
+|---|---|
+
+- `commit()` works.
+
+```python
+# not run: it needs a cluster
+```
+"""
+    wide = "`" + "x" * 101 + "`"
+    figures = measure(ROOT / "docs" / "sample.md", f"{page}\n{wide}\n")
+    assert figures.sentences == [9, 4, 2, 1]
+    assert figures.paragraphs == [13, 2, 1]
+    assert [each.rpartition(": ")[2] for each in figures.passives] == [
+        "is returned",
+        "was never lost",
+    ]
+    assert (figures.wide_lines, figures.long_cells, figures.without_code) == (1, 1, 1)
+    assert measure(ROOT / "docs" / "sample.md", page.replace("# not run: ", "# ")).without_code == 0
+    assert measure(ROOT / "docs" / "reference" / "sample.md", page).without_code == 0
+    assert percentile(range(1, 11), 90) == 9
