@@ -147,7 +147,7 @@ def test_figures_of_a_page_count_what_the_rules_say() -> None:
 
 A record is returned, and it was never lost. The consumer reads on.
 
-| a cell of one | two three four five six seven eight nine ten eleven twelve thirteen on and on |
+| a cell | a b c d e f g h i j k l m n o p |
 |---|---|
 
 - `commit()` works.
