@@ -408,6 +408,20 @@ def test_a_static_member_that_left_owns_nothing() -> None:
     assert len(epoch_invariants.owners_release_first(log_of(without))) == 1
 
 
+def test_a_partition_of_a_deleted_topic_is_another_one() -> None:
+    new = frozenset({TopicPartition("t@2", 0)})
+    old = frozenset({TopicPartition("t", 0)})
+    events: list[Event] = [
+        Recreated(topic="t", number=2),
+        stored("a", 2, new),
+        Assigned(who="a", partitions=old),
+    ]
+    replaced = stored("b", 0, old)
+    assert epoch_invariants.owners_release_first(log_of([*events, replaced])) == []
+    shared = stored("b", 3, new)
+    assert len(epoch_invariants.owners_release_first(log_of([*events, shared]))) == 1
+
+
 @pytest.mark.parametrize(("seed", "kind"), [(564, None), (29, "mixed")])
 def test_a_rebalance_that_kafka_forgets_is_noticed(seed: int, kind: str | None) -> None:
     outcome = simulate(seed, kind=kind)
