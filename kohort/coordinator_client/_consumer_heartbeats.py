@@ -26,15 +26,14 @@ class ConsumerHeartbeats:
         self.must_acknowledge = False
         """True until a response to a heartbeat with the owned partitions."""
         self._is_full = True
-        self._regex = ""
         self._in_flight: ConsumerHeartbeat | None = None
-        self._told: frozenset[IdPartition] | None = None
+        self._reported_owned: frozenset[IdPartition] | None = None
 
     @property
     def is_current(self) -> bool:
         """True if the coordinator has the subscription."""
         member = self._member
-        return member.joined_topics == member.wanted and self._regex == member.regex
+        return member.joined_topics == member.wanted and member.joined_regex == member.regex
 
     @property
     def has_sent_current(self) -> bool:
@@ -62,7 +61,7 @@ class ConsumerHeartbeats:
 
     def acknowledge(self) -> None:
         """Send the owned partitions at once, unless the coordinator has them."""
-        if self._told != self._member.owned_by_id():
+        if self._reported_owned != self._member.owned_by_id():
             self.must_acknowledge = True
             self.schedule.request(self._pending.now)
 
@@ -74,7 +73,7 @@ class ConsumerHeartbeats:
         is_joining = not member.in_group
         is_full = self._is_full or is_joining
         sends_owned = is_full or self.must_acknowledge
-        has_pattern = bool(member.regex or self._regex)
+        has_pattern = bool(member.regex or member.joined_regex)
         self._in_flight = ConsumerHeartbeat(
             token=self._pending.start(Role.HEARTBEAT),
             member_id=member.member_id,
@@ -100,9 +99,9 @@ class ConsumerHeartbeats:
         if sent.topics is not None:
             member.joined_topics = sent.topics
         if sent.regex is not None:
-            self._regex = sent.regex
+            member.joined_regex = sent.regex
         if sent.owned is not None or has_assignment:
-            self._told = sent.owned
+            self._reported_owned = sent.owned
         if sent.owned is not None and sent.owned == member.owned_by_id():
             self.must_acknowledge = False
         if not self.is_current or self.must_acknowledge:

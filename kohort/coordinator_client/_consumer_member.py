@@ -45,6 +45,8 @@ class ConsumerMemberData(CommonMemberData):
         self._id_source = id_source
         self.regex = ""
         """A pattern of topics that the broker evaluates, or ""."""
+        self.joined_regex = ""
+        """The pattern that the coordinator got last."""
         self.member_id = self.new_member_id()
         self.is_known = False
         """True if the coordinator may have this member id as a member."""
@@ -81,6 +83,12 @@ class ConsumerMemberData(CommonMemberData):
         if self.topics is None or self.state is MemberState.LEAVING:
             return self.joined_topics
         return self.topics
+
+    def is_subscribed(self, topic: str) -> bool:
+        """True unless the assignment of a topic comes from a subscription that was replaced."""
+        if self.topics is None or topic in self.topics:
+            return True
+        return bool(self.regex) and self.regex == self.joined_regex
 
     def id_partition(self, tp: TopicPartition) -> IdPartition:
         """Return an owned partition by the id of its topic."""

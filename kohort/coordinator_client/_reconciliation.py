@@ -166,11 +166,11 @@ class Reconciliation:
             self._member.cell.move(MemberState.RECONCILING, f"epoch {self._member.generation}")
         while True:
             self._version = target.version
-            yield from self._resolve()
+            has_waited = yield from self._resolve()
             if not (must_call or target.is_changed()):
                 self._history.forget_begin()
                 return has_revoked
-            if not has_revoked:  # after a callback, the caller is inside poll()
+            if has_waited or not has_revoked:  # after a callback, the caller is inside poll()
                 yield from self._wait_for_poll(must_call)
             if revoked := target.revoked():
                 must_call = has_revoked = True
@@ -178,20 +178,32 @@ class Reconciliation:
                 self._rejoin_if_lost()
                 self._withheld -= revoked
                 self.withhold()
-            elif must_call or target.added():
+            elif not self._is_resolving and (must_call or target.added()):
                 yield from self._add(target.added())
                 self._rejoin_if_lost()
                 self.withhold()
                 self._complete()
                 return has_revoked
 
-    def _resolve(self) -> MembershipSteps:
-        """Look up the names of the topics. Partitions of unknown topics are left out for now."""
-        if ids := self._target.unresolved():
+    def _resolve(self) -> Generator[float | None, None, bool]:
+        """Look up the names of the topics. Partitions of unknown topics are left out for now.
+
+        A revocation needs no names, so it does not wait for the look-up. Return True after a wait.
+        """
+        ids = self._target.unresolved()
+        if ids and not self._is_resolving:
             self._pending.emit(ResolveTopics(self._pending.start(Role.RESOLVE), ids))
-            while self._pending.waits_for(Role.RESOLVE):
-                yield None
-        self._lookups = self._lookups + 1 if self._target.unresolved() else 0
+        has_waited = False
+        while self._is_resolving and not self._target.revoked():
+            has_waited = True
+            yield None
+        if not self._is_resolving:
+            self._lookups = self._lookups + 1 if self._target.unresolved() else 0
+        return has_waited
+
+    @property
+    def _is_resolving(self) -> bool:
+        return self._pending.waits_for(Role.RESOLVE)
 
     def withhold(self) -> bool:
         """Stop the delivery of what the assignment takes away, and resume what it gives back.
@@ -281,17 +293,21 @@ class Reconciliation:
             heartbeats.schedule.follow_up(self._pending.now, NEXT_INTERVALS)
 
     def _wait_for_change(self) -> MembershipSteps:
-        """Wait for another assignment, or for the time to look up unresolved topics again."""
+        """Wait for another assignment, or for the time to look up unresolved topics again.
+
+        A changed subscription may allow partitions that were left out before.
+        """
         member, target = self._member, self._target
-        if self._version == target.version:
+        if not self._has_change():
             member.cell.move(MemberState.STABLE, f"epoch {member.generation}")
         retry_at = None
         if self._lookups:
             retry_at = self._pending.now + member.backoff(self._lookups - 1)
-        while self._version == target.version and (
-            retry_at is None or self._pending.now < retry_at
-        ):
+        while not self._has_change() and (retry_at is None or self._pending.now < retry_at):
             yield retry_at
+
+    def _has_change(self) -> bool:
+        return self._version != self._target.version or self._target.is_changed()
 
     def _new_token(self) -> int:
         return self._pending.start(Role.CALLBACK)

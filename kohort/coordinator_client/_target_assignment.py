@@ -72,10 +72,14 @@ class TargetAssignment:
         return frozenset(found)
 
     def added(self) -> dict[TopicPartition, bytes]:
-        """Return the partitions to own newly, with the ids of their topics."""
+        """Return the partitions to own newly, with the ids of their topics.
+
+        Topics that were subscribed to before are left out, because the coordinator revokes them as
+        soon as it has the new subscription.
+        """
         found = {
             TopicPartition(self._names[topic_id], number): topic_id
             for topic_id, number in sorted(self._partitions)
-            if topic_id in self._names
+            if topic_id in self._names and self._member.is_subscribed(self._names[topic_id])
         }
         return {tp: topic_id for tp, topic_id in found.items() if tp not in self._member.owned}

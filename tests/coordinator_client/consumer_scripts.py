@@ -193,9 +193,9 @@ class ConsumerScript:
         self.poll()
         assert self.at(MemberState.JOINING)
 
-    def to_stable(self, *numbers: int, epoch: int = 2) -> None:
+    def to_stable(self, *numbers: int, epoch: int = 2, topics: Iterable[str] = ()) -> None:
         """Join and get these partitions of topic "t"."""
-        self.to_joining()
+        self.to_joining(*topics)
         self.answer(epoch, by_id(*numbers))
         self.poll()
         self.called_back(CallAssigned)

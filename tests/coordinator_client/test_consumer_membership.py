@@ -179,7 +179,7 @@ def test_recreated_topic_is_revoked_then_assigned() -> None:
 def test_unknown_topic_is_left_out_and_looked_up_again() -> None:
     script = ConsumerScript()
     script.resolves = False
-    script.to_joining()
+    script.to_joining("t", "u")
     script.answer(2, by_id(0) | by_id(1, topic="u"))
     command = script.take(ResolveTopics)
     assert command.ids == {topic_id for topic_id, _ in by_id(0) | by_id(1, topic="u")}
@@ -287,3 +287,96 @@ def test_target_that_changes_twice_during_assigned_resumes_delivery() -> None:
     assert script.take(ResumeDelivery).partitions == parts(1)
     script.answer()
     assert script.at(MemberState.STABLE)
+
+
+def test_revocation_does_not_wait_for_the_names_of_other_topics() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1, topics=("t", "u"))
+    script.resolves = False
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0) | by_id(0, topic="u"))
+    assert script.take(StopDelivery).partitions == parts(1)
+    assert script.has(ResolveTopics), "the look-up runs meanwhile"
+    script.poll()
+    script.called_back(CallRevoked)
+    assert script.machine.owned == parts(0)
+    assert not script.has(CallAssigned), "the names come first"
+    script.resolve()
+    script.poll()
+    assert script.take(CallAssigned).added == parts(0, topic="u")
+
+
+def test_look_up_that_ends_before_the_revocation_needs_no_other_poll() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1, topics=("t", "u"))
+    script.resolves = False
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0) | by_id(0, topic="u"))
+    script.resolve()
+    script.poll()
+    script.called_back(CallRevoked)
+    assert script.take(CallAssigned).added == parts(0, topic="u")
+
+
+def test_revocation_interrupts_the_wait_for_names() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1, topics=("t", "u"))
+    script.resolves = False
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0, 1) | by_id(0, topic="u"))
+    assert not script.has(AwaitPoll)
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0) | by_id(0, topic="u"))
+    script.poll()
+    script.called_back(CallRevoked)
+    assert script.machine.owned == parts(0)
+    assert len([each for each in script.commands if isinstance(each, ResolveTopics)]) == 1
+
+
+def test_revocation_taken_back_still_waits_for_names() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1, topics=("t", "u"))
+    script.resolves = False
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0) | by_id(0, topic="u"))
+    script.pass_time(INTERVAL)
+    script.answer(3, by_id(0, 1) | by_id(0, topic="u"))
+    assert not script.has(CallAssigned)
+    script.resolve()
+    script.poll()
+    assert script.take(CallAssigned).added == parts(0, topic="u")
+    assert not script.has(CallRevoked)
+
+
+def test_partitions_of_a_topic_no_longer_subscribed_are_not_added() -> None:
+    script = ConsumerScript()
+    script.to_joining("u")
+    script.subscribe("t")
+    script.answer(2, by_id(0, topic="u"))
+    script.poll()
+    assert script.take(CallAssigned).assignment == frozenset()
+    assert script.answer(2).topics == frozenset({"t"})
+
+
+def test_left_out_partitions_are_added_when_subscribed_again() -> None:
+    script = ConsumerScript()
+    script.to_joining("u")
+    script.subscribe("t")
+    script.answer(2, by_id(0, topic="u"))
+    script.poll()
+    script.called_back(CallAssigned)
+    script.subscribe("u")
+    script.poll()
+    call = script.take(CallAssigned)
+    assert call.added == parts(0, topic="u")
+
+
+def test_partitions_of_a_replaced_pattern_are_not_added() -> None:
+    script = ConsumerScript()
+    script.subscribe("t", regex="u")
+    script.poll()
+    script.subscribe("t", regex="v")
+    script.answer(2, by_id(0) | by_id(0, topic="u"))
+    script.poll()
+    assert script.take(CallAssigned).added == parts(0)
+    assert script.answer(3, by_id(0) | by_id(0, topic="v")).regex == "v"
