@@ -37,7 +37,7 @@ class HeartbeatSchedule:
         self._member = member
         self._interval = FIRST_INTERVAL
         self._is_running = self._is_in_flight = self._is_due = False
-        self._next = self._regular = self._asked = 0.0
+        self._next = self._regular = self._sent_at = 0.0
         self._pace = FOLLOW_UP
         self.follow_until = -math.inf
         """The time until which follow-up heartbeats are sent."""
@@ -98,14 +98,14 @@ class HeartbeatSchedule:
 
     def note_sent(self, now: float) -> None:
         """Note that a heartbeat is sent now."""
-        self._asked = now
+        self._sent_at = now
         self._is_in_flight, self._is_due = True, False
 
     def answered(self) -> None:
         """Note a response with any error code."""
         self._is_in_flight = False
         self.count += 1
-        self.last = self._asked
+        self.last = self._sent_at
 
     def accepted(self, now: float, interval: float) -> None:
         """Note a response without an error, with the broker's interval in seconds."""
@@ -114,7 +114,7 @@ class HeartbeatSchedule:
         if interval > 0:
             longest = session_timeout * MAX_SHARE
             self._interval = min(max(interval, MIN_INTERVAL), longest)
-        self._confirmed_until = self._asked + session_timeout
+        self._confirmed_until = self._sent_at + session_timeout
         if now >= self._regular:
             self._regular = now + self._interval
             self._pace = FOLLOW_UP

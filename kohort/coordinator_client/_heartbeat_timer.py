@@ -27,8 +27,8 @@ class Heartbeats:
         self._running = False
         self._is_in_flight = False
         self._next = 0.0
-        self._sent = 0.0
-        self._asked = 0.0
+        self._session_start = 0.0
+        self._sent_at = 0.0
         self._session_end = 0.0
         self._confirmed_until = math.inf
         self._failures = 0
@@ -74,22 +74,22 @@ class Heartbeats:
 
     def found(self, now: float) -> None:
         """Note that a coordinator was found, which has a whole session to respond from now on."""
-        self._sent = now
+        self._session_start = now
         self._session_end = now + self._member.settings.session_timeout
 
     def answered(self) -> None:
         """Note a response of the coordinator, with any error code."""
         self._is_in_flight = False
         self.count += 1
-        self.last = self._asked
-        self._session_end = self._sent + self._member.settings.session_timeout
+        self.last = self._sent_at
+        self._session_end = self._session_start + self._member.settings.session_timeout
         self._pace *= 2
-        self._next = self._sent + self._interval()
+        self._next = self._session_start + self._interval()
 
     def confirmed(self) -> None:
         """Note that the coordinator still had this member when it got the latest heartbeat."""
         self._failures = 0
-        self._confirmed_until = self._asked + self._member.settings.session_timeout
+        self._confirmed_until = self._sent_at + self._member.settings.session_timeout
 
     def retry(self, now: float, *, at_once: bool = False) -> None:
         """Schedule a retry of the heartbeat."""
@@ -117,5 +117,5 @@ class Heartbeats:
 
     def note_sent(self, now: float) -> None:
         """Note that a heartbeat is sent now."""
-        self._sent = self._asked = now
+        self._session_start = self._sent_at = now
         self._is_in_flight = True

@@ -19,13 +19,13 @@ async def look_up_protocol(
     ``timeout`` limits each request, in seconds. Raise a retriable error if the coordinator has no
     answer for now. Raise GroupAuthorizationFailedError without DESCRIBE on the group.
     """
-    versions = await _ask(coordinator, versions_request(), timeout)
+    versions = await _send(coordinator, versions_request(), timeout)
     if versions.error_code:
         raise broker_error(versions.error_code)
     choice = choose_by_versions(versions)
     if choice is not None:
         return choice
-    described = await _ask(coordinator, DescribeGroupsRequest(groups=[group_id]), timeout)
+    described = await _send(coordinator, DescribeGroupsRequest(groups=[group_id]), timeout)
     for group in described.groups:
         if group.group_id == group_id:
             _check(coordinator, group.error_code, group_id)
@@ -33,7 +33,7 @@ async def look_up_protocol(
     raise broker_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-async def _ask(coordinator: CoordinatorConnection, message: Request[R], timeout: float) -> R:
+async def _send(coordinator: CoordinatorConnection, message: Request[R], timeout: float) -> R:
     return await coordinator.request([RequestForm(message)], timeout=timeout)
 
 
