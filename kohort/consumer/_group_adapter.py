@@ -74,12 +74,15 @@ class GroupAdapter:
         await self._callback_queue.call(callback)
 
     async def on_assigned(
-        self, added: frozenset[TopicPartition], assignment: frozenset[TopicPartition]
+        self,
+        added: frozenset[TopicPartition],
+        assignment: frozenset[TopicPartition],
+        withheld: frozenset[TopicPartition],
     ) -> None:
         """Apply the assignment, call the listener, and only then look up positions."""
         self.is_assigning = True
         try:
-            self._subscription.assign_from_group(assignment)
+            self._subscription.assign_from_group(assignment, withheld)
             if self.has_listener:
                 callback = ListenerCallback(
                     self._callback_queue.engine_loop, "on_partitions_assigned", added

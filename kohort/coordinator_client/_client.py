@@ -96,7 +96,8 @@ class CoordinatorClient:
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._config = config
         self._callbacks = callbacks
-        self._membership = MembershipFactory(config, assignors, backoff, rng, id_source).make()
+        membership = MembershipFactory(config, assignors, backoff, rng, id_source).make()
+        self._membership = membership
         self._coordinator = CoordinatorConnection(
             cluster,
             config.group_id,
@@ -113,6 +114,7 @@ class CoordinatorClient:
             config,
             assignors,
             callbacks,
+            lambda: membership.withheld,
             cooperative=cooperative,
         )
         self._offsets = OffsetManager(

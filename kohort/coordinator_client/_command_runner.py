@@ -53,7 +53,7 @@ from kohort.coordinator_client.assignors import (
 )
 from kohort.errors import AssignorError, UnsupportedVersionError
 from kohort.protocol.messages import ConsumerGroupHeartbeatResponse, JoinGroupResponse
-from kohort.types import ConsumerGroupMetadata
+from kohort.types import ConsumerGroupMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ class CommandRunner:
         config: GroupConfig,
         assignors: Sequence[PartitionAssignor],
         callbacks: GroupCallbacks,
+        withheld: Callable[[], frozenset[TopicPartition]],
         *,
         cooperative: bool,
     ) -> None:
@@ -81,6 +82,7 @@ class CommandRunner:
         self._config = config
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._callbacks = callbacks
+        self._withheld = withheld
         self._cooperative = cooperative
         self._rack = config.client_rack or None
 
@@ -218,7 +220,8 @@ class CommandRunner:
                     self._config.group_id,
                     assignor.name,
                 )
-        await self._callbacks.on_assigned(command.added, command.assignment)
+        # Partitions may have been lost since the command was made.
+        await self._callbacks.on_assigned(command.added, command.assignment, self._withheld())
 
     async def _call(self, assignor: PartitionAssignor, function: Callable[[], T]) -> T:
         """Call a method of an assignor. Only a user's assignor waits for poll()."""

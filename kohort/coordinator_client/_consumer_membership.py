@@ -231,6 +231,11 @@ class ConsumerMembership:
         return self.member.owned
 
     @property
+    def withheld(self) -> frozenset[TopicPartition]:
+        """The owned partitions whose delivery must stop, because others own or wait for them."""
+        return self._reconciliation.withheld
+
+    @property
     def losses(self) -> int:
         return self.member.ended.memberships
 

@@ -43,9 +43,15 @@ class GroupCallbacks(Protocol):
         """Call the listener without a commit, because the coordinator would reject it."""
 
     async def on_assigned(
-        self, added: frozenset[TopicPartition], assignment: frozenset[TopicPartition]
+        self,
+        added: frozenset[TopicPartition],
+        assignment: frozenset[TopicPartition],
+        withheld: frozenset[TopicPartition],
     ) -> None:
-        """Set the assignment and call the listener, once for each completed rebalance."""
+        """Set the assignment and call the listener, once for each completed rebalance.
+
+        The delivery of ``withheld`` is stopped, as by :meth:`stop_delivery`.
+        """
 
     async def assign(
         self,

@@ -27,7 +27,7 @@ from kohort.coordinator_client._group_callbacks import GroupStatistics
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._leaving import Leaving
-from kohort.coordinator_client._member import MemberData, MemberSettings
+from kohort.coordinator_client._member import NO_PARTITIONS, MemberData, MemberSettings
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._poll_interval import PollInterval
 from kohort.coordinator_client._rebalance import Rebalance
@@ -226,6 +226,11 @@ class ClassicMembership:
     def owned(self) -> frozenset[TopicPartition]:
         """The partitions that no other member owns."""
         return self.member.owned - self.member.lost
+
+    @property
+    def withheld(self) -> frozenset[TopicPartition]:
+        """The owned partitions whose delivery must stop, because others may own them."""
+        return NO_PARTITIONS if self.member.in_generation else self.member.owned
 
     @property
     def losses(self) -> int:

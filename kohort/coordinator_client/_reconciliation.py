@@ -224,6 +224,11 @@ class Reconciliation:
         self._withheld = revoked
         return bool(stopped)
 
+    @property
+    def withheld(self) -> frozenset[TopicPartition]:
+        """The owned partitions whose delivery must stop, because others own or wait for them."""
+        return self._withheld if self._member.in_group else self._member.owned
+
     def _add(self, added: Mapping[TopicPartition, bytes]) -> MembershipSteps:
         """Set the owned partitions and call the listener, even if nothing is new."""
         member = self._member
@@ -239,9 +244,6 @@ class Reconciliation:
             user_data=None,
         )
         yield from self._call_back(command)
-        # on_assigned() has made all partitions deliverable
-        if withheld := self._withheld if member.in_group else member.owned:
-            self._pending.emit(StopDelivery(withheld))
 
     def _call_back(self, command: CallRevoked | CallLost | CallAssigned) -> MembershipSteps:
         """Run a callback of the listener. No signal interrupts it."""
@@ -297,7 +299,7 @@ class Reconciliation:
 
         A changed subscription may allow partitions that were left out before.
         """
-        member, target = self._member, self._target
+        member = self._member
         if not self._has_change():
             member.cell.move(MemberState.STABLE, f"epoch {member.generation}")
         retry_at = None

@@ -181,6 +181,10 @@ class UndecidedMembership:
         return self._inner.owned
 
     @property
+    def withheld(self) -> frozenset[TopicPartition]:
+        return self._inner.withheld
+
+    @property
     def losses(self) -> int:
         return self._former.losses + self._inner.losses
 

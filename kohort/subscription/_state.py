@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
@@ -174,11 +174,15 @@ class SubscriptionState(BoundPositions):
         """Return the assigned partitions in an immutable set. Any thread may call it."""
         return self._assigned
 
-    def assign_from_group(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    def assign_from_group(
+        self,
+        partitions: Iterable[TopicPartition],
+        withheld: Collection[TopicPartition] = frozenset(),
+    ) -> frozenset[TopicPartition]:
         """Set the assignment of the group, and return the new partitions.
 
         New partitions wait for a position. Partitions that remain keep position, pause and buffered
-        records.
+        records. ``withheld`` are as after :meth:`mark_pending_revocation`.
         """
         wanted = frozenset(partitions)
         with self.lock:
@@ -189,7 +193,7 @@ class SubscriptionState(BoundPositions):
             if self._mode is SubscriptionMode.BROKER_PATTERN:
                 self._topics = frozenset(tp.topic for tp in wanted)
             for tp in wanted:
-                self._partitions[tp].pending_revocation = False
+                self._partitions[tp].pending_revocation = tp in withheld
                 self._partitions[tp].is_unsubscribed = tp.topic not in self._topics
             self._touched.update(dict.fromkeys(self._partitions))
             return added

@@ -203,6 +203,8 @@ class FakeHost:
     calls: list[tuple[str, Any]] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
     withheld: list[Partitions] = field(default_factory=list)
+    delivered: list[Partitions] = field(default_factory=list)
+    """For each assignment, the partitions whose records may be returned from then on."""
     gate: anyio.Event | None = None
     """Event that lets the caller enter poll(). None if the caller is always in poll()."""
     hold: anyio.Event | None = None
@@ -229,7 +231,10 @@ class FakeHost:
     async def on_lost(self, partitions: Partitions) -> None:
         await self._call("lost", partitions)
 
-    async def on_assigned(self, added: Partitions, assignment: Partitions) -> None:
+    async def on_assigned(
+        self, added: Partitions, assignment: Partitions, withheld: Partitions
+    ) -> None:
+        self.delivered.append(assignment - withheld)
         await self._call("assigned", added)
 
     async def assign(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 import anyio
@@ -332,6 +332,23 @@ async def test_an_assignor_of_ones_own_runs_through_the_host() -> None:
         assert consumer.host.names() == ["assignor", "assignor", "assignor", "assigned"]
 
 
+async def test_partitions_lost_before_on_assigned_are_withheld() -> None:
+    class Slow(FakeHost):
+        async def call_assignor(self, function: Callable[[], Any]) -> Any:
+            result = function()
+            if result is None:  # it is on_assignment(), which delays on_assigned()
+                consumer.cluster.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=25))
+                await consumer.until(lambda: consumer.client.snapshot().generation_id == -1)
+            return result
+
+    async with running(host=Slow(), assignors=[Custom()]) as consumer:
+        consumer.client.subscribe(["t"])
+        await consumer.until(lambda: "assigned" in consumer.host.names())
+        assert ("assigned", parts(2)) in consumer.host.calls
+        assert consumer.host.delivered[0] == frozenset()
+        await consumer.until(lambda: "lost" in consumer.host.names())
+
+
 @pytest.mark.parametrize(
     "assignments",
     [
@@ -360,7 +377,7 @@ async def test_a_callback_that_raises_through_the_host_does_not_stop_the_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Raising(FakeHost):
-        async def on_assigned(self, added: Any, assignment: Any) -> None:
+        async def on_assigned(self, added: Any, assignment: Any, withheld: Any) -> None:
             raise RuntimeError("an error in the callback")
 
     caplog.set_level(logging.CRITICAL)

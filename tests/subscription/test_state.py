@@ -140,6 +140,18 @@ class TestOwnership:
         subscription.resume([A0])
         assert [t.topic_partition for t in subscription.fetch_targets()] == [A0]
 
+    def test_withheld_partitions_are_not_fetched(self) -> None:
+        subscription = SubscriptionState()
+        subscription.subscribe(["a", "b"])
+        subscription.assign_from_group([A0])
+        subscription.seek(A0, 7)
+        subscription.assign_from_group([A0, B0], withheld=[A0, B0])
+        assert subscription.assigned() == {A0, B0}
+        assert not subscription.fetch_targets()
+        assert not subscription.awaiting_position()
+        subscription.clear_pending_revocation([A0])
+        assert [t.topic_partition for t in subscription.fetch_targets()] == [A0]
+
     def test_a_partition_that_comes_back_is_at_a_new_epoch(self) -> None:
         subscription = SubscriptionState()
         subscription.subscribe(["a"])
