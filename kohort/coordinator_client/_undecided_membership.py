@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kohort.coordinator_client._commands import Cancel, ChooseProtocol, Command, ConsumerHeartbeat
+from kohort.coordinator_client._commands import (
+    Cancel,
+    ChooseProtocol,
+    Command,
+    ConsumerHeartbeat,
+    ReportFailure,
+)
 from kohort.coordinator_client._events import (
     CommandFailed,
     Event,
@@ -20,12 +27,15 @@ from kohort.coordinator_client._protocol_choice import CLASSIC, Choice, pattern_
 from kohort.coordinator_client._protocol_switch import FormerMemberships, TokenMap
 from kohort.coordinator_client._rebalance_history import RebalanceRecord
 from kohort.coordinator_client._state import MemberState
+from kohort.errors import InconsistentGroupProtocolError
 from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _JOIN_EPOCH = 0
 """The member epoch of a heartbeat that joins."""
+_CHOICE_SECONDS = 5.0
+"""Least time between two look-ups because a group refused the assignors of a classic member."""
 _LEAVE_SECONDS = 5.0
 """Time for a classic member to leave after a subscription by a pattern of the brokers."""
 
@@ -39,7 +49,8 @@ class UndecidedMembership:
     membership owns nothing then, because it has given up lost partitions before the join.
 
     A classic member keeps its protocol. A consumer that has left the group chooses again when it
-    subscribes.
+    subscribes. So does one whose JoinGroup returned INCONSISTENT_GROUP_PROTOCOL, because the group
+    may have become a consumer group that has no assignor in common with it.
     """
 
     def __init__(
@@ -57,6 +68,8 @@ class UndecidedMembership:
         self._subscribed: Subscribed | None = None
         self._next: Subscribed | None = None
         """A subscription that waits until the member has left."""
+        self._next_choice = -math.inf
+        """Time from which refused assignors lead to another look-up."""
         self.choice: Choice | None = None
         """The protocol and the reason for it, or None before the first join."""
 
@@ -73,6 +86,9 @@ class UndecidedMembership:
                 if isinstance(event, LeaveRequested):
                     self._next = None
                 commands = self._forward(event, now)
+        if now >= self._next_choice and any(map(self._has_refused_assignors, commands)):
+            commands = [each for each in commands if not self._has_refused_assignors(each)]
+            commands += self._look_up_again(now)
         if self._next is not None and self._inner.leave is None:
             following, self._next = self._next, None
             self._choose_again()
@@ -136,6 +152,24 @@ class UndecidedMembership:
         self._replace(self._make_classic())
         assert self._subscribed is not None
         return [*cancelled, *self._forward(self._subscribed, now)]
+
+    def _has_refused_assignors(self, command: Command) -> bool:
+        """True if the command reports that the group refused the assignors of a classic member."""
+        is_refused = isinstance(command, ReportFailure) and isinstance(
+            command.error, InconsistentGroupProtocolError
+        )
+        return is_refused and not self.uses_epochs
+
+    def _look_up_again(self, now: float) -> list[Command]:
+        """Choose again before the error is reported. Without another choice, it occurs again."""
+        logger.info(
+            "[%s] looking the group protocol up again, because the group refused the assignors",
+            self._group_id,
+        )
+        self._next_choice = now + _CHOICE_SECONDS
+        self._choose_again()
+        assert self._subscribed is not None
+        return self._forward(self._subscribed, now)
 
     def _choose_again(self) -> None:
         self.choice = None

@@ -12,6 +12,7 @@ import pytest
 from kohort.errors import (
     ErrorCode,
     GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
     KafkaConnectionError,
     UnsupportedVersionError,
 )
@@ -23,6 +24,7 @@ from kohort.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
 )
@@ -215,6 +217,40 @@ async def test_auto_chooses_again_after_a_lost_membership(auto: Any, state: str)
         assert len(cluster.requests(DescribeGroupsRequest)) == 2
         assert consumer.host.names() == ["assigned", "lost", "assigned"]
         assert not consumer.host.failures
+
+
+def _refusing(cluster: FakeCluster) -> None:
+    """Refuse each JoinGroup, as a consumer group does without a common assignor."""
+    cluster.on(JoinGroupRequest, lambda _: JoinGroupResponse(error_code=23))
+
+
+async def test_classic_member_chooses_again_when_its_assignors_are_refused(auto: Any) -> None:
+    cluster = _cluster(described=_described("Stable"))
+    async with auto(cluster) as consumer:
+        assert (await _joined(consumer))[0] == "classic"
+        cluster.on(DescribeGroupsRequest, lambda _: _described("Dead", 69))
+        _refusing(cluster)
+        consumer.client.request_rejoin("the group became a consumer group")
+        await consumer.until(lambda: cluster.requests(ConsumerGroupHeartbeatRequest))
+        await consumer.until_state("stable")
+        assert consumer.client.protocol_choice.protocol == "consumer"
+        assert consumer.host.names() == ["assigned", "revoked", "assigned"]
+        assert not consumer.host.failures
+        assert len(cluster.requests(DescribeGroupsRequest)) == 2
+
+
+async def test_auto_reports_refused_assignors_of_a_classic_group(auto: Any) -> None:
+    cluster = _cluster(described=_described("Stable"))
+    _refusing(cluster)
+    async with auto(cluster) as consumer:
+        consumer.client.subscribe(["t"])
+        await consumer.until(lambda: len(consumer.host.failures) >= 5)
+        assert isinstance(consumer.host.failures[0], InconsistentGroupProtocolError)
+        assert consumer.client.protocol_choice.protocol == "classic"
+        assert len(cluster.requests(DescribeGroupsRequest)) == 2, "one more look-up, not one each"
+        cluster.on(DescribeGroupsRequest, lambda _: _described("Dead", 69))
+        await consumer.client.unsubscribe()
+        assert (await _joined(consumer))[0] == "consumer"
 
 
 async def test_auto_falls_back_when_a_later_join_is_refused(auto: Any) -> None:
