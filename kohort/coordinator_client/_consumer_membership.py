@@ -85,7 +85,7 @@ class ConsumerMembership:
             case RejoinRequested():
                 self._warn_of_rejoin()
             case CoordinatorFound():
-                self.heartbeats.request_full()
+                self._signals.coordinator_found()
             case EpochRejected():
                 self._signals.epoch_rejected(event)
             case CommitRejected() | TopicsChanged():

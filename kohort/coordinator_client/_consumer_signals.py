@@ -29,6 +29,7 @@ from kohort.coordinator_client._heartbeat_schedule import NEXT_INTERVALS
 from kohort.coordinator_client._pending_commands import PendingCommands
 from kohort.coordinator_client._rebalance_history import RebalanceHistory
 from kohort.coordinator_client._reconciliation import Reconciliation
+from kohort.coordinator_client._refusal_series import RefusalSeries
 from kohort.coordinator_client._target_assignment import TargetAssignment
 from kohort.errors import ErrorCode, error_name
 from kohort.protocol import ApiKey
@@ -61,7 +62,7 @@ class ConsumerSignals:
         self._reconciliation = reconciliation
         self._failures = failures
         self._history = history
-        self._unreleased_since: float | None = None
+        self._refusals = RefusalSeries(member.settings.session_timeout)
         self._next_reason: str | None = None
         """Reason of the next assignment, if this member has caused it."""
         self._reported_at: float | None = None
@@ -86,8 +87,9 @@ class ConsumerSignals:
             self._reported_at = None
 
     def forget_refusals(self) -> None:
-        """Forget how long heartbeats were refused, because another membership follows."""
-        self._unreleased_since = self._reported_at = None
+        """Forget the refused heartbeats, because one was accepted or another membership follows."""
+        self._reported_at = None
+        self._refusals.end()
 
     def _matters(self, signal: ConsumerSignal) -> bool:
         return CONSUMER_REACTIONS[self._member.state, signal] is not ConsumerReaction.IGNORE
@@ -108,6 +110,11 @@ class ConsumerSignals:
 
     # --- heartbeats -----------------------------------------------------------------------------
 
+    def coordinator_found(self) -> None:
+        """Send all fields, because another coordinator may have this member now."""
+        self._heartbeats.request_full()
+        self._refusals.end()
+
     def heartbeat_completed(self, event: Event) -> None:
         """Handle the response to a heartbeat, or its error."""
         match event:
@@ -121,6 +128,7 @@ class ConsumerSignals:
                     )
                 elif response.member_epoch < FIRST_EPOCH:
                     self._heartbeats.failed()
+                    self._refusals.end()
                     words = f"ConsumerGroupHeartbeat returned member epoch {response.member_epoch}"
                     self._note_obstruction(words)
                     self._heartbeats.schedule.repeat(self._pending.now)
@@ -128,6 +136,7 @@ class ConsumerSignals:
                     self._heartbeat_accepted(response)
             case _:
                 self._heartbeats.failed()
+                self._refusals.end()
                 error = error_of(event)
                 if is_final(error):
                     self.fail(error)
@@ -165,9 +174,10 @@ class ConsumerSignals:
         words = f"ConsumerGroupHeartbeat returned {error_name(code)}"
         member, schedule, now = self._member, self._heartbeats.schedule, self._pending.now
         is_joining = not member.in_group
-        if code == ErrorCode.UNRELEASED_INSTANCE_ID and self._awaits_release():
+        if self._refusals.allows_retry(code, now):
             self._note_obstruction(words)
-            self._release_own_instance()
+            if code == ErrorCode.UNRELEASED_INSTANCE_ID:
+                self._release_own_instance()
             schedule.repeat(now)
             return
         if is_joining and code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
@@ -205,13 +215,6 @@ class ConsumerSignals:
         if self._reported_at is None:
             return True
         return self._reported_at < self._heartbeats.schedule.confirmed_until <= self._pending.now
-
-    def _awaits_release(self) -> bool:
-        """Return True while a crashed member may still hold the instance id."""
-        now, limit = self._pending.now, self._member.settings.session_timeout
-        if self._unreleased_since is None:
-            self._unreleased_since = now
-        return now - self._unreleased_since < limit
 
     def _release_own_instance(self) -> None:
         """Release the instance id if this member may still have it after a loss.

@@ -163,6 +163,13 @@ _HINTS: dict[int, str] = {
 }
 
 
+_HINTS_OF_APIS: dict[tuple[ApiKey, int], str] = {
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, E.UNKNOWN_SERVER_ERROR): "the coordinator failed to process "
+    "several heartbeats in a row. Look for the cause in the log of the broker, such as an assignor "
+    "that raises an exception. A later poll() joins again",
+}
+"""Hints for codes whose meaning depends on the API."""
+
 _DESCRIBE_APIS = (ApiKey.DESCRIBE_GROUPS, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
 """APIs that require DESCRIBE on the group. The others require READ."""
 
@@ -183,7 +190,7 @@ def error_for(
             operation=operation,
         )
     plain = broker_error(code)
-    hint = _HINTS.get(code)
+    hint = _HINTS_OF_APIS.get((api, code)) or _HINTS.get(code)
     said = f" The broker's message is: {escaped(message)}" if message else ""
     if hint:
         return broker_error(

@@ -13,8 +13,9 @@ from kohort.coordinator_client._commands import (
     ReportFailure,
     StopDelivery,
 )
-from kohort.coordinator_client._events import EpochRejected
+from kohort.coordinator_client._events import CoordinatorFound, EpochRejected
 from kohort.coordinator_client._heartbeat_schedule import MIN_INTERVAL
+from kohort.coordinator_client._refusal_series import SERVER_ERRORS
 from kohort.coordinator_client._state import MemberState
 from kohort.errors import (
     BrokerResponseError,
@@ -26,11 +27,11 @@ from kohort.errors import (
     UnreleasedInstanceIdError,
     UnsupportedVersionError,
 )
+from kohort.transport import Backoff
 from tests.coordinator_client.consumer_scripts import INTERVAL, ConsumerScript, by_id, parts
 
 JOINING = MemberState.JOINING
 FAILS = [
-    ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_REQUEST,
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -283,6 +284,96 @@ def test_held_instance_id_is_retried_after_each_subscribe(fences: bool) -> None:
     script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
     assert script.at(JOINING)
     assert not script.machine.is_fenced
+
+
+@pytest.mark.parametrize("interruption", ["disconnect", "code", "search"])
+def test_held_instance_id_is_retried_after_an_outage(interruption: str) -> None:
+    script = ConsumerScript(static=True)
+    script.to_joining()
+    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    script.pass_time(1.0)
+    match interruption:
+        case "disconnect":
+            script.fail(ConsumerHeartbeat, KafkaConnectionError("gone"))
+        case "code":
+            script.answer(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    script.pass_time(60.0)
+    if interruption == "search":
+        script.handle(CoordinatorFound())
+    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert script.at(JOINING), "the new coordinator waits a whole session for the other member"
+    for _ in range(44):
+        script.pass_time(1.0)
+        script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert script.at(JOINING)
+    script.pass_time(1.0)
+    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert script.machine.is_fenced
+
+
+def _fail_in_the_broker(script: ConsumerScript) -> int:
+    """Answer heartbeats with UNKNOWN_SERVER_ERROR until the member fails. Return their number."""
+    attempts = 0
+    while script.has(ConsumerHeartbeat) and not script.at(MemberState.FAILED):
+        sent = script.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert sent.is_full or not attempts
+        attempts += 1
+        if not script.machine.losses:
+            script.pass_time(1.0)
+    return attempts
+
+
+def test_join_is_retried_when_the_broker_fails() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    begun = script.now
+    assert _fail_in_the_broker(script) == SERVER_ERRORS
+    assert script.now - begun < script.settings.session_timeout
+    error = reported(script)
+    assert error.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "the log of the broker" in str(error)
+    assert script.at(MemberState.FAILED)
+
+
+def test_member_keeps_its_partitions_when_the_broker_fails_for_a_while() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    for _ in range(3):
+        script.pass_time(INTERVAL)
+        for _ in range(SERVER_ERRORS - 1):
+            script.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+            script.pass_time(1.0)
+        script.answer()
+    assert script.at(MemberState.STABLE)
+    assert script.machine.owned == parts(0)
+    assert not script.has(StopDelivery)
+
+
+def test_member_leaves_when_the_broker_fails_for_long() -> None:
+    script = ConsumerScript()
+    script.to_stable(0)
+    script.pass_time(INTERVAL)
+    for _ in range(SERVER_ERRORS):
+        assert script.machine.losses == 0
+        script.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        script.pass_time(1.0)
+    assert script.take(StopDelivery).partitions == parts(0)
+    assert script.take(ConsumerHeartbeat).epoch == -1
+    script.poll()
+    script.called_back(CallLost)
+    assert reported(script).code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_retries_of_a_failing_broker_end_with_the_session() -> None:
+    script = ConsumerScript(backoff=Backoff(30.0, 30.0))
+    script.to_stable(0)
+    script.pass_time(INTERVAL)
+    script.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+    script.pass_time(36.0)
+    script.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+    script.pass_time(36.0)
+    script.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert script.machine.losses == 1
 
 
 def test_released_instance_id_joins() -> None:
