@@ -14,6 +14,7 @@ from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._parts import ConsumerParts
+    from kohort.coordinator_client import MembershipSnapshot
 
 
 def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> Facts:
@@ -109,7 +110,7 @@ def _group(parts: ConsumerParts) -> Facts | None:
         "member_id": group.member_id,
         "group_instance_id": group.group_instance_id,
         "group_protocol": None if choice is None else choice.protocol,
-        "group_protocol_reason": None if choice is None else choice.reason,
+        "group_protocol_reason": _open_choice(group) if choice is None else choice.reason,
         "protocol": group.protocol,
         "leads": activity.is_leader,
         "waits_for_poll": parts.coordinator.needs_poll,
@@ -120,6 +121,21 @@ def _group(parts: ConsumerParts) -> Facts | None:
         "last_heartbeat_seconds_ago": seconds_since(parts, activity.last_heartbeat),
         "session_in_doubt": _past(parts, parts.coordinator.confirmed_until),
     }
+
+
+def _open_choice(group: MembershipSnapshot) -> str:
+    """Return why ``group_protocol="auto"`` has not chosen a protocol yet."""
+    match group.state:
+        case "joining" if group.coordinator is None:
+            return "the coordinator of the group is not known yet"
+        case "joining":
+            return "the coordinator has not answered the look-up that decides it"
+        case "failed":
+            return "the join failed before the coordinator answered"
+        case "unsubscribed":
+            return "this consumer has not joined the group"
+        case _:
+            return "the join waits for poll()"
 
 
 def _past(parts: ConsumerParts, time: float) -> bool:

@@ -22,6 +22,11 @@ EXPIRY_WARNING_DAYS = 7
 LATE_SECONDS = 1.0
 """Seconds beyond ``fetch_max_wait_ms`` after which a fetch counts as late."""
 
+_OPEN_STATES = {
+    "joining": "the group protocol is not chosen yet, because {}",
+}
+"""Texts of states that mean something else before ``group_protocol="auto"`` has chosen."""
+
 _CONSUMER_STATES = {
     "joining": "the first heartbeat is in flight, or the coordinator is not known yet",
 }
@@ -135,7 +140,8 @@ def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
         since = "" if ago is None else f", which was last called {ago:.1f} s ago"
         yield f"a rebalance waits for poll(){since}: {group['rebalance_reason']}"
     elif state in _STATES:
-        text = (_CONSUMER_STATES if _has_epochs(group) else _STATES).get(state, _STATES[state])
+        text = _texts(group).get(state, _STATES[state])
+        text = text.format(escaped(group["group_protocol_reason"]))
         yield f"{text} (reason: {group['rebalance_reason']})"
     elif state == "failed":
         fenced = "was fenced, call subscribe() to join again"
@@ -151,6 +157,12 @@ def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
             "this member was assigned no partitions: the group has more members than partitions, "
             "or its leader does not know the topics yet"
         )
+
+
+def _texts(group: Facts) -> dict[str, str]:
+    if group["group_protocol"] is None:
+        return _OPEN_STATES
+    return _CONSUMER_STATES if _has_epochs(group) else _STATES
 
 
 def _has_epochs(group: Facts) -> bool:
@@ -218,9 +230,8 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
             f"{_or_none(group['protocol'])}{', leader' if group['leads'] else ''}"
             + (f", last heartbeat {_ago(group['last_heartbeat_seconds_ago'])}" if alive else "")
         )
-        if group["group_protocol"] is not None:
-            reason = escaped(group["group_protocol_reason"])
-            yield f"group protocol: {group['group_protocol']}, because {reason}"
+        chosen = group["group_protocol"] or "not chosen yet"
+        yield f"group protocol: {chosen}, because {escaped(group['group_protocol_reason'])}"
     if facts["security"]["protocol"] != "PLAINTEXT":
         yield _login(facts["security"])
     yield from _certificate_reasons(facts["security"])
