@@ -85,7 +85,7 @@ class ConsumerMemberData(CommonMemberData):
         return self.topics
 
     def is_subscribed(self, topic: str) -> bool:
-        """True unless the assignment of a topic comes from a subscription that was replaced."""
+        """Return False if only a subscription that was replaced led to a topic's assignment."""
         if self.topics is None or topic in self.topics:
             return True
         return bool(self.regex) and self.regex == self.joined_regex

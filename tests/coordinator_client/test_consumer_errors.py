@@ -312,7 +312,7 @@ def test_held_instance_id_is_retried_after_an_outage(interruption: str) -> None:
 
 
 def _fail_in_the_broker(script: ConsumerScript) -> int:
-    """Answer heartbeats with UNKNOWN_SERVER_ERROR until the member fails. Return their number."""
+    """Fail heartbeats with UNKNOWN_SERVER_ERROR until the member fails. Return their number."""
     attempts = 0
     while script.has(ConsumerHeartbeat) and not script.at(MemberState.FAILED):
         sent = script.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
