@@ -44,7 +44,7 @@ from kohort.coordinator_client._group_callbacks import (
     GroupStatistics,
     MembershipSnapshot,
 )
-from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS
+from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS
 from kohort.coordinator_client._member import NO_GENERATION
 from kohort.coordinator_client._memberships import MembershipFactory, choice_of
 from kohort.coordinator_client._offsets import OffsetManager

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-
-from kohort.coordinator_client._commands import ConsumerHeartbeat, StopDelivery
+from kohort.coordinator_client._commands import ConsumerHeartbeat
 from kohort.coordinator_client._consumer_heartbeats import ConsumerHeartbeats
 from kohort.coordinator_client._consumer_member import (
     LEAVE_EPOCH,
@@ -12,11 +10,7 @@ from kohort.coordinator_client._consumer_member import (
     ConsumerMemberData,
 )
 from kohort.coordinator_client._failure_reports import FailureReports
-from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._pending_commands import PendingCommands
-from kohort.transport import escaped
-
-logger = logging.getLogger(__name__)
 
 
 class ConsumerFailures(FailureReports):
@@ -37,19 +31,8 @@ class ConsumerFailures(FailureReports):
 
         Others may own its partitions already.
         """
-        member = self._member
-        if member.owned:
-            logger.warning(
-                "[%s] membership lost, because %s. Lost partitions: %s",
-                member.settings.group_id,
-                escaped(reason),
-                describe(member.owned),
-            )
-            # The callback waits for poll(), which must not return records fetched since.
-            self._pending.emit(StopDelivery(member.owned))
-        else:
-            logger.debug("[%s] membership reset: %s", member.settings.group_id, escaped(reason))
-        member.end(keep_member_id=keep_member_id)
+        self._report_loss(reason)
+        self._member.end(keep_member_id=keep_member_id)
         self._heartbeats.stop()
 
     def fail(self, error: Exception, *, leave: bool = False) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator
 from kohort.coordinator_client._consumer_failures import ConsumerFailures, leave_command
 from kohort.coordinator_client._consumer_heartbeats import ConsumerHeartbeats
 from kohort.coordinator_client._consumer_member import (
@@ -12,17 +11,12 @@ from kohort.coordinator_client._consumer_member import (
     LEAVE_STATIC_EPOCH,
     ConsumerMemberData,
 )
-from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
-from kohort.coordinator_client._events import CommandFailed, Event, LeaveRequested, ResponseReceived
-from kohort.coordinator_client._failure_reports import is_final
-from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS, Waits
-from kohort.coordinator_client._member import NO_PARTITIONS
+from kohort.coordinator_client._events import LeaveRequested
+from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS, LastRequest, Waits
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._reconciliation import Reconciliation
 from kohort.coordinator_client._state import MemberState
-from kohort.errors import error_name
 from kohort.protocol import ApiKey
-from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
 from kohort.transport import escaped
 
 logger = logging.getLogger(__name__)
@@ -48,7 +42,7 @@ class ConsumerLeaving:
         """The caller's request, until the member has left."""
         self.deadline: float | None = None
         """The time at which the current step ends without an event."""
-        self._response: Event | None = None
+        self.last = LastRequest(member, pending, ApiKey.CONSUMER_GROUP_HEARTBEAT)
         self._steps: Waits | None = None
 
     def begin(self, request: LeaveRequested) -> None:
@@ -65,10 +59,6 @@ class ConsumerLeaving:
             except StopIteration:
                 self._steps = self.deadline = None
 
-    def note_response(self, event: Event) -> None:
-        """Note the response to the last heartbeat, or its error."""
-        self._response = event
-
     # --- leaving, from top to bottom ------------------------------------------------------------
 
     def _run(self) -> Waits:
@@ -83,7 +73,7 @@ class ConsumerLeaving:
             return
         member.cell.move(MemberState.LEAVING, self._reason)
         if member.owned:
-            self._call_back_last()
+            self.last.call_back()
         while pending.waits_for(Role.CALLBACK):  # with heartbeats, so that it can commit
             yield None
         self._heartbeats.stop()
@@ -91,50 +81,12 @@ class ConsumerLeaving:
             yield from self._send_leave()
         self._finish()
 
-    def _call_back_last(self) -> None:
-        """Call the listener for all partitions. Heartbeats continue."""
-        member = self._member
-        owned, member.owned_after = member.owned, NO_PARTITIONS
-        call = CallRevoked if member.in_group else CallLost
-        self._pending.emit(call(self._pending.start(Role.CALLBACK), owned))
-
     def _send_leave(self) -> Waits:
-        """Send the last heartbeat until it succeeds, fails finally or has no time left."""
-        pending, member = self._pending, self._member
-        deadline = pending.now + LEAVE_MIN_SECONDS
-        if self.request and member.in_group:  # else the coordinator may never have been reached
+        deadline = self._pending.now + LEAVE_MIN_SECONDS
+        if self.request and self._member.in_group:  # else the coordinator may be out of reach
             deadline = max(self.request.deadline, deadline)
         epoch = LEAVE_EPOCH if self._leaves_for_good else LEAVE_STATIC_EPOCH
-        attempt = 0
-        while True:
-            pending.emit(leave_command(member, pending.start(Role.LEAVE), epoch))
-            while pending.waits_for(Role.LEAVE) and pending.now < deadline:
-                yield deadline
-            if pending.waits_for(Role.LEAVE) or not self._must_retry():
-                return
-            retry_at = pending.now + member.backoff(attempt)
-            attempt += 1
-            while pending.now < min(retry_at, deadline):
-                yield min(retry_at, deadline)
-            if pending.now >= deadline:
-                return
-
-    def _must_retry(self) -> bool:
-        """True if the last heartbeat must be sent again after its response or error."""
-        api = ApiKey.CONSUMER_GROUP_HEARTBEAT
-        match self._response:
-            case ResponseReceived(_, ConsumerGroupHeartbeatResponse(error_code=code)):
-                action = action_for(api, code)
-            case CommandFailed(_, error):
-                return not is_final(error)
-            case _:
-                return False
-        if action is CoordinatorAction.REDISCOVER:
-            self._pending.emit(DropCoordinator(f"leaving the group returned {error_name(code)}"))
-        if action in (CoordinatorAction.FAIL, CoordinatorAction.REPORT):
-            group = self._member.settings.group_id
-            logger.warning("[%s] leaving the group failed: %s", group, error_for(api, code, group))
-        return action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY)
+        return self.last.send(lambda token: leave_command(self._member, token, epoch), deadline)
 
     def _finish(self) -> None:
         """End the membership. Join again if there is a new subscription."""

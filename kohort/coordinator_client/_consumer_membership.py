@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import deque
-from collections.abc import Mapping
 
 from kohort.coordinator_client._commands import Command
+from kohort.coordinator_client._common_membership import CommonMembership
 from kohort.coordinator_client._consumer_failures import ConsumerFailures
 from kohort.coordinator_client._consumer_heartbeats import ConsumerHeartbeats
 from kohort.coordinator_client._consumer_leaving import ConsumerLeaving
@@ -35,16 +34,15 @@ from kohort.coordinator_client._events import (
 from kohort.coordinator_client._group_callbacks import GroupStatistics
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._poll_interval import PollInterval
-from kohort.coordinator_client._rebalance_history import RebalanceHistory, RebalanceRecord
+from kohort.coordinator_client._rebalance_history import RebalanceHistory
 from kohort.coordinator_client._reconciliation import Reconciliation
-from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._target_assignment import TargetAssignment
 from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 
-class ConsumerMembership:
+class ConsumerMembership(CommonMembership):
     """A member of a consumer group, which has one request: ConsumerGroupHeartbeat.
 
     The broker assigns the partitions. A member learns of its assignment by the responses to its own
@@ -58,13 +56,14 @@ class ConsumerMembership:
         rng: random.Random,
         id_source: random.Random | None = None,
     ) -> None:
-        pending = PendingCommands()
-        self.member = member = ConsumerMemberData(settings, rng, id_source)
+        pending, history = PendingCommands(), RebalanceHistory()
+        member = ConsumerMemberData(settings, rng, id_source)
         self.heartbeats = heartbeats = ConsumerHeartbeats(member, pending)
-        self.rebalances = history = RebalanceHistory()
-        self._pending = pending
+        failures = ConsumerFailures(member, pending, heartbeats)
+        super().__init__(member, pending, failures, history)
+        self.member: ConsumerMemberData = member
+        self.failures: ConsumerFailures = failures
         self._target = target = TargetAssignment(member)
-        self.failures = failures = ConsumerFailures(member, pending, heartbeats)
         reconciliation = Reconciliation(member, pending, heartbeats, target, failures, history)
         self._reconciliation = reconciliation
         self._leaving = ConsumerLeaving(member, pending, heartbeats, reconciliation, failures)
@@ -116,20 +115,8 @@ class ConsumerMembership:
 
     def statistics(self) -> GroupStatistics:
         """Return counts, times and current reasons."""
-        rebalances, schedule, failures = self.rebalances, self.heartbeats.schedule, self.failures
-        return GroupStatistics(
-            reason=rebalances.reason,
-            join_obstruction=failures.join_obstruction,
-            last_failure=failures.last,
-            denied_operation=failures.denied_operation,
-            is_fenced=failures.is_fenced,
-            is_leader=False,
-            rebalances=rebalances.count,
-            rebalance_seconds=rebalances.seconds,
-            rebalance_longest=rebalances.longest,
-            heartbeats=schedule.count,
-            last_heartbeat=schedule.last,
-        )
+        schedule = self.heartbeats.schedule
+        return self._statistics(schedule.count, schedule.last, is_leader=False)
 
     # --- commands that are complete -------------------------------------------------------------
 
@@ -145,7 +132,7 @@ class ConsumerMembership:
             case Role.RESOLVE, TopicsResolved(_, names):
                 self._target.note_names(names)
             case Role.LEAVE, _:
-                self._leaving.note_response(event)
+                self._leaving.last.note_response(event)
             case _:
                 pass
 
@@ -200,23 +187,6 @@ class ConsumerMembership:
         return self.member.settings
 
     @property
-    def state(self) -> MemberState:
-        return self.member.cell.state
-
-    @property
-    def topics(self) -> frozenset[str] | None:
-        return self.member.topics
-
-    @property
-    def member_id(self) -> str:
-        return self.member.member_id
-
-    @property
-    def generation(self) -> int:
-        """The member epoch."""
-        return self.member.generation
-
-    @property
     def uses_epochs(self) -> bool:
         """True, because commits and reads of offsets name the member epoch."""
         return True
@@ -227,21 +197,9 @@ class ConsumerMembership:
         return self.settings.assignor
 
     @property
-    def owned(self) -> frozenset[TopicPartition]:
-        return self.member.owned
-
-    @property
     def withheld(self) -> frozenset[TopicPartition]:
         """The owned partitions whose delivery must stop, because others own or wait for them."""
         return self._reconciliation.withheld
-
-    @property
-    def losses(self) -> int:
-        return self.member.ended.memberships
-
-    @property
-    def releases(self) -> Mapping[TopicPartition, int]:
-        return self.member.ended.partitions
 
     @property
     def leave(self) -> LeaveRequested | None:
@@ -249,23 +207,9 @@ class ConsumerMembership:
         return self._leaving.request
 
     @property
-    def is_fenced(self) -> bool:
-        return self.failures.is_fenced
-
-    @property
     def is_finishing_rebalance(self) -> bool:
         """False, because the coordinator accepts commits until the member has left."""
         return False
-
-    @property
-    def needs_poll(self) -> bool:
-        """True if the next step of the membership waits for the caller to be inside poll()."""
-        return self._pending.waits_for(Role.POLL)
-
-    @property
-    def outstanding(self) -> Mapping[Role, int]:
-        """The tokens of the commands in progress by role."""
-        return self._pending.tokens
 
     @property
     def confirmed_until(self) -> float:
@@ -275,7 +219,3 @@ class ConsumerMembership:
     @property
     def awaits_partitions_until(self) -> float:
         return self._reconciliation.awaits_partitions_until
-
-    @property
-    def history(self) -> deque[RebalanceRecord]:
-        return self.rebalances.records

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kohort.coordinator_client._commands import ReportFailure
+import logging
+
+from kohort.coordinator_client._commands import ReportFailure, StopDelivery
 from kohort.coordinator_client._events import CommandFailed, Event
 from kohort.coordinator_client._member import CommonMemberData
+from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._pending_commands import PendingCommands
 from kohort.coordinator_client._state import MemberState
 from kohort.errors import (
@@ -17,6 +20,9 @@ from kohort.errors import (
     UnreleasedInstanceIdError,
     UnsupportedVersionError,
 )
+from kohort.transport import escaped
+
+logger = logging.getLogger(__name__)
 
 REFUSED_SECONDS = 10.0
 """Longest pause between two attempts to join a group without the required permission."""
@@ -42,6 +48,21 @@ class FailureReports:
         self._count = 0
         self._reported_at = 0.0
         self._next_check = 0.0
+
+    def _report_loss(self, reason: str) -> None:
+        """Log the loss of the membership, and stop the delivery of its partitions."""
+        member = self._member
+        if member.owned:
+            logger.warning(
+                "[%s] membership lost, because %s. Lost partitions: %s",
+                member.settings.group_id,
+                escaped(reason),
+                describe(member.owned),
+            )
+            # The callback waits for poll(), which must not return records fetched since.
+            self._pending.emit(StopDelivery(member.owned))
+        else:
+            logger.debug("[%s] membership reset: %s", member.settings.group_id, escaped(reason))
 
     def keep(self, error: Exception) -> None:
         """Keep an error that ended the membership for :meth:`report`."""

@@ -11,7 +11,6 @@ from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
-from kohort.transport import escaped
 from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -37,19 +36,8 @@ class MembershipFailures(FailureReports):
 
         Others may own its partitions already.
         """
-        member = self._member
-        if member.owned:
-            logger.warning(
-                "[%s] membership lost, because %s. Lost partitions: %s",
-                member.settings.group_id,
-                escaped(reason),
-                describe(member.owned),
-            )
-            # The callback waits for poll(), which must not return records fetched since.
-            self._pending.emit(StopDelivery(member.owned))
-        else:
-            logger.debug("[%s] membership reset: %s", member.settings.group_id, escaped(reason))
-        member.end(keep_member_id=keep_member_id)
+        self._report_loss(reason)
+        self._member.end(keep_member_id=keep_member_id)
         self._pending.forget(Role.HEARTBEAT)
         self._heartbeats.stop()
         self._leadership.stop()

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
 
-from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator, LeaveGroup
-from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
-from kohort.coordinator_client._events import CommandFailed, Event, LeaveRequested, ResponseReceived
-from kohort.coordinator_client._failure_reports import is_final
+from kohort.coordinator_client._commands import LeaveGroup
+from kohort.coordinator_client._events import Event, LeaveRequested, ResponseReceived
 from kohort.coordinator_client._failures import MembershipFailures
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
+from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS, LastRequest, Waits
 from kohort.coordinator_client._leadership import Leadership
-from kohort.coordinator_client._member import NO_PARTITIONS, MemberData
+from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._rebalance import Rebalance
 from kohort.coordinator_client._signal_reactions import REACTIONS, Reaction, Signal
 from kohort.coordinator_client._state import MemberState
-from kohort.errors import error_name
 from kohort.protocol import ApiKey
-from kohort.protocol.messages import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
+from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from kohort.transport import escaped
 
 logger = logging.getLogger(__name__)
 
-LEAVE_MIN_SECONDS = 0.5
-"""Minimum seconds for LeaveGroup, even if the callbacks took the whole timeout."""
 MEMBER_ID_WAIT_SECONDS = 0.5
 """Seconds to wait for the member id of a first JoinGroup in flight.
 
@@ -38,9 +33,6 @@ SYNC_WAIT_SECONDS = 1.0
 
 The coordinator rejects its last commit between the end of the join round and SyncGroup.
 """
-
-Waits = Generator[float | None, None, None]
-"""Steps of leaving. Each yields until the next event, or until a time if there is one."""
 
 
 class Leaving:
@@ -66,7 +58,7 @@ class Leaving:
         self.deadline: float | None = None
         """The time at which the current step ends without an event."""
         self._sync_until = 0.0
-        self._leave_response: Event | None = None
+        self._last = LastRequest(member, pending, ApiKey.LEAVE_GROUP)
         self._steps: Waits | None = None
 
     def begin(self, request: LeaveRequested) -> None:
@@ -93,7 +85,7 @@ class Leaving:
             yield None
         while self._takes_part_in_rebalance():
             if member.state is MemberState.JOINING and not pending.waits_for(Role.CALLBACK):
-                self._call_back_last()
+                self._last.call_back()
             yield self._sync_until
         if member.state is MemberState.FAILED and not self._needs_leave_group():
             member.cell.move(MemberState.UNSUBSCRIBED, self._reason)
@@ -103,7 +95,7 @@ class Leaving:
         member.cell.move(MemberState.LEAVING, self._reason)
         member_id_until = pending.now + MEMBER_ID_WAIT_SECONDS
         if member.owned and not pending.waits_for(Role.CALLBACK):
-            self._call_back_last()
+            self._last.call_back()
         while pending.waits_for(Role.CALLBACK):  # with heartbeats, so that it can commit
             yield None
         self._pending.forget(Role.HEARTBEAT)
@@ -111,15 +103,10 @@ class Leaving:
         while pending.waits_for(Role.JOIN) and pending.now < member_id_until:
             yield member_id_until
         if self._needs_leave_group():
-            yield from self._send_leave_group()
+            given = self.request.deadline if self.request else 0.0
+            deadline = max(given, pending.now + LEAVE_MIN_SECONDS)
+            yield from self._last.send(self._leave_command, deadline)
         self._finish()
-
-    def _call_back_last(self) -> None:
-        """Call the listener for all partitions. Heartbeats continue."""
-        member = self._member
-        owned, member.owned_after = member.owned, NO_PARTITIONS
-        call = CallRevoked if member.in_generation else CallLost
-        self._pending.emit(call(self._pending.start(Role.CALLBACK), owned))
 
     def _stop_rebalance(self) -> None:
         """Stop the rebalance. A JoinGroup that may return a new member id stays in flight."""
@@ -127,46 +114,8 @@ class Leaving:
         if not self._leaves_group or self._member.member_id:
             self._pending.forget(Role.JOIN)
 
-    def _send_leave_group(self) -> Waits:
-        """Send LeaveGroup until it succeeds, fails finally or has no time left."""
-        pending = self._pending
-        deadline = max(self._given_deadline, pending.now + LEAVE_MIN_SECONDS)
-        attempt = 0
-        while True:
-            token = pending.start(Role.LEAVE)
-            pending.emit(LeaveGroup(token, self._member.member_id, self._reason))
-            while pending.waits_for(Role.LEAVE) and pending.now < deadline:
-                yield deadline
-            if pending.waits_for(Role.LEAVE) or not self._must_retry():
-                return
-            retry_at = pending.now + self._member.backoff(attempt)
-            attempt += 1
-            while pending.now < min(retry_at, deadline):
-                yield min(retry_at, deadline)
-            if pending.now >= deadline:
-                return
-
-    def _must_retry(self) -> bool:
-        """True if LeaveGroup must be sent again after its response or error."""
-        match self._leave_response:
-            case ResponseReceived(_, LeaveGroupResponse() as response):
-                code = response.error_code
-                code = code or next((m.error_code for m in response.members), 0)
-            case CommandFailed(_, error):
-                return not is_final(error)
-            case _:
-                return False
-        action = action_for(ApiKey.LEAVE_GROUP, code)
-        if action is CoordinatorAction.REDISCOVER:
-            self._pending.emit(DropCoordinator(f"LeaveGroup returned {error_name(code)}"))
-        if action is CoordinatorAction.FAIL:
-            group = self._member.settings.group_id
-            logger.warning(
-                "[%s] leaving the group failed: %s",
-                group,
-                error_for(ApiKey.LEAVE_GROUP, code, group),
-            )
-        return action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY)
+    def _leave_command(self, token: int) -> LeaveGroup:
+        return LeaveGroup(token, self._member.member_id, self._reason)
 
     def _finish(self) -> None:
         """End the membership. Join again if there is a new subscription."""
@@ -212,7 +161,7 @@ class Leaving:
             case Role.CALLBACK, _:
                 return True
             case Role.LEAVE, _:
-                self._leave_response = event
+                self._last.note_response(event)
                 return True
             case Role.JOIN, ResponseReceived(_, JoinGroupResponse() as response):
                 return self._take_join(response)
@@ -238,10 +187,6 @@ class Leaving:
     @property
     def _reason(self) -> str:
         return self.request.reason if self.request else "done"
-
-    @property
-    def _given_deadline(self) -> float:
-        return self.request.deadline if self.request else 0.0
 
     @property
     def _leaves_group(self) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections import deque
-from collections.abc import Mapping
 
 from kohort.coordinator_client._commands import Command, DropCoordinator, Heartbeat
+from kohort.coordinator_client._common_membership import CommonMembership
 from kohort.coordinator_client._events import (
     CommitRejected,
     CoordinatorFound,
@@ -27,18 +26,18 @@ from kohort.coordinator_client._group_callbacks import GroupStatistics
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._leadership import Leadership
 from kohort.coordinator_client._leaving import Leaving
-from kohort.coordinator_client._member import NO_PARTITIONS, MemberData, MemberSettings
+from kohort.coordinator_client._member import MemberData, MemberSettings
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._poll_interval import PollInterval
 from kohort.coordinator_client._rebalance import Rebalance
-from kohort.coordinator_client._rebalance_history import RebalanceHistory, RebalanceRecord
+from kohort.coordinator_client._rebalance_history import RebalanceHistory
 from kohort.coordinator_client._signal_handler import SignalHandler
 from kohort.coordinator_client._signal_reactions import REACTIONS, Reaction, Signal
 from kohort.coordinator_client._state import EXCHANGE, MemberState
 from kohort.types import TopicPartition
 
 
-class ClassicMembership:
+class ClassicMembership(CommonMembership):
     """A member of a classic group, with JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
     It turns events into steps of the rebalance or into signals. It raises no error for invalid or
@@ -46,13 +45,14 @@ class ClassicMembership:
     """
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
-        pending = PendingCommands()
-        self.member = member = MemberData(settings, rng)
+        pending, history = PendingCommands(), RebalanceHistory()
+        member = MemberData(settings, rng)
         self.heartbeats = heartbeats = Heartbeats(member)
-        self.rebalances = history = RebalanceHistory()
-        self._pending = pending
         self._leadership = leadership = Leadership(pending)
-        self.failures = failures = MembershipFailures(member, pending, heartbeats, leadership)
+        failures = MembershipFailures(member, pending, heartbeats, leadership)
+        super().__init__(member, pending, failures, history)
+        self.member: MemberData = member
+        self.failures: MembershipFailures = failures
         exchange = GroupExchange(member, pending, heartbeats, leadership, failures)
         rebalance = Rebalance(member, pending, exchange, leadership, failures, history)
         self._rebalance = rebalance
@@ -101,20 +101,8 @@ class ClassicMembership:
 
     def statistics(self) -> GroupStatistics:
         """Return counts, times and current reasons."""
-        rebalances, heartbeats, failures = self.rebalances, self.heartbeats, self.failures
-        return GroupStatistics(
-            reason=rebalances.reason,
-            join_obstruction=failures.join_obstruction,
-            last_failure=failures.last,
-            denied_operation=failures.denied_operation,
-            is_fenced=failures.is_fenced,
-            is_leader=self.is_leader,
-            rebalances=rebalances.count,
-            rebalance_seconds=rebalances.seconds,
-            rebalance_longest=rebalances.longest,
-            heartbeats=heartbeats.count,
-            last_heartbeat=heartbeats.last,
-        )
+        heartbeats = self.heartbeats
+        return self._statistics(heartbeats.count, heartbeats.last, is_leader=self.is_leader)
 
     # --- commands that are complete -------------------------------------------------------------
 
@@ -198,22 +186,6 @@ class ClassicMembership:
         return self.member.settings
 
     @property
-    def state(self) -> MemberState:
-        return self.member.cell.state
-
-    @property
-    def topics(self) -> frozenset[str] | None:
-        return self.member.topics
-
-    @property
-    def member_id(self) -> str:
-        return self.member.member_id
-
-    @property
-    def generation(self) -> int:
-        return self.member.generation
-
-    @property
     def uses_epochs(self) -> bool:
         """True if :attr:`generation` is a member epoch, as in a consumer group (KIP-848)."""
         return False
@@ -230,24 +202,12 @@ class ClassicMembership:
     @property
     def withheld(self) -> frozenset[TopicPartition]:
         """The owned partitions whose delivery must stop, because others may own them."""
-        return NO_PARTITIONS if self.member.in_generation else self.member.owned
-
-    @property
-    def losses(self) -> int:
-        return self.member.ended.memberships
-
-    @property
-    def releases(self) -> Mapping[TopicPartition, int]:
-        return self.member.ended.partitions
+        return self.member.lost if self.member.in_generation else self.member.owned
 
     @property
     def leave(self) -> LeaveRequested | None:
         """The caller's request, until the member has left."""
         return self._leaving.request
-
-    @property
-    def is_fenced(self) -> bool:
-        return self.failures.is_fenced
 
     @property
     def is_leader(self) -> bool:
@@ -257,16 +217,6 @@ class ClassicMembership:
     def is_finishing_rebalance(self) -> bool:
         """True if a leaving member completes a rebalance, so that its last commit is accepted."""
         return self._leaving.is_finishing_rebalance
-
-    @property
-    def needs_poll(self) -> bool:
-        """True if the next step of the membership waits for the caller to be inside poll()."""
-        return self._pending.waits_for(Role.POLL)
-
-    @property
-    def outstanding(self) -> Mapping[Role, int]:
-        """The tokens of the commands in progress by role."""
-        return self._pending.tokens
 
     @property
     def confirmed_until(self) -> float:
@@ -281,7 +231,3 @@ class ClassicMembership:
     @property
     def join_reason(self) -> str:
         return self.rebalances.reason
-
-    @property
-    def history(self) -> deque[RebalanceRecord]:
-        return self.rebalances.records

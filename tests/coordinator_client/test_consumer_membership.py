@@ -15,7 +15,7 @@ from kohort.coordinator_client._commands import (
     StopDelivery,
 )
 from kohort.coordinator_client._events import TopicIdsSeen
-from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS
+from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS
 from kohort.coordinator_client._state import MemberState
 from tests.coordinator_client.consumer_scripts import (
     IDS,
