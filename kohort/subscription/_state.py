@@ -175,14 +175,11 @@ class SubscriptionState(BoundPositions):
         return self._assigned
 
     def assign_from_group(
-        self,
-        partitions: Iterable[TopicPartition],
-        withheld: Collection[TopicPartition] = frozenset(),
+        self, partitions: Iterable[TopicPartition], withheld: Collection[TopicPartition] = ()
     ) -> frozenset[TopicPartition]:
-        """Set the assignment of the group, and return the new partitions.
+        """Set the assignment of the group, and return the new partitions, without a position.
 
-        New partitions wait for a position. Partitions that remain keep position, pause and buffered
-        records. ``withheld`` are as after :meth:`mark_pending_revocation`.
+        Partitions that remain keep position, pause and records. ``withheld`` are not delivered.
         """
         wanted = frozenset(partitions)
         with self.lock:
