@@ -25,6 +25,8 @@ class ConsumerHeartbeats:
         self.schedule = HeartbeatSchedule(member)
         self.must_acknowledge = False
         """True until a response to a heartbeat with the owned partitions."""
+        self.joined_regex = ""
+        """The pattern that the coordinator got last."""
         self._is_full = True
         self._in_flight: ConsumerHeartbeat | None = None
         self._reported_owned: frozenset[IdPartition] | None = None
@@ -33,7 +35,7 @@ class ConsumerHeartbeats:
     def is_current(self) -> bool:
         """True if the coordinator has the subscription."""
         member = self._member
-        return member.joined_topics == member.wanted and member.joined_regex == member.regex
+        return member.joined_topics == member.wanted and self.joined_regex == member.regex
 
     @property
     def has_sent_current(self) -> bool:
@@ -73,7 +75,7 @@ class ConsumerHeartbeats:
         is_joining = not member.in_group
         is_full = self._is_full or is_joining
         sends_owned = is_full or self.must_acknowledge
-        has_pattern = bool(member.regex or member.joined_regex)
+        has_pattern = bool(member.regex or self.joined_regex)
         self._in_flight = ConsumerHeartbeat(
             token=self._pending.start(Role.HEARTBEAT),
             member_id=member.member_id,
@@ -99,7 +101,7 @@ class ConsumerHeartbeats:
         if sent.topics is not None:
             member.joined_topics = sent.topics
         if sent.regex is not None:
-            member.joined_regex = sent.regex
+            self.joined_regex = sent.regex
         if sent.owned is not None or has_assignment:
             self._reported_owned = sent.owned
         if sent.owned is not None and sent.owned == member.owned_by_id():

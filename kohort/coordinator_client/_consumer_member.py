@@ -45,8 +45,6 @@ class ConsumerMemberData(CommonMemberData):
         self._id_source = id_source
         self.regex = ""
         """A pattern of topics that the broker evaluates, or ""."""
-        self.joined_regex = ""
-        """The pattern that the coordinator got last."""
         self.member_id = self.new_member_id()
         self.is_known = False
         """True if the coordinator may have this member id as a member."""
@@ -84,11 +82,14 @@ class ConsumerMemberData(CommonMemberData):
             return self.joined_topics
         return self.topics
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Return False if only a subscription that was replaced led to a topic's assignment."""
+    def is_subscribed(self, topic: str, regex: str) -> bool:
+        """Return False if only a subscription that was replaced led to a topic's assignment.
+
+        ``regex`` is the pattern that the coordinator had then.
+        """
         if self.topics is None or topic in self.topics:
             return True
-        return bool(self.regex) and self.regex == self.joined_regex
+        return bool(self.regex) and self.regex == regex
 
     def id_partition(self, tp: TopicPartition) -> IdPartition:
         """Return an owned partition by the id of its topic."""

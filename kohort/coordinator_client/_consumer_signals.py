@@ -160,12 +160,13 @@ class ConsumerSignals:
                 self._history.reason = self._next_reason or "the assignment changed"
                 self._history.note_due(self._pending.now)
             self._next_reason = None
-            target.replace(
+            partitions = (
                 (topic.topic_id, number)
                 for topic in assignment.topic_partitions
                 for number in topic.partitions
                 if number >= 0
             )
+            target.replace(partitions, heartbeats.joined_regex)
             self._reconciliation.withhold()
         if was_in_group and not was_current:
             heartbeats.schedule.follow_up(self._pending.now, NEXT_INTERVALS)

@@ -19,13 +19,18 @@ class TargetAssignment:
     def __init__(self, member: ConsumerMemberData) -> None:
         self._member = member
         self._partitions: frozenset[IdPartition] = frozenset()
+        self._regex = ""
         self._names: dict[bytes, str] = {}
         self._current_ids: Mapping[str, bytes] = {}
         self.version = 0
         """Number of assignments received."""
 
-    def replace(self, partitions: Iterable[IdPartition]) -> None:
-        """Set the assignment of a response, which replaces the earlier one."""
+    def replace(self, partitions: Iterable[IdPartition], regex: str = "") -> None:
+        """Set the assignment of a response, which replaces the earlier one.
+
+        ``regex`` is the pattern that the coordinator had for it.
+        """
+        self._regex = regex
         self._partitions = frozenset(partitions)
         self.version += 1
 
@@ -80,6 +85,9 @@ class TargetAssignment:
         found = {
             TopicPartition(self._names[topic_id], number): topic_id
             for topic_id, number in sorted(self._partitions)
-            if topic_id in self._names and self._member.is_subscribed(self._names[topic_id])
+            if topic_id in self._names and self._is_subscribed(self._names[topic_id])
         }
         return {tp: topic_id for tp, topic_id in found.items() if tp not in self._member.owned}
+
+    def _is_subscribed(self, topic: str) -> bool:
+        return self._member.is_subscribed(topic, self._regex)
