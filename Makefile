@@ -32,10 +32,10 @@ COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
 
-.PHONY: help demo quick test interop lint fuzz soak bench clean
+.PHONY: help demo quick test interop lint docs docs-serve docs-check fuzz soak bench clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## Run a consumer group over 336,776 flights, with members that join, leave and die.
 	$(BIN)/kohort demo
@@ -54,6 +54,15 @@ lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYRIGHT) --verifytypes kohort --ignoreexternal
+
+docs: $(VENV)/.docs ## Build the documentation site into build/docs/site. Dead links are errors.
+	$(BIN)/python -m tools.site build $(ARGS)
+
+docs-serve: $(VENV)/.docs ## Show the documentation site on localhost:8000, and follow changes.
+	$(BIN)/python -m tools.site serve $(ARGS)
+
+docs-check: docs $(VENV)/.browser ## Look at each page of the site in Chromium: console, requests, accessibility.
+	$(BIN)/python -m tools.site_check $(ARGS)
 
 fuzz: $(VENV)/.dev ## 1,000,000 mutated requests to the in-process cluster, as many responses, and 500,000 logins.
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
@@ -86,8 +95,16 @@ $(VENV)/.demo: $(VENV)/.tools $(PACKAGING)
 	$(COMPILE)
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.tools $(PACKAGING)
+	$(PIP) --no-build-isolation --editable '.[docs]'
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.docs
+	$(PIP) --no-build-isolation --editable '.[browser]'
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.tools $(PACKAGING)
-	$(PIP) --no-build-isolation --editable '.[arrow,spark,demo,dev]'
+	$(PIP) --no-build-isolation --editable '.[arrow,spark,demo,docs,browser,dev]'
 	@if command -v krb5-config >/dev/null; then \
 	  $(PIP) --no-build-isolation --editable '.[gssapi]' || echo "The package gssapi cannot be built; tests of GSSAPI are skipped."; fi
 	$(COMPILE)

@@ -1,0 +1,121 @@
+"""The documentation site builds without a fault, and its pages read the same on GitHub."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.house._source import ROOT
+from tests.house.test_pages import PAGES, WRITTEN
+from tools.public_names import compat_modules, public_modules
+
+# Only environments that are older than the site lack it: the extra "dev" has it.
+pytest.importorskip("zensical")
+
+import markdown
+from markdown_it import MarkdownIt
+
+from tools.site.docstrings import to_markdown
+from tools.site.html_check import check_site
+from tools.site.staging import read_configuration
+
+COUNTED = re.compile(r"<(h[1-6]|li|table|tr|pre|blockquote)\b")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Site, built in a folder of this test."""
+    output = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "tools.site", "build", "--output", str(output)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return output
+
+
+def structure(html: str) -> Counter[str]:
+    """Return how often each element of structure is in a page."""
+    return Counter(COUNTED.findall(html))
+
+
+@pytest.mark.timeout(300)
+def test_site_has_a_place_for_every_public_name(built: Path) -> None:
+    found = set()
+    for path in (built / "site" / "reference" / "api").rglob("*.html"):
+        found |= set(re.findall(r'id="(kohort[\w.]*)"', path.read_text()))
+    names = [
+        f"{module.name}.{name}"
+        for modules in (public_modules(), compat_modules())
+        for module in modules
+        for name in module.names
+    ]
+    assert [name for name in names if name not in found] == []
+
+
+@pytest.mark.timeout(300)
+def test_site_lists_every_page_for_language_models(built: Path) -> None:
+    index = (built / "site" / "llms.txt").read_text()
+    listed = re.findall(r"\]\(([^)]+)\): \S", index)
+    assert [name for name in listed if not (built / "site" / name).is_file()] == []
+    assert {str(page.relative_to(ROOT / "docs")) for page in PAGES} <= set(listed)
+    assert "## From aiokafka" in (built / "site" / "llms-full.txt").read_text()
+
+
+@pytest.mark.timeout(300)
+def test_check_reports_faults_of_a_site(built: Path, tmp_path: Path) -> None:
+    """A dead link, a missing anchor, a request and a page outside of nav are reported."""
+    shutil.copytree(built / "site" / "types", tmp_path / "types")
+    page = tmp_path / "types" / "index.html"
+    page.write_text(
+        '<a href="../nowhere/">x</a><a href="#nowhere">x</a><autoref identifier="kohort.X">'
+        '<script src="https://cdn.example/x.js"></script><a id="here" href="#here">x</a>'
+    )
+    (tmp_path / "pages").mkdir()
+    for name in ("types.md", "lost.md"):
+        (tmp_path / "pages" / name).write_text("# Page\n")
+    assert check_site(tmp_path, ["types.md"], tmp_path / "pages") == [
+        "lost.md: the page is not in nav of mkdocs.yml",
+        "types/index.html: the reference to kohort.X is not resolved",
+        "types/index.html: the page requests https://cdn.example/x.js from another host",
+        "types/index.html: the link ../nowhere/ is dead",
+        "types/index.html: the anchor of #nowhere does not exist",
+    ]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_has_the_same_parts_on_github(page: Path) -> None:
+    text = page.read_text()
+    site = markdown.Markdown(
+        extensions=["tables", "attr_list", "md_in_html", "pymdownx.superfences"]
+    )
+    github = MarkdownIt("commonmark").enable("table")
+    assert structure(site.convert(text)) == structure(github.render(text))
+
+
+def test_site_requests_no_fonts() -> None:
+    assert read_configuration()["theme"]["font"] is False
+
+
+@pytest.mark.parametrize(
+    ("docstring", "shown"),
+    [
+        ("Return ``{}``.", "Return `{}`."),
+        ("Errors of :meth:`poll`.", "Errors of [`poll`][kohort.KafkaConsumer.poll]."),
+        ("A :class:`~a.b.Thing` of ours.", "A `Thing` of ours."),
+        ("Raises DataError.", "Raises [`DataError`][kohort.errors.DataError]."),
+        ("Raises ``DataError``.", "Raises [`DataError`][kohort.errors.DataError]."),
+        ("Raises MyDataError.", "Raises MyDataError."),
+        ("See docs/types.md.", "See [Types][types]."),
+        ("So::\n\n    a = ``b``\n\nDone.", "So:\n\n```text\na = ``b``\n```\n\nDone."),
+    ],
+)
+def test_docstring_is_markdown_with_links(docstring: str, shown: str) -> None:
+    names = {"poll": "kohort.KafkaConsumer.poll", "DataError": "kohort.errors.DataError"}
+    assert to_markdown(docstring, names) == shown

@@ -1,0 +1,139 @@
+"""Look at the built site in Chromium: ``python -m tools.site_check``, after ``make docs``.
+
+It opens each page from a local server at two widths, light and dark. It reports messages of the
+console, requests to other hosts and pages wider than the window. With ``axe.min.js`` of the npm
+package ``axe-core`` it reports serious faults of accessibility. It needs the extra ``browser`` and
+the program ``chromium`` or ``chromium-headless-shell``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import http.server
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT: Final = Path(__file__).parents[1]
+SITE: Final = ROOT / "build" / "docs" / "site"
+PICTURES: Final = ROOT / "build" / "docs" / "pictures"
+WIDTHS: Final = (400, 1400)
+HEIGHT: Final = 900
+SCHEMES: Final = ("light", "dark")
+SERIOUS: Final = ("serious", "critical")
+BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    """Handler that logs nothing."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print no line for a request."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on a loopback port. Yield the address."""
+    handler = functools.partial(_Handler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+def paths_of(site: Path) -> list[str]:
+    """Return the path of each page of a built site."""
+    return sorted(
+        path.parent.relative_to(site).as_posix().removeprefix(".")
+        for path in site.rglob("index.html")
+    )
+
+
+class SiteCheck:
+    """Look at pages of a served site. ``faults`` has one line for each thing that is wrong."""
+
+    def __init__(self, browser: Browser, address: str, axe: str, pictures: Path | None) -> None:
+        """Take the text of ``axe.min.js``, or "" for no check of accessibility."""
+        self.faults: list[str] = []
+        self._browser = browser
+        self._address = address
+        self._axe = axe
+        self._pictures = pictures
+
+    def look(self, path: str, width: int, scheme: str) -> None:
+        """Open one page and note what is wrong."""
+        where = f"/{path} at {width} px, {scheme}"
+        context = self._browser.new_context(
+            viewport={"width": width, "height": HEIGHT},
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        page = context.new_page()
+        page.on("console", lambda message: self._console(where, message.type, message.text))
+        page.on("pageerror", lambda error: self.faults.append(f"{where}: {error}"))
+        page.on("request", lambda request: self._request(where, request.url))
+        page.goto(f"{self._address}{path}", wait_until="networkidle")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        if wide > width:
+            self.faults.append(f"{where}: the page is {wide} px wide")
+        if self._axe:
+            self._accessibility(where, page)
+        if self._pictures is not None:
+            name = f"{path.strip('/').replace('/', '.') or 'start'}-{width}-{scheme}.png"
+            page.screenshot(path=self._pictures / name)
+        context.close()
+
+    def _console(self, where: str, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.faults.append(f"{where}: console {kind}: {text}")
+
+    def _request(self, where: str, url: str) -> None:
+        if not url.startswith((self._address, "data:", "blob:")):
+            self.faults.append(f"{where}: request to {url}")
+
+    def _accessibility(self, where: str, page: Page) -> None:
+        page.evaluate(self._axe)
+        for found in page.evaluate("axe.run().then(result => result.violations)"):
+            if found["impact"] in SERIOUS:
+                nodes = "; ".join(node["html"][:100] for node in found["nodes"][:2])
+                count = len(found["nodes"])
+                self.faults.append(f"{where}: {found['id']} at {count} places: {nodes}")
+
+
+def main(arguments: list[str]) -> int:
+    """Look at all pages, or at those given. Return 1 if something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tools.site_check", description=__doc__)
+    parser.add_argument("pages", nargs="*", help="paths such as spark/; default: all pages")
+    parser.add_argument("--axe", type=Path, help="path of axe.min.js")
+    parser.add_argument("--pictures", action="store_true", help=f"write pictures to {PICTURES}")
+    args = parser.parse_args(arguments)
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        print("Chromium is missing; on Debian: apt-get install chromium-headless-shell")
+        return 1
+    axe = args.axe.read_text(encoding="utf-8") if args.axe else ""
+    pictures = PICTURES if args.pictures else None
+    if pictures is not None:
+        pictures.mkdir(parents=True, exist_ok=True)
+    with served(SITE) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        check = SiteCheck(browser, address, axe, pictures)
+        pages = args.pages or paths_of(SITE)
+        for path in pages:
+            for width in WIDTHS:
+                for scheme in SCHEMES:
+                    check.look(path, width, scheme)
+        browser.close()
+    print("\n".join([*check.faults, f"{len(pages)} pages, {len(check.faults)} faults"]))
+    return 1 if check.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
