@@ -34,8 +34,8 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``"localhost:9092"``.
     """
     bootstrap_timeout_ms: int
-    """Time without a reachable bootstrap server after which NoBrokersAvailable is raised. 0 raises
-    it when each server failed once.
+    """Time without a reachable bootstrap server until NoBrokersAvailable. With `0` the error comes
+    when each server failed once.
 
     Default: ``30000`` ms.
     """
@@ -60,14 +60,13 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``300000`` ms.
     """
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
-    """rebootstrap uses the bootstrap servers again when no known broker can be reached, or when a
-    broker requests it (KIP-899, KIP-1102). none never does.
+    """`rebootstrap` uses the bootstrap servers again, `none` never does. It does so if no known
+    broker responds, or a broker requests it (KIP-899, KIP-1102).
 
     Default: ``"rebootstrap"``.
     """
     metadata_recovery_rebootstrap_trigger_ms: int
-    """Time without metadata from a known broker after which a client with
-    metadata_recovery_strategy=rebootstrap uses the bootstrap servers again.
+    """Time without metadata from a known broker until metadata_recovery_strategy applies.
 
     Default: ``300000`` ms.
     """
@@ -105,8 +104,8 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``"auto"``.
     """
     group_remote_assignor: str | None
-    """Assignor of the coordinator, such as `uniform` or `range`, under the consumer protocol. None:
-    the coordinator chooses.
+    """Assignor of the coordinator, such as `uniform` or `range`, under the consumer protocol. With
+    None the coordinator chooses.
 
     Default: ``None``.
     """
@@ -143,7 +142,7 @@ class CommonOptions(SecurityOptions, total=False):
     """
     client_rack: str | None
     """Rack of this consumer. Assignors prefer partitions with a replica there (KIP-881). Leaders
-    name a follower there to fetch from (KIP-392).
+    name a follower there for fetches, by KIP-392.
 
     Default: ``None``.
     """
@@ -155,8 +154,8 @@ class CommonOptions(SecurityOptions, total=False):
     auto_commit_interval_ms: int
     """Time between automatic commits. Default: ``5000`` ms."""
     offsets_recommit_interval_ms: int | None
-    """With assign(): time between automatic commits of offsets that do not change, which brokers
-    would delete after offsets.retention.minutes. None: never.
+    """Time between automatic commits of unchanged offsets with assign(). Brokers would delete them
+    after offsets.retention.minutes. None turns it off.
 
     Default: ``600000`` ms.
     """
@@ -165,15 +164,16 @@ class CommonOptions(SecurityOptions, total=False):
     fetch_max_wait_ms: int
     """...or when this time has passed. Default: ``500`` ms."""
     fetch_max_bytes: int
-    """Most bytes of one response. A single larger batch is still sent. Not given: 8 MiB at first, 4
-    MiB from a broker that answers within 40 ms, 16 MiB within 100 ms.
+    """Most bytes of one response. Brokers still send a single larger batch. Without a value it is 8
+    MiB at first. Later it is 4 MiB from a broker that responds within 40 ms, and 16 MiB within 100
+    ms.
 
     Default: ``52428800`` bytes.
     """
     max_partition_fetch_bytes: int
-    """Most bytes of one partition in one response. A single larger batch is still sent. If it is
-    not set, it is 1 MiB at first. From a broker that responds within 100 ms it is 4 MiB, and 16 MiB
-    for all partitions together.
+    """Most bytes of one partition in one response. Brokers still send a single larger batch.
+    Without a value it is 1 MiB at first. From a broker that responds within 100 ms it is 4 MiB, and
+    16 MiB for all partitions together.
 
     Default: ``4194304`` bytes.
     """
@@ -184,8 +184,8 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``67108864`` bytes.
     """
     fetch_order: Literal["fair", "lag"]
-    """fair returns records of each partition in turn. lag returns those of the partition with the
-    largest lag every other time.
+    """`fair` returns records of each partition in turn. `lag` returns those of the partition with
+    the largest lag every other time.
 
     Default: ``"fair"``.
     """
@@ -197,8 +197,8 @@ class CommonOptions(SecurityOptions, total=False):
     max_poll_records: int | None
     """Most records that one poll() returns. None: no limit. Default: ``500``."""
     auto_offset_reset: Literal["earliest", "latest", "none"] | str
-    """Start position without a committed offset, or if that is out of range. none raises.
-    by_duration starts at the first record that is not older.
+    """Start position without a committed offset, or if that is out of range. `none` raises.
+    `by_duration` starts at the first record that is not older.
 
     Default: ``"latest"``.
     """
@@ -256,7 +256,7 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``None``.
     """
     wall_clock: Callable[[], float] | None
-    """The time of day in place of time.time(), for the expiry of OAuth tokens and for offsets by
+    """Time of day in place of time.time(). It decides the expiry of OAuth tokens, and offsets by
     time. Give MemoryCluster.wall_clock in tests.
 
     Default: ``None``.

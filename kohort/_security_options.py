@@ -36,8 +36,7 @@ class SecurityOptions(TypedDict, total=False):
     Default: ``None``.
     """
     ssl_cafile: str | PathLike[str] | None
-    """PEM file, or folder, of the CA certificates that brokers are verified with. None: the CAs of
-    the system.
+    """PEM file, or folder, of the CA certificates of the brokers. None means those of the system.
 
     Default: ``None``.
     """
@@ -106,19 +105,19 @@ class SecurityOptions(TypedDict, total=False):
     sasl_plain_password: str | bytes | Secret | None
     """The password of PLAIN and SCRAM. Default: ``None``."""
     sasl_credentials: Callable[[], Login | Awaitable[Login]] | None
-    """Returns the user and password of PLAIN and SCRAM at each login, so a password may change
-    without a restart.
+    """Returns the user and password of PLAIN and SCRAM. Each login calls it, so a password may
+    change without a restart.
 
     Default: ``None``.
     """
     sasl_delegation_token: bool
-    """The user is the id of a delegation token and the password its HMAC (SCRAM only).
+    """With SCRAM, the user is the id of a delegation token, the password its HMAC.
 
     Default: ``False``.
     """
     sasl_oauth_token_provider: TokenProvider | Callable[[], object] | None
-    """The source of tokens for OAUTHBEARER. It returns the token, or (token, expiry in seconds
-    since 1970), or an object with token and expires_at. A datetime is an expiry, too.
+    """The source of tokens for OAUTHBEARER. It returns the token, a pair of token and expiry, or an
+    object with token and expires_at. An expiry is a datetime, or in seconds since 1970.
 
     Default: ``None``.
     """
@@ -161,7 +160,7 @@ class SecurityOptions(TypedDict, total=False):
     Default: ``False``.
     """
     sasl_oauthbearer_https_cafile: str | PathLike[str] | None
-    """PEM file, or folder, of the CAs of the token endpoint. None: those of the system.
+    """PEM file, or folder, of the CAs of the token endpoint. None means those of the system.
 
     Default: ``None``.
     """

@@ -5,9 +5,10 @@ The table of options in ``kohort/config`` is the source.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kohort.config._client import ClientConfig, RequestOptions
 from kohort.config._consumer import ConsumerSection
@@ -20,12 +21,21 @@ from kohort.config._security import SecurityConfig
 from kohort.config._tls import StoreConfig, TlsConfig
 from kohort.config._translated import TRANSLATED
 from kohort.config._unsupported import KEYWORDS, PROPERTIES, Unsupported
+from tests.house._prose import sentences, words
+from tools.prose import MAX_CELL
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
 COMMAND: Final = "python -m tools.options_page"
 
 _BEGIN = f"<!-- tables: {COMMAND} -->"
 _END = "<!-- end of tables -->"
+
+_BULLET: Final[dict[str, Any]] = {
+    "width": 100,
+    "subsequent_indent": "  ",
+    "break_long_words": False,
+    "break_on_hyphens": False,
+}
 
 _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("Consumer", ConsumerSection),
@@ -66,6 +76,19 @@ def _supported() -> Iterator[str]:
             (_supported_row(each) for each in options),
         )
         yield ""
+        notes = [(each.name, note) for each in options if (note := _split(each.meaning)[1])]
+        for name, note in notes:
+            yield textwrap.fill(f"- **`{name}`.** {note}", **_BULLET)
+        if notes:
+            yield ""
+
+
+def _split(meaning: str) -> tuple[str, str]:
+    """Return the sentences of a meaning that fit into a cell, at least one, and the others."""
+    cell, *others = sentences(meaning)
+    while others and len(words(f"{cell} {others[0]}")) <= MAX_CELL:
+        cell = f"{cell} {others.pop(0)}"
+    return cell, " ".join(others)
 
 
 def _supported_row(each: Option) -> tuple[str, ...]:
@@ -75,7 +98,7 @@ def _supported_row(each: Option) -> tuple[str, ...]:
         each.option_type.expected,
         f"`{each.shown_default}`",
         each.unit,
-        each.meaning,
+        _split(each.meaning)[0],
     )
 
 

@@ -62,8 +62,8 @@ class ClientConfig(RequestOptions):
         default=30_000,
         metadata=option(
             Integer(0),
-            "Time without a reachable bootstrap server after which NoBrokersAvailable is raised. 0 "
-            "raises it when each server failed once.",
+            "Time without a reachable bootstrap server until NoBrokersAvailable. With `0` the "
+            "error comes when each server failed once.",
             unit="ms",
             properties=(),
         ),
@@ -117,16 +117,15 @@ class ClientConfig(RequestOptions):
         default="rebootstrap",
         metadata=option(
             OneOf("rebootstrap", "none"),
-            "rebootstrap uses the bootstrap servers again when no known broker can be reached, or "
-            "when a broker requests it (KIP-899, KIP-1102). none never does.",
+            "`rebootstrap` uses the bootstrap servers again, `none` never does. It does so if no "
+            "known broker responds, or a broker requests it (KIP-899, KIP-1102).",
         ),
     )
     metadata_recovery_rebootstrap_trigger_ms: int = field(
         default=300_000,
         metadata=option(
             Integer(0),
-            "Time without metadata from a known broker after which a client with "
-            "metadata_recovery_strategy=rebootstrap uses the bootstrap servers again.",
+            "Time without metadata from a known broker until metadata_recovery_strategy applies.",
             unit="ms",
         ),
     )

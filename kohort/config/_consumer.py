@@ -100,7 +100,7 @@ class ConsumerSection(Section):
         default=None,
         metadata=option(
             Function("a callable () that returns seconds since the epoch", "Callable[[], float]"),
-            "The time of day in place of time.time(), for the expiry of OAuth tokens and for "
+            "Time of day in place of time.time(). It decides the expiry of OAuth tokens, and "
             "offsets by time. Give MemoryCluster.wall_clock in tests.",
             properties=(),
         ),

@@ -34,8 +34,9 @@ class FetchConfig(RequestOptions):
         default=52_428_800,
         metadata=option(
             Integer(0),
-            "Most bytes of one response. A single larger batch is still sent. Not given: "
-            "8 MiB at first, 4 MiB from a broker that answers within 40 ms, 16 MiB within 100 ms.",
+            "Most bytes of one response. Brokers still send a single larger batch. Without a value "
+            "it is 8 MiB at first. Later it is 4 MiB from a broker that responds within 40 ms, and "
+            "16 MiB within 100 ms.",
             unit="bytes",
         ),
     )
@@ -43,9 +44,9 @@ class FetchConfig(RequestOptions):
         default=4_194_304,
         metadata=option(
             Integer(0),
-            "Most bytes of one partition in one response. A single larger batch is still sent. If "
-            "it is not set, it is 1 MiB at first. From a broker that responds within 100 ms it is "
-            "4 MiB, and 16 MiB for all partitions together.",
+            "Most bytes of one partition in one response. Brokers still send a single larger "
+            "batch. Without a value it is 1 MiB at first. From a broker that responds within 100 "
+            "ms it is 4 MiB, and 16 MiB for all partitions together.",
             unit="bytes",
             also=("fetch.message.max.bytes",),
         ),
@@ -63,8 +64,8 @@ class FetchConfig(RequestOptions):
         default="fair",
         metadata=option(
             OneOf("fair", "lag"),
-            "fair returns records of each partition in turn. lag returns those of the partition "
-            "with the largest lag every other time.",
+            "`fair` returns records of each partition in turn. `lag` returns those of the "
+            "partition with the largest lag every other time.",
         ),
     )
     enable_incremental_fetch_sessions: bool = field(
@@ -86,8 +87,8 @@ class FetchConfig(RequestOptions):
         default="latest",
         metadata=option(
             Reset(),
-            "Start position without a committed offset, or if that is out of range. none raises. "
-            "by_duration starts at the first record that is not older.",
+            "Start position without a committed offset, or if that is out of range. `none` raises. "
+            "`by_duration` starts at the first record that is not older.",
         ),
     )
     auto_offset_reset_new_partitions: str | None = field(

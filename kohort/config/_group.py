@@ -57,7 +57,7 @@ class GroupConfig(RequestOptions):
         metadata=option(
             Text(nullable=True, empty=False),
             "Assignor of the coordinator, such as `uniform` or `range`, under the consumer "
-            "protocol. None: the coordinator chooses.",
+            "protocol. With None the coordinator chooses.",
         ),
     )
     consumer_session_timeout_ms: int = field(
@@ -120,7 +120,7 @@ class GroupConfig(RequestOptions):
         metadata=option(
             Text(nullable=True),
             "Rack of this consumer. Assignors prefer partitions with a replica there (KIP-881). "
-            "Leaders name a follower there to fetch from (KIP-392).",
+            "Leaders name a follower there for fetches, by KIP-392.",
         ),
     )
     enable_auto_commit: bool = field(
@@ -139,8 +139,8 @@ class GroupConfig(RequestOptions):
         default=600_000,
         metadata=option(
             Integer(1, special={None: 0, 0: 0}, expected="an int of at least 1, or None"),
-            "With assign(): time between automatic commits of offsets that do not change, which "
-            "brokers would delete after offsets.retention.minutes. None: never.",
+            "Time between automatic commits of unchanged offsets with assign(). Brokers would "
+            "delete them after offsets.retention.minutes. None turns it off.",
             unit="ms",
             properties=(),
         ),

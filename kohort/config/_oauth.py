@@ -72,7 +72,8 @@ class OAuthConfig(SecuritySection):
         default=None,
         metadata=option(
             CaPath(),
-            "PEM file, or folder, of the CAs of the token endpoint. None: those of the system.",
+            "PEM file, or folder, of the CAs of the token endpoint. None means those of the "
+            "system.",
             properties=("https.ca.location",),
         ),
     )

@@ -53,8 +53,8 @@ class SaslConfig(SecuritySection):
         default=None,
         metadata=option(
             OpaqueFunction("a callable, sync or async, that returns (user, password)"),
-            "Returns the user and password of PLAIN and SCRAM at each login, so a password may "
-            "change without a restart.",
+            "Returns the user and password of PLAIN and SCRAM. Each login calls it, so a password "
+            "may change without a restart.",
             properties=(),
         ),
     )
@@ -62,16 +62,16 @@ class SaslConfig(SecuritySection):
         default=False,
         metadata=option(
             Boolean(),
-            "The user is the id of a delegation token and the password its HMAC (SCRAM only).",
+            "With SCRAM, the user is the id of a delegation token, the password its HMAC.",
         ),
     )
     sasl_oauth_token_provider: Any = field(
         default=None,
         metadata=option(
             TokenProviderOption(),
-            "The source of tokens for OAUTHBEARER. It returns the token, or (token, expiry in "
-            "seconds since 1970), or an object with token and expires_at. A datetime is an expiry, "
-            "too.",
+            "The source of tokens for OAUTHBEARER. It returns the token, a pair of token and "
+            "expiry, or an object with token and expires_at. An expiry is a datetime, or in "
+            "seconds since 1970.",
             properties=(),
         ),
     )

@@ -43,8 +43,8 @@ class TlsConfig(SecuritySection):
         default=None,
         metadata=option(
             CaPath(),
-            "PEM file, or folder, of the CA certificates that brokers are verified with. None: "
-            "the CAs of the system.",
+            "PEM file, or folder, of the CA certificates of the brokers. None means those of the "
+            "system.",
             properties=("ssl.ca.location",),
         ),
     )

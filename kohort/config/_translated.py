@@ -63,8 +63,8 @@ _CLAIM_PREFIXES = {
 }
 
 TRANSLATED: dict[str, str] = {
-    JAAS: "One entry of a JAAS file: PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, "
-    "Krb5LoginModule or Amazon MSK's IAMLoginModule with its options. Others are refused.",
+    JAAS: "One entry of a JAAS file: Plain-, Scram-, OAuthBearer- or Krb5LoginModule, or Amazon "
+    "MSK's IAMLoginModule.",
     "sasl.login.callback.handler.class": "Kafka's OAuthBearerLoginCallbackHandler or "
     "OAuthBearerUnsecuredLoginCallbackHandler, which change nothing. Others are refused.",
     "sasl.oauthbearer.jwt.retriever.class": "One of Kafka's, by its name; it chooses the grant.",

@@ -47,11 +47,11 @@ _CLASS = (
     "sasl_credentials or sasl_oauth_token_provider"
 )
 _BROKERS = "leave it out; tokens are validated by brokers"
-_LOGIN_TIMING = "leave it out; a token is replaced after 80 % of its life, or at the next login"
+_LOGIN_TIMING = "leave it out; a new token comes after 80 % of its life, or at login"
 _KERBEROS_TIMING = "leave it out; a ticket is renewed at the next login"
 _JAVA_TLS = "leave it out; OpenSSL has no such setting"
 _OPENSSL = "leave it out, or configure OpenSSL by openssl.cnf and its environment"
-_NO_PROXY = "connections go straight to the brokers, through no SOCKS or HTTP proxy. Leave it out"
+_NO_PROXY = "kohort connects without any proxy. Leave it out"
 _METRICS = "leave it out; consumer.metrics() gives the figures, to be reported from there"
 _OWN_LOOP = "leave it out; kohort has its own network loop. Tests can use kohort.testing"
 _LOGGING = 'leave it out and configure the logger "kohort" of Python\'s logging'
@@ -198,13 +198,13 @@ PROPERTIES: tuple[Unsupported, ...] = (
     # librdkafka
     *_dotted(
         "enable.ssl.certificate.verification",
-        why="the certificates of brokers are always verified. Set ssl_cafile (ssl.ca.location) "
-        "to the CA that signed them",
+        why="kohort always verifies the certificates of brokers. Set ssl_cafile (ssl.ca.location) "
+        "to their CA",
         harmless=(True,),
     ),
     *_dotted(
         "ssl.certificate.verify_cb",
-        why="the certificates of brokers are always verified. Give an ssl_context instead",
+        why="kohort always verifies the certificates of brokers. Give an ssl_context instead",
     ),
     *_dotted("ssl_ca", "ssl_certificate", "ssl_key", why="give an ssl_context instead"),
     *_dotted(
