@@ -13,8 +13,8 @@ from kohort.testing import Cluster, MemoryCluster
 from kohort.types import TopicPartition
 from tests.consumer.conftest import CLASSIC, MakeConsumer
 from tests.consumer.kit import Recorder, poll_until
+from tests.consumer.virtual import HEARTBEATS, PROTOCOLS, poll_for, polled, values
 from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
-from tests.consumer.virtual import poll_for, polled, values
 from tests.support.virtual import run_virtual
 
 
@@ -89,7 +89,7 @@ def _silent(cluster: MemoryCluster, _: MemoryConsumer) -> None:
 
 
 def _hangs(cluster: MemoryCluster, _: MemoryConsumer) -> None:
-    for api in ("OffsetCommit", "LeaveGroup", "Heartbeat", "JoinGroup", "SyncGroup"):
+    for api in ("OffsetCommit", "LeaveGroup", *HEARTBEATS.values(), "JoinGroup", "SyncGroup"):
         cluster.hang(api, client_id="it")
 
 
@@ -102,14 +102,18 @@ def _idle(*_: object) -> None:
     pass
 
 
+@PROTOCOLS
 @pytest.mark.parametrize("polling", [True, False])
 @pytest.mark.parametrize("prepare", [_idle, _dead, _silent, _hangs, _rebalancing])
-def test_stopping_takes_five_seconds_at_most(prepare: Prepare, polling: bool) -> None:
+def test_stopping_takes_five_seconds_at_most(
+    prepare: Prepare, polling: bool, protocol: str
+) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             cluster.produce("t", ["a", "b"])
-            other = MemoryConsumer(cluster, "t", client_id="other", max_poll_interval_ms=10_000)
-            consumer = MemoryConsumer(cluster, client_id="it", max_poll_interval_ms=10_000)
+            options: dict[str, Any] = {"group_protocol": protocol, "max_poll_interval_ms": 10_000}
+            other = MemoryConsumer(cluster, "t", client_id="other", **options)
+            consumer = MemoryConsumer(cluster, client_id="it", **options)
             listener = Recorder()
             consumer.subscribe(["t"], listener=listener)
             async with other, consumer:
@@ -125,9 +129,14 @@ def test_stopping_takes_five_seconds_at_most(prepare: Prepare, polling: bool) ->
                     raise AssertionError("stop() must not raise for a failed leave") from error
                 assert anyio.current_time() - begun <= 5
                 cluster.stop_faults()
-            assert listener.count("revoked") == listener.count("assigned")
+            assert _partitions(listener, "revoked") == _partitions(listener, "assigned")
 
     run_virtual(main)
+
+
+def _partitions(listener: Recorder, name: str) -> list[TopicPartition]:
+    """Return the partitions of all calls of a method."""
+    return sorted(tp for each, partitions in listener.calls if each == name for tp in partitions)
 
 
 def test_a_listener_that_never_returns_is_given_up_by_the_async_face() -> None:
