@@ -1,4 +1,4 @@
-"""Writer of the tables of docs/configuration.md: ``python -m tools.options_page``.
+"""Writer of docs/reference/options.md: ``python -m tools.options_page``.
 
 The table of options in ``kohort/config`` is the source.
 """
@@ -24,11 +24,21 @@ from kohort.config._unsupported import KEYWORDS, PROPERTIES, Unsupported
 from tests.house._prose import sentences, words
 from tools.prose import MAX_CELL
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
 COMMAND: Final = "python -m tools.options_page"
 
-_BEGIN = f"<!-- tables: {COMMAND} -->"
-_END = "<!-- end of tables -->"
+_HEAD: Final = f"""\
+# All options
+
+With this page you look up an option of `KafkaConsumer` and `AsyncKafkaConsumer`. The keyword is its
+name in Python. The dotted names are for `from_properties()`, which has those of Java and of
+librdkafka. [Configuration](../configuration.md) says how kohort checks options.
+
+Each option has an address on this page, such as [`group_id`](#group_id).
+
+`{COMMAND}` writes this page from `kohort/config`.
+"""
+_NEXT: Final = "Next: [errors of brokers](errors.md)."
 
 _BULLET: Final[dict[str, Any]] = {
     "width": 100,
@@ -58,11 +68,9 @@ def describe_options() -> str:
     return "\n".join([*_supported(), *_translated(), *_unsupported()])
 
 
-def replace_tables(page: str) -> str:
-    """Return the page with new option tables between its two markers."""
-    head, _, rest = page.partition(_BEGIN)
-    _, _, tail = rest.partition(_END)
-    return f"{head}{_BEGIN}\n\n{describe_options()}\n\n{_END}{tail}"
+def page() -> str:
+    """Return the text of the page."""
+    return f"{_HEAD}\n{describe_options()}\n{_NEXT}\n"
 
 
 def _supported() -> Iterator[str]:
@@ -70,7 +78,7 @@ def _supported() -> Iterator[str]:
     for title, section in _SECTIONS:
         options = [each for each in options_of(section) if each.name not in seen]
         seen.update(each.name for each in options)
-        yield f"### {title}\n"
+        yield f"## {title}\n"
         yield from _table(
             ("keyword", "dotted names", "value", "default", "unit", "meaning"),
             (_supported_row(each) for each in options),
@@ -93,7 +101,7 @@ def _split(meaning: str) -> tuple[str, str]:
 
 def _supported_row(each: Option) -> tuple[str, ...]:
     return (
-        f"`{each.name}`",
+        f'<a id="{each.name}"></a>`{each.name}`',
         _names(each.properties),
         each.option_type.expected,
         f"`{each.shown_default}`",
@@ -103,7 +111,7 @@ def _supported_row(each: Option) -> tuple[str, ...]:
 
 
 def _translated() -> Iterator[str]:
-    yield "### Dotted names that stand for several options\n"
+    yield "## Dotted names that stand for several options\n"
     yield from _table(
         ("dotted name", "value"), ((f"`{name}`", meaning) for name, meaning in TRANSLATED.items())
     )
@@ -111,7 +119,7 @@ def _translated() -> Iterator[str]:
 
 
 def _unsupported() -> Iterator[str]:
-    yield "### Keywords that are not supported\n"
+    yield "## Keywords that are not supported\n"
     yield from _table(
         ("keyword", "dotted names", "values accepted", "why"),
         (
@@ -120,7 +128,7 @@ def _unsupported() -> Iterator[str]:
         ),
     )
     yield ""
-    yield "### Dotted names that are not supported\n"
+    yield "## Dotted names that are not supported\n"
     yield from _table(
         ("dotted name", "values accepted", "why"),
         ((f"`{each.name}`", _harmless(each), _sentence(each.why)) for each in PROPERTIES),
@@ -156,4 +164,4 @@ def _names(names: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(replace_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

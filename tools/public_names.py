@@ -132,7 +132,7 @@ def _options(module: str, name: str) -> list[str]:
     if module == "kohort.errors":
         return ["inherited_members: false"]  # each class would repeat the members of KafkaError
     if name.endswith("ConsumerOptions"):
-        return ["members: false", "inherited_members: false"]  # docs/configuration.md has them
+        return ["members: false", "inherited_members: false"]  # the page of all options has them
     if name.endswith(("Consumer", "Cluster")):
         return ["members_order: alphabetical"]  # they are from several base classes
     return []

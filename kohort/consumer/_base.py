@@ -430,7 +430,7 @@ class ConsumerBase:
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
         """Return ``{group: {name: value}}``, or None if ``metrics_enabled=False``. No I/O.
 
-        docs/monitoring.md lists the names. ``raw`` has no effect.
+        docs/reference/metrics.md lists the names. ``raw`` has no effect.
         """
         from kohort.consumer._metrics import collect
 

@@ -41,7 +41,7 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
 
     ``KafkaConsumer("orders", bootstrap_servers="localhost:9092", group_id="billing")``
 
-    ``docs/configuration.md`` lists all options. The constructor does no I/O. It raises only
+    ``docs/reference/options.md`` lists all options. The constructor does no I/O. It raises only
     UnknownOptionError, InvalidOptionError and UnsupportedOptionError.
 
     Only one thread at a time may use a consumer. Listeners, deserializers and assignors are called

@@ -1,4 +1,4 @@
-"""Writer of docs/conformance.md: ``python -m tests.conformance.document``."""
+"""Writer of docs/reference/conformance.md: ``python -m tests.conformance.document``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.probe import PROBES
 from tests.conformance.rows import ROWS, SECTIONS, Row
 from tests.support.jars import KAFKA_VERSION
 
-PATH = Path(__file__).parents[2] / "docs" / "conformance.md"
+PATH = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 _FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"
 
 _HEAD = """\
@@ -67,7 +67,7 @@ def document() -> str:
     """Return the whole page."""
     load_probes()
     lines = (line for text in _lines() for line in _wrapped(text))
-    return "\n".join([*lines, "", "Next: [architecture](architecture.md)."]) + "\n"
+    return "\n".join([*lines, "", "Next: [architecture](../architecture.md)."]) + "\n"
 
 
 def _wrapped(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Each error code that a broker may answer with, in each API that the client uses: what follows.
 
-``python -m tests.consumer.error_matrix docs/errors.md`` measures all of it and writes the tables.
+``python -m tests.consumer.error_matrix docs/reference/errors.md`` writes the tables.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def outcome(api: str, code: int) -> str:
 
 # -- the page --------------------------------------------------------------------------------------
 
-_BEGIN = "<!-- tables: python -m tests.consumer.error_matrix docs/errors.md -->"
+_BEGIN = "<!-- tables: python -m tests.consumer.error_matrix docs/reference/errors.md -->"
 _END = "<!-- end of tables -->"
 
 

@@ -1,4 +1,4 @@
-"""The table of docs/errors.md: each error code in each API has the outcome of the page."""
+"""The table of docs/reference/errors.md: each code in each API has the outcome of the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode as E
 from kohort.errors import error_name
 from tests.consumer.error_matrix import APIS, CODES, UNKNOWN, outcome, read_tables, tables
 
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 SAID = read_tables(PAGE.read_text(encoding="utf-8"))
 SAMPLE = [
     E.UNKNOWN_SERVER_ERROR,

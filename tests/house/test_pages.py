@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.house._source import ROOT
+from tools import cli_page
 from tools.public_names import FOLDER, module_pages
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -80,3 +81,7 @@ def test_next_page_of_the_text_is_that_of_the_navigation() -> None:
 def test_pages_of_modules_are_up_to_date() -> None:
     written = {path.name: path.read_text() for path in FOLDER.glob("*.md")}
     assert written == dict(module_pages()), "run: python -m tools.public_names"
+
+
+def test_page_of_the_command_is_up_to_date() -> None:
+    assert cli_page.PAGE.read_text() == cli_page.page(), f"run: {cli_page.COMMAND}"

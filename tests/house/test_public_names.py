@@ -115,7 +115,7 @@ def test_pages_import_public_names_alone() -> None:
     public = {f"{each.name}.{name}" for each in public_modules() for name in each.names}
     used = {
         f"{node.module}.{alias.name}"
-        for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+        for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
         if path.name not in INTERNAL_PAGES
         for snippet in re.findall(
             r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE

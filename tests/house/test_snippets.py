@@ -9,7 +9,7 @@ import pytest
 from tests.house._source import ROOT
 from tests.support.snippets import is_shown, python_blocks, run_python, shown_output
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = [
     pytest.param(code, shown_output(page, code), id=f"{page.name}:{line}")
     for page in PAGES

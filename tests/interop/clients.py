@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-PATH = Path(__file__).parents[2] / "docs" / "clients.md"
+PATH = Path(__file__).parents[2] / "docs" / "reference" / "clients.md"
 
 _HEAD = """\
 # Third-party clients on the in-process cluster

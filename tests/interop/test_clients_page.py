@@ -18,7 +18,7 @@ from tests.interop.clients import (
     full_name,
 )
 
-ROOT = PATH.parents[1]
+ROOT = PATH.parents[2]
 
 
 def test_the_page_is_what_the_table_says() -> None:

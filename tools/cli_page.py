@@ -1,0 +1,76 @@
+"""Writer of docs/reference/cli.md: ``python -m tools.cli_page``.
+
+The parser of the command ``kohort`` is the source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kohort.cli import parser
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+COMMAND: Final = "python -m tools.cli_page"
+
+_HEAD: Final = f"""\
+# The command kohort
+
+With this page you look up the options of `kohort` and its commands. `python -m kohort` is the same
+command, for an environment whose `bin` folder is not on the `PATH`.
+
+`{COMMAND}` writes this page from the parser of the command.
+"""
+_EXAMPLES: Final = {
+    "broker": "kohort broker --port 9092 --topic orders:6",
+    "demo": "kohort demo --flights 50000 --no-spark",
+    "spark-compile": "kohort spark-compile --output /tmp/pyspark.zip",
+}
+_NEXT: Final = "Next: [public names](api.md).\n"
+
+
+def page() -> str:
+    """Return the text of the page."""
+    found = parser()
+    parts = [_HEAD, *_table(found)]
+    for name, command in _commands(found).items():
+        parts += [f"## `kohort {name}`\n", _wrapped(command.description or "")]
+        parts += [f"```sh\n{_EXAMPLES[name]}\n```\n", *_table(command)]
+    return "\n".join([*parts, _NEXT])
+
+
+def _commands(found: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    [choices] = (
+        action.choices
+        for action in found._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    return dict(choices)
+
+
+def _table(found: argparse.ArgumentParser) -> Iterator[str]:
+    yield "| option | meaning |"
+    yield "|---|---|"
+    for action in found._actions:
+        if action.option_strings and action.help:
+            names = ", ".join(f"`{name}`" for name in action.option_strings)
+            value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+            shown = f"{names} `{value}`" if value else names
+            text = " ".join((action.help % _values(action)).split()).replace("|", "\\|")
+            yield f"| {shown} | {text} |"
+    yield ""
+
+
+def _values(action: argparse.Action) -> dict[str, object]:
+    return {**vars(action), "prog": "kohort"}
+
+
+def _wrapped(text: str) -> str:
+    return "\n\n".join(textwrap.fill(part, 100) for part in text.split("\n\n")) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
