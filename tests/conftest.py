@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.consumer._base import log_decoders
+
 pytest_plugins = ["tests.support.plugin"]
 
 
@@ -11,3 +13,9 @@ pytest_plugins = ["tests.support.plugin"]
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Event loop of tests marked ``anyio``: each runs on both."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def logged_decoders() -> None:
+    """Log the line that is logged once per process, so that no test depends on the order."""
+    log_decoders()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from kohort.cli import _broker, _spark_compile
 from kohort.cli.demo import _arguments as demo
 from kohort.config import VERSION
+from kohort.records import decoder_choice
 
 
 def parser() -> argparse.ArgumentParser:
@@ -17,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
         prog="kohort",
         description="Kafka consumer groups: an in-process cluster, a demo, and tools.",
     )
-    found.add_argument("--version", action="version", version=f"kohort {VERSION}")
+    found.add_argument("--version", action="version", version=_version())
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _broker.add_to(commands)
     demo.add_to(commands)
@@ -30,6 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     status: int = options.run(options)
     return status
+
+
+def _version() -> str:
+    return f"kohort {VERSION} (record decoders: {decoder_choice()})"
 
 
 __all__ = ["main", "parser"]

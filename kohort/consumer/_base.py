@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 import warnings
@@ -23,7 +24,7 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
 )
 from kohort.listeners._dispatch import check_listener
-from kohort.records import RecordRun
+from kohort.records import RecordRun, decoder_choice
 from kohort.subscription import OffsetReset
 from kohort.types import (
     ConsumerGroupMetadata,
@@ -48,6 +49,12 @@ _LEAVE_SHARE = 0.8
 def leave_timeout(limit: float) -> float:
     """Return the seconds of a close timeout that may pass before the engine is ended."""
     return limit * _LEAVE_SHARE
+
+
+@functools.cache
+def log_decoders() -> None:
+    """Log once per process whether the record decoders are compiled or plain."""
+    logging.getLogger("kohort").info("record decoders: %s", decoder_choice())
 
 
 if TYPE_CHECKING:
@@ -98,6 +105,7 @@ class ConsumerBase:
         raise NotImplementedError  # each API overrides it
 
     def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
+        log_decoders()
         self._config = config
         self._engine = engine
         consumer = weakref.proxy(self)

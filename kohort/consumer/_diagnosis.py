@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kohort.consumer._explanation import Facts
 from kohort.consumer._metrics import end_offset, lags, seconds_since
 from kohort.errors import KafkaError, TopicAuthorizationFailedError
+from kohort.records import COMPILED, PLAIN_REASON
 from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
 
@@ -28,6 +29,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> F
     return {
         "client_id": config.client.client_id,
         "state": _state(parts, started=started, closed=closed),
+        "decoders": {"compiled": COMPILED, "plain_reason": PLAIN_REASON},
         "cluster": {
             "reached": parts.cluster.bootstrapped,
             "last_error": None if parts.cluster.bootstrapped else parts.cluster.last_error,

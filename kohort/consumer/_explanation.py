@@ -235,6 +235,8 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
     if facts["security"]["protocol"] != "PLAINTEXT":
         yield _login(facts["security"])
     yield from _certificate_reasons(facts["security"])
+    plain = facts["decoders"]["plain_reason"]
+    yield f"record decoders: {'compiled' if plain is None else f'plain, because {plain}'}"
     if alive:
         inside = "inside it now" if poll["inside"] else f"last {_ago(poll['last_seconds_ago'])}"
         yield f"poll(): {inside}"

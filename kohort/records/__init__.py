@@ -13,11 +13,13 @@ from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc32c import crc32c
 from kohort.records._decoder_choice import (
     COMPILED,
+    PLAIN_REASON,
     AsyncIteration,
     RecordRun,
     SyncIteration,
     WakeUp,
     compiled_module,
+    decoder_choice,
 )
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
 from kohort.records._legacy import scan_messages
@@ -64,6 +66,7 @@ __all__ = [
     "LOG_APPEND_TIME",
     "MAX_ROWS",
     "NO_TIMESTAMP",
+    "PLAIN_REASON",
     "AbortedTransactions",
     "Allocate",
     "AsyncIteration",
@@ -93,6 +96,7 @@ __all__ = [
     "compress",
     "control_type",
     "crc32c",
+    "decoder_choice",
     "decompress",
     "decompress_into",
     "deserialized",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPILED",
+    "PLAIN_REASON",
     "SOURCES",
     "AsyncIteration",
     "RecordRun",
@@ -32,6 +33,7 @@ __all__ = [
     "WakeUp",
     "compiled_module",
     "decode_records",
+    "decoder_choice",
     "read_plain",
     "scan",
     "source_state",
@@ -74,27 +76,45 @@ def compiled_module(
 
     ``sources`` are the files in the folder of the package that it was compiled from.
     """
+    return _module_or_reason(name, package, sources)[0]
+
+
+def _module_or_reason(name: str, package: str, sources: tuple[str, ...]) -> tuple[Any, str]:
+    """Return a compiled module, or None with the reason why it is not used."""
     if os.environ.get("KOHORT_PURE") == "1":
-        return None
+        return None, "KOHORT_PURE=1 is set"
+    full_name = f"{package}.{name}"
     try:
-        compiled = importlib.import_module(f"{package}.{name}")
-    except ImportError:
-        return None
+        compiled = importlib.import_module(full_name)
+    except ModuleNotFoundError as error:
+        if error.name == full_name:
+            return None, "this installation has no compiled modules"
+        return None, f"{full_name} cannot be imported: {error}"
+    except ImportError as error:
+        return None, f"{full_name} cannot be imported: {error}"
     state = source_state(Path(str(compiled.__file__)).parent, sources)
     if state and compiled.built_from() != state:
         warnings.warn(
-            f"{package}.{name} was built from another state of its source and is not used: "
+            f"{full_name} was built from another state of its source and is not used: "
             "install kohort again (pip install -e .), or set KOHORT_PURE=1",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-        return None
-    return compiled
+        return None, f"{full_name} was built from another state of its source"
+    return compiled, ""
 
 
-_rows: Any = compiled_module("_record_decoder_c")
+_rows, _reason = _module_or_reason("_record_decoder_c", "kohort.records", SOURCES)
 COMPILED: bool = _rows is not None
 """True if the compiled module is in use."""
+PLAIN_REASON: str | None = _reason or None
+"""Reason why the plain modules are in use, or None."""
+
+
+def decoder_choice() -> str:
+    """Return ``compiled``, or ``plain`` with the reason."""
+    return "compiled" if COMPILED else f"plain, because {PLAIN_REASON}"
+
 
 if not TYPE_CHECKING:
     if not COMPILED:

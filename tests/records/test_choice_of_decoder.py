@@ -8,14 +8,39 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import kohort
 from tests.support.decoders import decoder_named
 
 PRINT = "import kohort.records as r; print(r.COMPILED)"
+PRINT_CHOICE = "import kohort.records as r; print(r.decoder_choice())"
+TWO_CONSUMERS = """
+import logging
+logging.basicConfig(level=logging.INFO, format="%(name)s %(levelname)s %(message)s")
+from kohort import AsyncKafkaConsumer, KafkaConsumer
+with KafkaConsumer(bootstrap_servers="localhost:1") as first:
+    second = KafkaConsumer(bootstrap_servers="localhost:1")
+    print(*[line for line in str(second.explain()).splitlines() if "decoders" in line])
+    print(second.explain().as_dict()["decoders"])
+    second.close()
+"""
+MISSING = """
+import importlib.abc, sys
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "kohort.records._record_decoder_c":
+            {error}
+
+sys.meta_path.insert(0, Blocked())
+"""
 
 
-def _compiled(*options: str, env: dict[str, str], cwd: Path | None = None) -> str:
-    command = [sys.executable, *options, "-c", PRINT]
+def _compiled(
+    *options: str, env: dict[str, str], cwd: Path | None = None, code: str = PRINT
+) -> str:
+    command = [sys.executable, *options, "-c", code]
     done = subprocess.run(
         command,
         capture_output=True,
@@ -44,3 +69,51 @@ def test_a_module_built_from_another_state_of_its_source_is_noticed(tmp_path: Pa
     source.write_text(source.read_text() + "\n# changed\n")
     assert _compiled(env=env, cwd=tmp_path) == "False"
     assert "install kohort again" in _compiled("-W", "error", env=env, cwd=tmp_path)
+    changed = _compiled(env=env, cwd=tmp_path, code=PRINT_CHOICE)
+    assert changed == (
+        "plain, because kohort.records._record_decoder_c was built from another state of its source"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            "raise ModuleNotFoundError(name, name=name)",
+            "this installation has no compiled modules",
+        ),
+        (
+            "raise ImportError('undefined symbol: x')",
+            "kohort.records._record_decoder_c cannot be imported: undefined symbol: x",
+        ),
+        (
+            "raise ModuleNotFoundError('No module named y', name='y')",
+            "kohort.records._record_decoder_c cannot be imported: No module named y",
+        ),
+    ],
+)
+def test_the_reason_of_the_plain_modules_is_known(error: str, reason: str) -> None:
+    code = MISSING.replace("{error}", error) + PRINT_CHOICE
+    assert _compiled(env={"KOHORT_PURE": "0"}, code=code) == f"plain, because {reason}"
+
+
+@pytest.mark.parametrize("pure", ["0", "1"])
+def test_consumers_report_the_decoders_once_per_process(pure: str) -> None:
+    if pure == "0":
+        decoder_named("compiled")
+    plain = "KOHORT_PURE=1 is set" if pure == "1" else None
+    choice = "compiled" if plain is None else f"plain, because {plain}"
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_CONSUMERS],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"KOHORT_PURE": pure},
+        timeout=60,
+        check=True,
+    )
+    logged = [line for line in done.stderr.splitlines() if "decoders" in line]
+    assert logged == [f"kohort INFO record decoders: {choice}"]
+    assert done.stdout.splitlines() == [
+        f"record decoders: {choice}",
+        str({"compiled": plain is None, "plain_reason": plain}),
+    ]
