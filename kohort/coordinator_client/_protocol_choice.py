@@ -67,6 +67,8 @@ def choose_by_versions(response: ApiVersionsResponse) -> Choice | None:
         return Choice(CLASSIC, "the coordinator does not serve the consumer protocol")
     if highest < _FIRST_FINAL:
         return Choice(CLASSIC, "the coordinator has only an early version of the consumer protocol")
+    if ApiKey.DESCRIBE_GROUPS not in served:
+        return Choice(CLASSIC, "the coordinator does not serve DescribeGroups")
     if _level(response.finalized_features) < _ENABLED_FROM:
         return Choice(
             CLASSIC,
@@ -88,6 +90,11 @@ def choose_by_group(group: DescribeGroupsResponse.DescribedGroup) -> Choice:
             f"the group has members of the classic protocol (state {group.group_state})",
         )
     return Choice(CONSUMER, "the cluster has it enabled and the group has no classic members")
+
+
+def choose_by_failed_description(code: int) -> Choice:
+    """Return the classic protocol, which never converts a group, if the group is unknown."""
+    return Choice(CLASSIC, f"DescribeGroups failed with {error_name(code)}")
 
 
 def choose_by_refusal(code: int, message: str | None) -> Choice | None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from kohort.coordinator_client._coordinator import CoordinatorConnection, R, RequestForm
 from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
-from kohort.coordinator_client._protocol_choice import Choice, choose_by_group, choose_by_versions
+from kohort.coordinator_client._protocol_choice import (
+    Choice,
+    choose_by_failed_description,
+    choose_by_group,
+    choose_by_versions,
+)
 from kohort.errors import ErrorCode, broker_error, error_name
 from kohort.protocol import ApiKey, Request
 from kohort.protocol.messages import DescribeGroupsRequest
@@ -17,7 +22,8 @@ async def look_up_protocol(
     """Request from the coordinator what decides the group's protocol, and return the choice.
 
     ``timeout`` limits each request, in seconds. Raise a retriable error if the coordinator has no
-    answer for now. Raise GroupAuthorizationFailedError without DESCRIBE on the group.
+    answer for now. Raise GroupAuthorizationFailedError without DESCRIBE on the group. A broker that
+    refuses the look-up for another reason leaves the classic protocol.
     """
     versions = await _send(coordinator, versions_request(), timeout)
     if versions.error_code:
@@ -28,8 +34,7 @@ async def look_up_protocol(
     described = await _send(coordinator, DescribeGroupsRequest(groups=[group_id]), timeout)
     for group in described.groups:
         if group.group_id == group_id:
-            _check(coordinator, group.error_code, group_id)
-            return choose_by_group(group)
+            return _check(coordinator, group.error_code, group_id) or choose_by_group(group)
     raise broker_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -37,11 +42,17 @@ async def _send(coordinator: CoordinatorConnection, message: Request[R], timeout
     return await coordinator.request([RequestForm(message)], timeout=timeout)
 
 
-def _check(coordinator: CoordinatorConnection, code: int, group_id: str) -> None:
-    """Raise the error of a group, unless it only says that the group is not a classic one."""
+def _check(coordinator: CoordinatorConnection, code: int, group_id: str) -> Choice | None:
+    """Return the classic protocol for an error that lasts, or None if there is no error.
+
+    Raise an error that may end: one that is retriable, or a missing right. GROUP_ID_NOT_FOUND only
+    says that the group has no classic members.
+    """
     action = action_for(ApiKey.DESCRIBE_GROUPS, code)
     if action is CoordinatorAction.PROCEED:
-        return
+        return None
+    if action is CoordinatorAction.FAIL and code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return choose_by_failed_description(code)
     if action is CoordinatorAction.REDISCOVER:
         coordinator.drop(f"DescribeGroups returned {error_name(code)}")
     raise error_for(ApiKey.DESCRIBE_GROUPS, code, group_id)

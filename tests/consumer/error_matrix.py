@@ -44,10 +44,13 @@ AT_START = (
     "SyncGroup",
     "OffsetFetch",
     "ListOffsets",
+    "DescribeGroups",
     "ConsumerGroupHeartbeat to join",
+    "OffsetFetch of a consumer group",
 )
+"""APIs that a member uses before it has partitions and positions."""
 CONSUMER_HEARTBEAT = "ConsumerGroupHeartbeat"
-"""The API of consumer groups. It has a table for the join and one for later heartbeats."""
+"""The API of consumer groups. It has tables for the join, later heartbeats and the last one."""
 APIS = (
     *AT_START,
     "Fetch",
@@ -55,8 +58,12 @@ APIS = (
     "Heartbeat",
     CONSUMER_HEARTBEAT,
     "OffsetCommit",
+    "OffsetCommit of a consumer group",
     "LeaveGroup",
+    "ConsumerGroupHeartbeat to leave",
 )
+AT_END = ("LeaveGroup", "ConsumerGroupHeartbeat to leave")
+CONSUMER_GROUPS = (CONSUMER_HEARTBEAT, *(api for api in APIS if " of a " in api or " to " in api))
 
 RETRIED_CODES: tuple[int, ...] = (
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -112,8 +119,10 @@ class Cell:
         self.hits = 0
         self.raised: list[KafkaError] = []
         group: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
-        if api.startswith(CONSUMER_HEARTBEAT):
+        if api in CONSUMER_GROUPS:
             group = {"group_protocol": "consumer"}
+        elif api == "DescribeGroups":
+            group = {"group_protocol": "auto"}
         self.consumer = MemoryConsumer(
             cluster,
             request_timeout_ms=1000 * TIMEOUT,
@@ -137,7 +146,7 @@ class Cell:
             assert 0 < hits < TOO_MANY, f"{hits} requests in {WINDOW} s"
             fault.stop()
             outcome = self._outcome(hits)
-            if self.api != "LeaveGroup":
+            if self.api not in AT_END:
                 outcome += await self._recover()
         with anyio.fail_after(10):
             await self.cluster.wait_until(lambda: not self.cluster.group("g").members)
@@ -155,10 +164,10 @@ class Cell:
     async def _meet(self) -> None:
         """Do what asks the API, or poll while it is asked."""
         begun = anyio.current_time()
-        if self.api == "LeaveGroup":
+        if self.api in AT_END:
             await self.consumer.close()
             assert anyio.current_time() - begun <= 5.0
-        elif self.api == "OffsetCommit":
+        elif self.api.startswith("OffsetCommit"):
             try:
                 await self.consumer.commit({T0: 1})
             except KafkaError as error:
@@ -186,7 +195,9 @@ class Cell:
             return f"raises {' or '.join(kinds)}{lost}"
         if "lost" in self.listener.names:
             return REJOINS
-        return RETRIED if hits > 1 else PASSES
+        # A consumer group gets the last heartbeat once more after an error that lasts.
+        sent = 2 if self.api == "ConsumerGroupHeartbeat to leave" else 1
+        return RETRIED if hits > sent else PASSES
 
     def _kind(self, error: KafkaError) -> str:
         """How the docs call what the caller was told; it must be the code's own error."""

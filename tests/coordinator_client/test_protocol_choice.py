@@ -15,6 +15,7 @@ from kohort.errors import (
     InconsistentGroupProtocolError,
     KafkaConnectionError,
     UnsupportedVersionError,
+    error_name,
 )
 from kohort.protocol.messages import (
     ApiVersionsRequest,
@@ -33,14 +34,21 @@ from tests.coordinator_client.fakes import Consumer, FakeCluster, FakeHost, runn
 pytestmark = pytest.mark.anyio
 
 TOPIC_ID = bytes(range(16))
-HEARTBEAT = 68
+HEARTBEAT, DESCRIBE_GROUPS = 68, 15
 QUICK_AUTO: dict[str, Any] = {"group_protocol": "auto"}
 
 
-def _versions(highest: int | None = 1, level: int | None = 1) -> ApiVersionsResponse:
-    response = ApiVersionsResponse()
-    if highest is not None:
-        response.api_keys = [ApiVersionsResponse.ApiVersion(api_key=HEARTBEAT, max_version=highest)]
+def _versions(
+    highest: int | None = 1, level: int | None = 1, *, described: bool = True
+) -> ApiVersionsResponse:
+    served = {HEARTBEAT: highest, DESCRIBE_GROUPS: 5 if described else None}
+    response = ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, max_version=version)
+            for key, version in served.items()
+            if version is not None
+        ]
+    )
     if level is not None:
         response.finalized_features = [
             ApiVersionsResponse.FinalizedFeatureKey(name="group.version", max_version_level=level)
@@ -118,6 +126,7 @@ async def test_auto_joins_an_empty_group_by_the_consumer_protocol(auto: Any) -> 
         (_versions(highest=0), "early version"),
         (_versions(level=None), "not enabled"),
         (_versions(level=0), "not enabled"),
+        (_versions(described=False), "does not serve DescribeGroups"),
     ],
 )
 async def test_auto_joins_old_brokers_by_the_classic_protocol(
@@ -173,6 +182,17 @@ async def test_auto_reports_a_missing_right_and_tries_again(auto: Any) -> None:
         (failure,) = consumer.host.failures
         assert isinstance(failure, GroupAuthorizationFailedError)
         assert "DESCRIBE on group" in str(failure)
+
+
+@pytest.mark.parametrize("code", [-1, 35, 42, 9999])
+async def test_auto_stays_classic_when_the_look_up_is_refused(auto: Any, code: int) -> None:
+    cluster = _cluster()
+    cluster.once(DescribeGroupsRequest, _described("", code))
+    async with auto(cluster) as consumer:
+        protocol, why = await _joined(consumer)
+        assert protocol == "classic"
+        assert why == f"DescribeGroups failed with {error_name(code)}"
+        assert not consumer.host.failures
 
 
 @pytest.mark.parametrize(
