@@ -66,8 +66,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--properties",
         metavar="FILE",
-        help="broker configs from a file like Kafka's server.properties. --config overrides it. "
-        "Set listeners with TLS and SASL here",
+        help="file of broker configs like server.properties, overridden by --config",
     )
     parser.add_argument(
         "--users",

