@@ -35,6 +35,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> F
             "last_error": None if parts.cluster.bootstrapped else parts.cluster.last_error,
             "bootstrap_servers": [f"{host}:{port}" for host, port in servers],
             "brokers": sorted(metadata.brokers),
+            "unreachable": parts.cluster.unreachable,
             "api_versions": {
                 key: [served.first, served.last]
                 for key, served in parts.cluster.api_versions.items()

@@ -84,13 +84,22 @@ def _reasons(facts: Facts) -> Iterator[str]:
         last = "" if cluster["last_error"] is None else f": {cluster['last_error']}"
         yield f"no broker was reached yet; tried: {servers}{last}"
         return
+    others = tuple(_reasons_after_contact(facts))
+    for broker, failure in cluster["unreachable"].items():
+        if not any(escaped(failure) in each for each in others):
+            yield f"broker {broker}: {escaped(failure)}"
+    yield from others
+
+
+def _reasons_after_contact(facts: Facts) -> Iterator[str]:
     yield from (escaped(_missing_right(right)) for right in facts["missing_rights"])
     yield from _subscription_reasons(facts["subscription"])
     group, grouped = facts["group"], facts["subscription"]["mode"] in _GROUPED
     if group is not None and grouped:
         yield from _group_reasons(facts, group)
     if facts["partitions"]:
-        yield from _partition_reasons(facts["partitions"], cluster["fetch_max_wait_ms"] / 1000)
+        max_wait = facts["cluster"]["fetch_max_wait_ms"] / 1000
+        yield from _partition_reasons(facts["partitions"], max_wait)
 
 
 def _certificate_reasons(security: Facts) -> Iterator[str]:

@@ -101,12 +101,12 @@ class GroupExchange:
                 case ResponseReceived(_, JoinGroupResponse() as response, members):
                     code = response.error_code
                     words = f"JoinGroup returned {error_name(code)}"
-                    failures.join_obstruction = words if code else None
                     action = self._check(ApiKey.JOIN_GROUP, code, words)
+                    is_new_id = action is CoordinatorAction.TAKE_MEMBER_ID
+                    failures.join_obstruction = words if code and not is_new_id else None
                     if action is CoordinatorAction.PROCEED:
                         self._enter_generation(response)
                         return response, members
-                    is_new_id = action is CoordinatorAction.TAKE_MEMBER_ID
                     if is_new_id and response.member_id:
                         member.member_id = response.member_id
                     yield from self._pause(not (is_new_id and response.member_id))

@@ -199,6 +199,11 @@ class ClusterClient:
         """The latest failure of a connection, or None."""
         return self._nodes.last_error(None).removeprefix(": ") or None
 
+    @property
+    def unreachable(self) -> dict[int, str]:
+        """The error of each broker that cannot be connected to, as a clause."""
+        return self._nodes.unreachable()
+
     def credentials_obstacle(self, now: float) -> str | None:
         """Return the reason why logins wait for credentials at ``now``, or None."""
         error = self._nodes.credentials_obstacle(now)

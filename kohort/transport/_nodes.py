@@ -228,6 +228,19 @@ class Nodes:
                 return f": {reason(node.error)}"
         return ""
 
+    def unreachable(self) -> dict[int, str]:
+        """Return the error of each broker that cannot be connected to, as a clause.
+
+        A single lost connection is left out, because brokers close idle ones. So are refusals.
+        """
+        return {
+            number: reason(node.error)
+            for number, node in self.brokers.items()
+            if node.error is not None
+            and not is_refusal(node.error)
+            and (node.failures > 1 or not node.reached)
+        }
+
     def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return the reason why logins wait for credentials, or None."""
         return None if self.mechanism is None else self.mechanism.join_obstruction(now)

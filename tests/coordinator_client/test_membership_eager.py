@@ -53,6 +53,7 @@ def test_the_member_id_handshake_joins_again_at_once_with_the_id_given() -> None
     script.join_answer(79, member_id="given")
     assert script.take(JoinGroup).member_id == "given"
     assert script.at(MemberState.JOINING)
+    assert script.machine.statistics().join_obstruction is None  # it is the usual first response
 
 
 def test_a_follower_syncs_with_nothing_and_owns_what_it_gets() -> None:
