@@ -24,6 +24,9 @@ PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip instal
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_record_decoder.py _columns.py _iteration.py) $(wildcard kohort/records/*.pxd kohort/records/*.h kohort/transport/*.pyx)
 
+# The rules of accessibility that `make docs-check` applies.
+AXE := .cache/axe/node_modules/axe-core/axe.min.js
+
 # A file's tests stay together, in the order of the files: the longest are put first.
 SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Or every process of a demo, a test or Spark would do it anew where Python is told to write no bytecode.
@@ -61,8 +64,8 @@ docs: $(VENV)/.docs ## Build the documentation site into build/docs/site. Dead l
 docs-serve: $(VENV)/.docs ## Show the documentation site on localhost:8000, and follow changes.
 	$(BIN)/python -m tools.site serve $(ARGS)
 
-docs-check: docs $(VENV)/.browser ## Look at each page of the site in Chromium: console, requests, accessibility.
-	$(BIN)/python -m tools.site_check $(ARGS)
+docs-check: docs $(VENV)/.browser $(AXE) ## Look at each page of the site in Chromium: console, requests, accessibility.
+	$(BIN)/python -m tools.site_check --axe $(AXE) $(ARGS)
 
 fuzz: $(VENV)/.dev ## 1,000,000 mutated requests to the in-process cluster, as many responses, and 500,000 logins.
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
@@ -98,6 +101,9 @@ $(VENV)/.demo: $(VENV)/.tools $(PACKAGING)
 $(VENV)/.docs: $(VENV)/.tools $(PACKAGING)
 	$(PIP) --no-build-isolation --editable '.[docs]'
 	@touch $@
+
+$(AXE):
+	npm install --silent --no-save --prefix .cache/axe axe-core@4.14.1
 
 $(VENV)/.browser: $(VENV)/.docs
 	$(PIP) --no-build-isolation --editable '.[browser]'

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,8 +30,11 @@ _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 _FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1", re.DOTALL | re.MULTILINE)
 
 
-def stage(output: Path = OUTPUT) -> Path:
-    """Write the pages and the configuration of a build. Return the path of the configuration."""
+def stage(output: Path = OUTPUT, extra: Mapping[str, Any] | None = None) -> Path:
+    """Write the pages and the configuration of a build. Return the path of the configuration.
+
+    ``extra`` is added to the setting ``extra`` of mkdocs.yml.
+    """
     pages = output / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     places = dict(_places())
@@ -43,7 +46,9 @@ def stage(output: Path = OUTPUT) -> Path:
         else:
             shutil.copyfile(path, target)
     configuration = output / "mkdocs.yml"
-    configuration.write_text(yaml.safe_dump(_configuration(), sort_keys=False), encoding="utf-8")
+    configuration.write_text(
+        yaml.safe_dump(_configuration(extra or {}), sort_keys=False), encoding="utf-8"
+    )
     return configuration
 
 
@@ -77,10 +82,11 @@ def _with_links(path: Path, place: str, places: dict[Path, str]) -> str:
     return "".join([*parts, _LINK.sub(moved, text[end:])])
 
 
-def _configuration() -> dict[str, Any]:
+def _configuration(extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return mkdocs.yml for the copied pages."""
     found: dict[str, Any] = read_configuration()
     found |= {"docs_dir": "pages", "site_dir": "site"}
+    found["extra"] = {**found.get("extra", {}), **extra}
     for plugin in found["plugins"]:
         if isinstance(plugin, dict) and "mkdocstrings" in plugin:
             plugin["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
