@@ -1,4 +1,4 @@
-"""Libraries of the compression codecs, imported when the first batch needs one.
+"""Library of the compression codecs, imported when the first batch needs it.
 
 An import costs time. It also fails where a library does not support the interpreter, such as a
 subinterpreter.
@@ -17,30 +17,20 @@ from kohort.errors import UnsupportedCodecError
 
 @functools.cache
 def cramjam() -> Any:
-    """Return the library of snappy, zstd and whole lz4 frames. Raises UnsupportedCodecError."""
-    return _load("cramjam", "snappy, lz4 and zstd")
-
-
-@functools.cache
-def lz4_frame() -> Any:
-    """Return the library that reads lz4 frames in steps. Raises UnsupportedCodecError."""
-    return _load("lz4.frame", "lz4")
+    """Return the library of snappy, lz4 and zstd. Raises UnsupportedCodecError."""
+    try:
+        return importlib.import_module("cramjam")
+    except ImportError as error:
+        raise UnsupportedCodecError(
+            "batches compressed with snappy, lz4 and zstd cannot be read or written here, because "
+            f"the package 'cramjam' cannot be imported: {error}. Install it with 'pip install "
+            "cramjam', use the main interpreter, or gzip or no compression"
+        ) from error
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of the imported libraries for data that they cannot decompress."""
+    """Return the exceptions of the imported library for data that it cannot decompress."""
     plain = (zlib.error, RuntimeError)
     # While another thread imports it, the module exists without its contents.
     found = getattr(sys.modules.get("cramjam"), "DecompressionError", None)
     return plain if found is None else (found, *plain)
-
-
-def _load(name: str, codecs: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UnsupportedCodecError(
-            f"batches compressed with {codecs} cannot be read or written here, because the package "
-            f"{name.partition('.')[0]!r} cannot be imported: {error}. Use the main interpreter, or "
-            "gzip or no compression"
-        ) from error

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from kohort.errors import UnsupportedCodecError
-from kohort.records._codecs import cramjam, lz4_frame
+from kohort.records._codecs import cramjam
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -61,8 +61,13 @@ def _gzip(data: bytes) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    frame: bytes = lz4_frame().compress(data, block_linked=False, store_size=False)
-    return frame
+    from kohort.records._lz4 import BLOCK_SIZE, independent_frame  # only for producers
+
+    compress_block = cramjam().lz4.compress_block
+    parts = [data[pos : pos + BLOCK_SIZE] for pos in range(0, len(data), BLOCK_SIZE)]
+    return independent_frame(
+        (part, bytes(compress_block(part, store_size=False))) for part in parts
+    )
 
 
 def _zstd(data: bytes) -> bytes:

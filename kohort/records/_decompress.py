@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError
-from kohort.records._codecs import cramjam, errors, lz4_frame
+from kohort.records._codecs import cramjam, errors
 from kohort.records._compression import (
     DEFAULT_BUDGET,
     GZIP,
@@ -40,7 +40,8 @@ _GZIP_MEMBERS = 64
 _XERIAL_CHUNKS = 1 << 18
 _SNAPPY_RATIO = 22
 """Largest ratio of snappy, whose copy element makes at most 64 bytes of 3."""
-_ZSTD_FULL = "failed to write whole buffer"
+_FULL = "failed to write whole buffer"
+"""Start of cramjam's error for a target that is too small."""
 
 
 def decompress(codec: int, data: Bytes, budget: int = DEFAULT_BUDGET) -> bytes:
@@ -157,15 +158,14 @@ def _unlz4(data: memoryview, out: Output) -> None:
         raise _over_budget(out.budget, stated)
     blocks = read_blocks(data, frame)
     if blocks is None:
-        _lz4_stream(data, out)
+        _lz4_whole(data, out.budget + 1, out)
         return
     most = sum([block[3] for block in blocks])
     if stated is not None:
         if stated > most:
             raise CorruptBatchError(f"{stated} bytes cannot be in {len(data)} bytes of lz4")
         most = stated
-    plausible = most <= out.plausible(data, most)
-    if plausible and frame.plain:
+    if frame.plain and most <= out.plausible(data, most):
         _lz4_blocks(data, blocks, out.reserve(most), out)
         if stated is not None and stated != out.size:
             raise broken(f"it holds {out.size} bytes and says {stated}")
@@ -173,18 +173,29 @@ def _unlz4(data: memoryview, out: Output) -> None:
     *likely, sure = with_small_blocks(data, frame, blocks)
     for each in likely:
         try:
-            _lz4_whole(each, most, out, in_steps=not plausible)
+            _lz4_whole(each, most, out)
             return
         except errors():
             out.size = 0  # a block was larger than likely, or the frame is corrupt
-    _lz4_whole(sure, most, out, in_steps=not plausible)
+    _lz4_whole(sure, most, out)
 
 
-def _lz4_whole(data: Bytes, most: int, out: Output, *, in_steps: bool) -> None:
-    if in_steps:
-        _lz4_stream(data, out)
-    else:
-        out.size = cramjam().lz4.decompress_into(data, out.reserve(most))
+def _lz4_whole(data: Bytes, most: int, out: Output) -> None:
+    """Decompress a frame that holds at most ``most`` bytes, in buffers that grow to that size."""
+    enough = min(most, out.budget)
+    room = out.plausible(memoryview(data), enough)
+    while True:
+        try:
+            out.size = cramjam().lz4.decompress_into(data, out.reserve(room))
+            return
+        except cramjam().DecompressionError as error:
+            if _FULL not in str(error):
+                raise
+            if room == enough:
+                if most > out.budget:
+                    raise _over_budget(out.budget) from None
+                raise
+        room = min(enough, 4 * room)
 
 
 def _lz4_blocks(data: memoryview, blocks: list[Block], room: memoryview, out: Output) -> None:
@@ -199,22 +210,6 @@ def _lz4_blocks(data: memoryview, blocks: list[Block], room: memoryview, out: Ou
         else:
             at += cramjam().lz4.decompress_block_into(data[start:end], room[at : at + most])
     out.size = at
-
-
-def _lz4_stream(data: Bytes, out: Output) -> None:
-    """Decompress in steps a frame that could hold far more than its size makes likely."""
-    frame = lz4_frame().LZ4FrameDecompressor()
-    rest: Bytes = data
-    while not frame.eof:
-        part: bytes = frame.decompress(rest, min(_STEP, out.budget - out.size + 1))
-        rest = b""
-        if out.size + len(part) > out.budget:
-            raise _over_budget(out.budget)
-        if not part and not frame.eof:
-            raise broken("it ends too early")
-        out.add(part)
-    if frame.unused_data:
-        raise broken("bytes follow the frame")
 
 
 def _with_header_checksum(data: memoryview) -> memoryview:
@@ -242,7 +237,7 @@ def _unzstd(data: memoryview, out: Output) -> None:
             out.size = cramjam().zstd.decompress_into(fitted, out.reserve(room))
             return
         except cramjam().DecompressionError as error:
-            full = _ZSTD_FULL in str(error)
+            full = _FULL in str(error)
             if room == enough or not full:
                 if full and most > out.budget:
                     raise _over_budget(out.budget) from None

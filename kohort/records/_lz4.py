@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from kohort.errors import CorruptBatchError
@@ -28,6 +29,8 @@ _INDEPENDENT, _BLOCK_CHECKSUM, _SIZED, _CONTENT_CHECKSUM, _RESERVED, _DICTIONARY
     1,
 )
 _STORED = 0x8000_0000
+BLOCK_SIZE = 64 * 1024
+_BLOCK_64_KB = 0x40
 _RATIO = 256
 """Largest ratio, because a sequence makes at most 255 bytes of each byte of its length."""
 _LIKELY_RATIO = 8
@@ -103,17 +106,17 @@ def read_blocks(data: memoryview, frame: Lz4Frame) -> list[Block] | None:
                 break
             if start < left:
                 raise broken("bytes follow the frame")
-            return blocks
+            return blocks if len(blocks) <= _BLOCKS_MAX else None
         length = number & ~_STORED
         if length > block_max:
             raise broken("a block that cannot be")
         end = start + length
-        if number != length:
+        if len(blocks) > _BLOCKS_MAX:
+            pass  # the decoder reads to the end of the frame alone, which must be the end of data
+        elif number != length:
             blocks.append((start, end, True, length))
         else:
             blocks.append((start, end, False, min(block_max, _RATIO * length)))
-        if len(blocks) > _BLOCKS_MAX:
-            return None
         start = end + trailer + 4
     raise broken("it ends too early")
 
@@ -162,6 +165,21 @@ def header_checksum(descriptor: bytes) -> int:
 def _rotated(number: int, bits: int) -> int:
     number &= 0xFFFF_FFFF
     return number << bits & 0xFFFF_FFFF | number >> 32 - bits
+
+
+def independent_frame(blocks: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return a frame of independent blocks without checksums, as Java's producer writes it.
+
+    Each block is given uncompressed, with at most ``BLOCK_SIZE`` bytes, and compressed.
+    """
+    descriptor = bytes([_VERSION_1 | _INDEPENDENT, _BLOCK_64_KB])
+    frame = [MAGIC, descriptor, bytes([header_checksum(descriptor)])]
+    for plain, packed in blocks:
+        if len(packed) < len(plain):
+            frame += (len(packed).to_bytes(4, "little"), packed)
+        else:
+            frame += ((len(plain) | _STORED).to_bytes(4, "little"), plain)
+    return b"".join([*frame, bytes(4)])
 
 
 def broken(why: str) -> CorruptBatchError:

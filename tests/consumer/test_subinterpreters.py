@@ -77,10 +77,8 @@ def test_codec_raises_one_error_when_its_library_does_not_import(
 ) -> None:
     blob, gzipped = compress(codec, b"a" * 100), compress(Compression.GZIP, b"b")
     _codecs.cramjam.cache_clear()
-    _codecs.lz4_frame.cache_clear()
     with monkeypatch.context() as patch:
-        for name in ("cramjam", "lz4.frame"):
-            patch.setitem(sys.modules, name, None)
+        patch.setitem(sys.modules, "cramjam", None)
         for _ in range(2):
             with pytest.raises(UnsupportedCodecError, match="cannot be imported"):
                 decompress(codec, blob)

@@ -10,7 +10,6 @@ import pytest
 NOT_AT_ONCE = {
     "cramjam": "for compressed batches; it cannot be imported in a subinterpreter",
     "lz4.block": "for tables of compressed batches; nor can it",
-    "lz4.frame": "for compressed batches; nor can it",
     "crc32c": "the plain decoder's checksum; it imports all of importlib.metadata and argparse",
     "kohort.coordinator_client": "for a consumer in a group",
     "kohort.protocol._registry": "for servers and group members",
