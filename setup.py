@@ -1,4 +1,4 @@
-"""The optional extension.
+"""The optional extension, and README.md with absolute links.
 
 The extension is modules of ``records`` compiled again, and the selector of ``transport``. The
 module ``_record_decoder`` is compiled as ``_record_decoder_c``.
@@ -12,7 +12,9 @@ All else is in pyproject.toml. Their types are in ``_record_decoder_c.pxd``, ``_
 from __future__ import annotations
 
 import os
+import re
 import sys
+import tomllib
 import warnings
 import zlib
 from pathlib import Path
@@ -46,6 +48,26 @@ POLLER = ("_poller_c.pyx", "_openssl.h")
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
 LINES = os.environ.get("KOHORT_LINES") == "1"
+
+
+RELATIVE_LINK = re.compile(r"(!?\[[^\]]*\])\((?!https?:|mailto:|#)([^)\s]+)\)")
+
+
+def absolute_links(text: str, repository: str, version: str) -> str:
+    """Return the text with addresses in the repository instead of relative links."""
+
+    def absolute(link: re.Match[str]) -> str:
+        kind = "raw" if link[1].startswith("!") else "blob"
+        return f"{link[1]}({repository}/{kind}/v{version}/{link[2]})"
+
+    return RELATIVE_LINK.sub(absolute, text)
+
+
+def readme() -> str:
+    """Return README.md for the metadata, which package indexes show."""
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = Path("README.md").read_text(encoding="utf-8")
+    return absolute_links(text, project["urls"]["Repository"], project["version"])
 
 
 def source_state(folder: Path, sources: tuple[str, ...]) -> int:
@@ -105,4 +127,8 @@ def extensions() -> list[Extension]:
     return modules
 
 
-setup(ext_modules=extensions())
+setup(
+    ext_modules=extensions(),
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import importlib.metadata
 import os
 import re
@@ -76,3 +77,17 @@ def test_nothing_runs_at_the_start_of_python(tmp_path: Path) -> None:
     installed = importlib.metadata.files("kohort") or []
     starts = [str(path) for path in installed if path.suffix == ".pth"]
     assert [name for name in starts if not name.startswith("__editable__")] == []
+
+
+def test_links_of_the_shown_readme_are_absolute(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
+    environment = os.environ | {"KOHORT_PURE": "1"}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60, capture_output=True)
+    [metadata] = tmp_path.glob("*.egg-info/PKG-INFO")
+    shown = email.message_from_string(metadata.read_text())
+    links = re.findall(r"\]\(([^)]+)\)", str(shown.get_payload()))
+    written = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    tree = f"{PROJECT['urls']['Repository']}/blob/v{PROJECT['version']}/"
+    assert shown["Description-Content-Type"] == "text/markdown"
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert [link.removeprefix(tree) for link in links] == written
