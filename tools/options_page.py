@@ -80,7 +80,7 @@ def _supported() -> Iterator[str]:
         seen.update(each.name for each in options)
         yield f"## {title}\n"
         yield from _table(
-            ("keyword", "dotted names", "value", "default", "unit", "meaning"),
+            ("keyword", "meaning", "default", "unit", "value", "dotted names"),
             (_supported_row(each) for each in options),
         )
         yield ""
@@ -102,11 +102,11 @@ def _split(meaning: str) -> tuple[str, str]:
 def _supported_row(each: Option) -> tuple[str, ...]:
     return (
         f'<a id="{each.name}"></a>`{each.name}`',
-        _names(each.properties),
-        each.option_type.expected,
+        _split(each.meaning)[0],
         f"`{each.shown_default}`",
         each.unit,
-        _split(each.meaning)[0],
+        each.option_type.expected,
+        _names(each.properties),
     )
 
 
