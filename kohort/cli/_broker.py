@@ -66,7 +66,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--properties",
         metavar="FILE",
-        help="file of broker configs like server.properties, overridden by --config",
+        help="broker configs and listeners (TLS, SASL) from a file; --config overrides it",
     )
     parser.add_argument(
         "--users",
