@@ -82,5 +82,5 @@ class LastRequest:
         if action in (CoordinatorAction.FAIL, CoordinatorAction.REPORT):
             group = self._member.settings.group_id
             error = error_for(self._api, code, group)
-            logger.warning("[%s] leaving the group failed: %s", group, error)
+            logger.warning("[%s] leaving the group failed: %s", group, str(error))
         return action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY)
