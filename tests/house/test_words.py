@@ -56,6 +56,7 @@ def _found() -> tuple[Finding, ...]:
     return tuple(finding for path in _files() for finding in findings(path))
 
 
+@pytest.mark.timeout(180)  # it reads every file, for 10 s of CPU time
 def test_prose_keeps_the_rules() -> None:
     """Every package is at or below its ceiling, which is 0 unless ``CEILINGS`` says otherwise."""
     places = collections.defaultdict(list)
