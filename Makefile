@@ -35,10 +35,10 @@ COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
 
-.PHONY: help demo quick test interop lint docs docs-serve docs-check fuzz soak bench clean
+.PHONY: help demo quick test interop lint docs docs-serve docs-check fuzz soak bench release-check clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## Run a consumer group over 336,776 flights, with members that join, leave and die.
 	$(BIN)/kohort demo
@@ -78,6 +78,9 @@ soak: $(VENV)/.dev ## Simulate SEEDS=10000 lives of a group on a virtual clock.
 bench: $(VENV)/.dev ## Measure the hot paths beside other clients.
 	$(BIN)/python -m benchmarks $(ARGS)
 
+release-check: $(VENV)/.release ## Build what would be uploaded, and try each file of it. Nothing is uploaded.
+	$(BIN)/python -m tools.release $(ARGS)
+
 clean: ## Remove the environments, the caches and what was built.
 	rm -rf $(VENV) .venv .venv-[0-9]* .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
@@ -107,6 +110,10 @@ $(AXE):
 
 $(VENV)/.browser: $(VENV)/.docs
 	$(PIP) --no-build-isolation --editable '.[browser]'
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.tools $(PACKAGING)
+	$(PIP) --no-build-isolation --editable '.[release]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.tools $(PACKAGING)
