@@ -15,7 +15,14 @@ from tests.house._source import ROOT, modules
 from tools.prose import Figures, measure, pages, percentile, total
 
 CODE = ("kohort", "pyspark_kohort", "pytest_kohort", "tests", "tools", "benchmarks", "examples")
-TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
+TEXTS = (
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "SUPPORT.md",
+)
 GENERATED = ("docs/reference/api", "docs/internals/changed-tests.md")
 """Lists of names, and a table. The figures of pages include them."""
 CEILINGS: dict[tuple[str, str], int] = {
