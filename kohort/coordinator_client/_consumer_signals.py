@@ -168,6 +168,8 @@ class ConsumerSignals:
             )
             target.replace(partitions, heartbeats.joined_regex)
             self._reconciliation.withhold()
+        elif not was_current:
+            target.keep(heartbeats.joined_regex)
         if was_in_group and not was_current:
             heartbeats.schedule.follow_up(self._pending.now, NEXT_INTERVALS)
 

@@ -34,6 +34,13 @@ class TargetAssignment:
         self._partitions = frozenset(partitions)
         self.version += 1
 
+    def keep(self, regex: str) -> None:
+        """Keep the assignment of a changed subscription that leads to the same partitions.
+
+        ``regex`` is the pattern that the coordinator has now.
+        """
+        self._regex = regex
+
     @property
     def is_empty(self) -> bool:
         """True if the member is to own nothing."""

@@ -14,7 +14,7 @@ from kohort.coordinator_client._commands import (
     ResumeDelivery,
     StopDelivery,
 )
-from kohort.coordinator_client._events import TopicIdsSeen
+from kohort.coordinator_client._events import Subscribed, TopicIdsSeen
 from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS
 from kohort.coordinator_client._state import MemberState
 from tests.coordinator_client.consumer_scripts import (
@@ -381,3 +381,20 @@ def test_partitions_of_a_replaced_pattern_are_not_added() -> None:
     script.poll()
     assert script.take(CallAssigned).added == parts(0)
     assert script.answer(3, by_id(0) | by_id(0, topic="v")).regex == "v"
+
+
+@pytest.mark.parametrize("polls_first", [False, True])
+@pytest.mark.parametrize("former", ["t.*", ""], ids=["pattern", "names"])
+def test_partitions_that_a_new_pattern_keeps_are_added(former: str, polls_first: bool) -> None:
+    script = ConsumerScript()
+    script.handle(Subscribed(frozenset() if former else frozenset({"t"}), former))
+    script.poll()
+    script.answer(2, by_id(0))
+    script.handle(Subscribed(frozenset(), "t"))
+    if polls_first:
+        script.poll()
+        script.called_back(CallAssigned)
+        assert script.machine.owned == frozenset(), "the coordinator may take them away"
+    assert script.answer(3).regex == "t", "the response has no assignment, because it stays"
+    script.poll()
+    assert script.take(CallAssigned).added == parts(0)
