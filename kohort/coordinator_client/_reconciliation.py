@@ -178,6 +178,8 @@ class Reconciliation:
                 self._rejoin_if_lost()
                 self._withheld -= revoked
                 self.withhold()
+                if self._is_resolving or target.unresolved():
+                    self._heartbeats.acknowledge()  # others wait for the revoked partitions
             elif not self._is_resolving and (must_call or target.added()):
                 yield from self._add(target.added())
                 self._rejoin_if_lost()

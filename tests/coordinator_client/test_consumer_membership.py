@@ -307,6 +307,25 @@ def test_revocation_does_not_wait_for_the_names_of_other_topics() -> None:
     assert script.take(CallAssigned).added == parts(0, topic="u")
 
 
+def test_revocation_is_acknowledged_while_names_are_looked_up() -> None:
+    script = ConsumerScript()
+    script.to_stable(0, 1, topics=("t", "u"))
+    script.resolves = False
+    script.pass_time(INTERVAL)
+    script.answer(2, by_id(0) | by_id(0, topic="u"))
+    script.poll()
+    script.called_back(CallRevoked)
+    assert script.answer(3, by_id(0) | by_id(0, 1, topic="u")).owned == by_id(0)
+    assert script.at(MemberState.RECONCILING)
+    assert not script.has(ConsumerHeartbeat), "one acknowledgement is enough"
+    script.resolve()
+    script.poll()
+    script.called_back(CallAssigned)
+    assert script.machine.owned == parts(0) | parts(0, 1, topic="u")
+    assert script.answer(3).owned == by_id(0) | by_id(0, 1, topic="u")
+    assert script.at(MemberState.STABLE)
+
+
 def test_look_up_that_ends_before_the_revocation_needs_no_other_poll() -> None:
     script = ConsumerScript()
     script.to_stable(0, 1, topics=("t", "u"))
