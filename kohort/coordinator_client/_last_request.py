@@ -9,7 +9,7 @@ from kohort.coordinator_client._commands import CallLost, CallRevoked, Command, 
 from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import CommandFailed, Event, ResponseReceived
 from kohort.coordinator_client._failure_reports import is_final
-from kohort.coordinator_client._member import NO_PARTITIONS, CommonMemberData
+from kohort.coordinator_client._member import CommonMemberData
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.errors import error_name
 from kohort.protocol import ApiKey
@@ -34,11 +34,17 @@ class LastRequest:
         self._response: Event | None = None
 
     def call_back(self) -> None:
-        """Call the listener for all partitions. Heartbeats continue."""
+        """Call the listener for all partitions. Heartbeats continue.
+
+        Lost partitions come first, and the others with the next call. Otherwise the last commit
+        would contain the lost ones.
+        """
         member = self._member
-        owned, member.owned_after = member.owned, NO_PARTITIONS
-        call = CallRevoked if member.in_generation else CallLost
-        self._pending.emit(call(self._pending.start(Role.CALLBACK), owned))
+        is_lost = bool(member.lost) or not member.in_generation
+        partitions = member.lost if member.in_generation and member.lost else member.owned
+        member.owned_after = member.owned - partitions
+        call = CallLost if is_lost else CallRevoked
+        self._pending.emit(call(self._pending.start(Role.CALLBACK), partitions))
 
     def note_response(self, event: Event) -> None:
         """Note the response to the request, or its error."""

@@ -94,9 +94,9 @@ class Leaving:
         self._stop_rebalance()
         member.cell.move(MemberState.LEAVING, self._reason)
         member_id_until = pending.now + MEMBER_ID_WAIT_SECONDS
-        if member.owned and not pending.waits_for(Role.CALLBACK):
-            self._last.call_back()
-        while pending.waits_for(Role.CALLBACK):  # with heartbeats, so that it can commit
+        while member.owned:  # with heartbeats, so that the callback can commit
+            if not pending.waits_for(Role.CALLBACK):
+                self._last.call_back()
             yield None
         self._pending.forget(Role.HEARTBEAT)
         self._heartbeats.stop()

@@ -65,6 +65,11 @@ class CommonMemberData:
         self.owned = NO_PARTITIONS
         self.owned_after = NO_PARTITIONS
         """Owned partitions after the callback in progress."""
+        self.lost = NO_PARTITIONS
+        """Owned partitions that others may own already, until their callback.
+
+        Only a classic member has some within its generation.
+        """
         self.ended = Ended()
         self._rng = rng
 
@@ -117,5 +122,3 @@ class MemberData(CommonMemberData):
         """
         self.assigned = NO_PARTITIONS
         """The latest assignment. An eager member gives it up before it gets the next one."""
-        self.lost = NO_PARTITIONS
-        """Owned partitions that others may own already, until their callback."""

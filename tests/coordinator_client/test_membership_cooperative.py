@@ -137,6 +137,24 @@ def test_partitions_are_lost_when_a_rejoin_misses_a_generation() -> None:
     assert script.take(JoinGroup).owned == parts(0)
 
 
+@pytest.mark.parametrize("until", ["reconciling", "revoking"])
+def test_leaving_loses_what_a_rejoin_has_lost_and_revokes_the_rest(until: str) -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=3, protocol="cooperative-sticky", leader="")
+    script.sync_answer(parts(0))
+    if until == "revoking":
+        script.poll()
+    script.leave()
+    assert not script.has(CallRevoked), "the lost partitions are first"
+    assert script.called_back(CallLost) == parts(1)
+    assert script.called_back(CallRevoked) == parts(0)
+    assert script.machine.owned == frozenset()
+    script.leave_answer()
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
 def test_all_partitions_are_lost_when_membership_ends_after_a_gap() -> None:
     script = _stable(0, 1)
     script.beat(27)
