@@ -83,8 +83,11 @@ class StartupWait:
         if self._parts.callback_queue.clock() >= group.awaits_partitions_until:
             return False
         known = self._parts.cluster.metadata.topics
-        names = self._parts.subscription.topics()
-        return not names or any(name in known and known[name].partitions for name in names)
+        subscription = self._parts.subscription
+        if subscription.broker_pattern:
+            return True  # only the brokers know the topics
+        names = subscription.topics()
+        return any(name in known and known[name].partitions for name in names)
 
 
 def _is_being_created(topic: TopicMetadata | None, creates: bool) -> bool:

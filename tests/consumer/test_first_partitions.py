@@ -82,3 +82,16 @@ def test_start_does_not_wait_for_topics_without_partitions(protocol: str) -> Non
                 assert anyio.current_time() - begun < 1
 
     run_virtual(main)
+
+
+@PROTOCOLS
+def test_start_does_not_wait_for_a_pattern_without_topics(protocol: str) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            consumer = MemoryConsumer(cluster, group_protocol=protocol)
+            consumer.subscribe(pattern="^missing")
+            begun = anyio.current_time()
+            async with consumer:
+                assert anyio.current_time() - begun < 1
+
+    run_virtual(main)
