@@ -101,15 +101,15 @@ class GroupExchange:
                 case ResponseReceived(_, JoinGroupResponse() as response, members):
                     code = response.error_code
                     words = f"JoinGroup returned {error_name(code)}"
-                    action = self._check(ApiKey.JOIN_GROUP, code, words)
-                    is_new_id = action is CoordinatorAction.TAKE_MEMBER_ID
+                    is_new_id = code == ErrorCode.MEMBER_ID_REQUIRED and bool(response.member_id)
                     failures.join_obstruction = words if code and not is_new_id else None
+                    action = self._check(ApiKey.JOIN_GROUP, code, words)
                     if action is CoordinatorAction.PROCEED:
                         self._enter_generation(response)
                         return response, members
-                    if is_new_id and response.member_id:
+                    if is_new_id:
                         member.member_id = response.member_id
-                    yield from self._pause(not (is_new_id and response.member_id))
+                    yield from self._pause(not is_new_id)
                 case event:
                     error = self._retriable_error(event)
                     failures.join_obstruction = f"JoinGroup failed: {error}"

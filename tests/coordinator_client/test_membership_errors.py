@@ -30,6 +30,7 @@ from kohort.errors import (
     MessageDecodeError,
     UnsupportedVersionError,
     error_class,
+    error_name,
 )
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import MetadataResponse, SyncGroupResponse
@@ -359,3 +360,17 @@ def test_a_tick_too_many_does_nothing() -> None:
         script.feed(Tick(script.last_poll))
     assert len(script.commands) == before
     assert not script.has(CallAssigned)
+
+
+@pytest.mark.parametrize("code", [25, 22, 79])
+def test_obstruction_names_the_latest_error_of_join_group(code: int) -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(14)
+    script.wait(1)
+    script.join_answer(code, member_id="")
+    obstruction = script.machine.statistics().join_obstruction
+    assert obstruction == f"JoinGroup returned {error_name(code)}"
+    script.wait(2)
+    script.join_answer()
+    assert script.machine.statistics().join_obstruction is None
