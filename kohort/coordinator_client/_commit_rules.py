@@ -71,7 +71,9 @@ class Commit:
         self.released: dict[TopicPartition, OffsetAndMetadata] = {}
         """Offsets of partitions that the member gave up after its epoch was rejected."""
         self.losses = membership.losses
-        """Lost memberships before the commit."""
+        """Ended memberships before the commit."""
+        self.has_begun_inside = membership.state is not MemberState.UNSUBSCRIBED
+        """True if the consumer was subscribed when the commit began."""
         self._releases = {tp: membership.releases.get(tp, 0) for tp in offsets}
         self.rejected_since: float | None = None
         """Time of the first rejected epoch."""
@@ -135,6 +137,8 @@ class CommitRules:
         """
         member, offsets = self._membership, commit.remaining
         if member.state is MemberState.UNSUBSCRIBED:
+            if commit.has_begun_inside and commit.losses != member.losses:
+                raise self._lost_error(offsets)
             return OUTSIDER
         if not self._is_member:
             then = "Subscribe again" if member.is_fenced else "Keep polling; the consumer rejoins"
@@ -145,13 +149,7 @@ class CommitRules:
                 offsets=offsets,
             )
         if commit.losses != member.losses:
-            # Another member may have owned the partitions meanwhile and committed later offsets.
-            raise CommitFailedError(
-                f"commit failed for {describe(offsets)}: the consumer lost its membership of "
-                f"group {self._group_id!r}, and another member may have owned the partitions "
-                "since. Keep polling; the next commit uses the current positions",
-                offsets=offsets,
-            )
+            raise self._lost_error(offsets)
         gone = commit.released_by(member)
         if gone and commit.rejected_since is None:
             raise CommitFailedError(
@@ -271,6 +269,15 @@ class CommitRules:
             f"before group {self._group_id!r} accepted the commit. Their next owner reads from the "
             "offsets committed before. Commit in on_partitions_revoked to avoid that",
             offsets=commit.released,
+        )
+
+    def _lost_error(self, offsets: OffsetsByPartition) -> CommitFailedError:
+        """Return the error for offsets that may be older than those of another member since."""
+        return CommitFailedError(
+            f"commit failed for {describe(offsets)}: the consumer lost its membership of group "
+            f"{self._group_id!r}, and another member may have owned the partitions since. Keep "
+            "polling; the next commit uses the current positions",
+            offsets=offsets,
         )
 
     def _rebalance_error(self) -> RebalanceInProgressError:

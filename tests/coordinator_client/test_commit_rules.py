@@ -186,6 +186,21 @@ async def test_commit_fails_when_the_membership_is_lost_meanwhile() -> None:
     assert _epochs(cluster) == [7]
 
 
+async def test_commit_of_a_member_does_not_go_on_from_outside_the_group() -> None:
+    cluster, member = FakeCluster(t=2), Member()
+    _accept_from(cluster, 8)
+
+    def unsubscribed(event: Event) -> None:
+        member.losses += 1
+        member.generation, member.state = -1, MemberState.UNSUBSCRIBED
+        cluster.on(OffsetCommitRequest, commit_all)
+
+    member.send = unsubscribed  # type: ignore[method-assign]
+    with pytest.raises(CommitFailedError, match="lost its membership"):
+        await _offsets(member, cluster).commit({T0: AT}, 5)
+    assert _epochs(cluster) == [7]
+
+
 async def test_commit_fails_for_partitions_that_came_back_meanwhile() -> None:
     cluster, member = FakeCluster(t=2), Member(next_epochs=[9])
     _accept_from(cluster, 9)
