@@ -65,6 +65,9 @@ class Protocols:
             "consumer_session_timeout_ms": int(SESSION * 1000),
             "consumer_heartbeat_interval_ms": self.heartbeat_ms,
             "consumer_assignment_interval_ms": self.assignment_interval_ms,
+            # A pattern resolved without a right misses topics until the next refresh. Kafka's
+            # default of 10 minutes would outlast a seed.
+            "consumer_regex_refresh_interval_ms": 10_000,
         }
 
     def habits_of(self, habits: Habits, slot: str) -> Habits:
