@@ -20,6 +20,7 @@ from tests.simulation.events import (
     Lost,
     MemberRemoved,
     MemberStored,
+    NeverSettled,
     OwnedReported,
     Partitions,
     RebalanceForgotten,
@@ -37,10 +38,15 @@ STATIC_LEFT = -2
 
 
 def rebalance_is_forgotten(log: EventLog) -> bool:
-    """True if the group ends in the generation whose rebalance Apache Kafka would forget, too."""
+    """True if the group ends in the generation whose rebalance Apache Kafka would forget, too.
+
+    The end is the last attempt to settle. The members leave after it.
+    """
     forgotten: int | None = None
     for event in log:
         match event:
+            case NeverSettled():
+                break
             case RebalanceForgotten(generation=generation):
                 forgotten = generation
             case EpochStored(epoch=number) | GenerationStored(generation=number):
@@ -77,15 +83,27 @@ def owners_release_first(log: EventLog) -> list[str]:
     That does not hold for a former owner that the coordinator has removed, or that has left for a
     while as a static member. Its client has stopped the delivery, and its callback waits for
     poll(). Partitions of a deleted topic, which a static member's record may still have, are others
-    than those of the new topic.
+    than those of the new topic. A classic member that an upgrade of the group does not store was
+    removed before it.
     """
     found: list[str] = []
+    classic: set[str] = set()
+    unstored: set[str] = set()
+    """Classic members that the upgrade in progress has not stored yet."""
     stored: defaultdict[str, Partitions] = defaultdict(frozenset)
     owned: defaultdict[str, set[TopicPartition]] = defaultdict(set)
     revoking: dict[str, Partitions] = {}
     names: dict[str, str] = {}
     for event in log:
+        if unstored and not isinstance(event, (EpochStored, MemberStored, RebalanceForgotten)):
+            for who in unstored:
+                stored[who] = NOTHING
+                owned[who].clear()
+            unstored.clear()
         match event:
+            case EpochStored():
+                unstored |= classic
+                classic.clear()
             case Assigned(who=who, partitions=partitions):
                 owned[who] |= partitions & stored[who]
             case Revoking(who=who, partitions=partitions):
@@ -102,14 +120,17 @@ def owners_release_first(log: EventLog) -> list[str]:
                 for who in owned:
                     owned[who] -= {tp for tp in owned[who] if tp.topic == topic}
             case GenerationStored(assignments=assignments):
+                classic = {client_id for client_id, _, _ in assignments}
                 stored.clear()
                 stored.update({client_id: share for client_id, _, share in assignments})
                 for who in owned:
                     owned[who] &= stored[who]
             case MemberStored(who=who, assigned=assigned, epoch=epoch) if epoch == STATIC_LEFT:
+                unstored.discard(who)
                 stored[who] = frozenset(map(named_alike, assigned))
                 owned[who].clear()
             case MemberStored(who=new, assigned=assigned, pending=pending):
+                unstored.discard(new)
                 stored[new] = frozenset(map(named_alike, assigned | pending))
                 now = [
                     tp for tp in assigned if names.get(named_alike(tp).topic, tp.topic) == tp.topic

@@ -398,6 +398,22 @@ def test_a_forgotten_rebalance_is_excused_until_the_next_epoch() -> None:
         assert len(invariants.all_is_well_in_the_end(log_of([forgotten, later, UNOWNED]))) == 1
     unread = NeverSettled(why="records of t-0 are not processed")
     assert len(invariants.all_is_well_in_the_end(log_of([forgotten, unread]))) == 1
+    left = [*stuck, GenerationStored(generation=6, assignments=())]  # the members stop at the end
+    assert invariants.all_is_well_in_the_end(log_of(left)) == []
+
+
+def test_a_classic_member_that_an_upgrade_does_not_store_owns_nothing() -> None:
+    events = [
+        GenerationStored(generation=5, assignments=(("a", "A", ONE), ("b", "B", frozenset()))),
+        Assigned(who="a", partitions=ONE),
+        EpochStored(epoch=5),
+        stored("b", 5, frozenset()),
+        TargetReceived(who="b", partitions=frozenset()),
+        stored("b", 6, ONE),
+    ]
+    assert epoch_invariants.owners_release_first(log_of(events)) == []
+    events.insert(3, stored("a", 5, ONE))
+    assert len(epoch_invariants.owners_release_first(log_of(events))) == 1
 
 
 def test_a_static_member_that_left_owns_nothing() -> None:
