@@ -113,8 +113,6 @@ def refusal(ctx: Context, request: Request[Any]) -> Response | None:
     if isinstance(response, m.DescribeClientQuotasResponse):
         response.entries, response.error_message = None, None
         return response
-    if isinstance(response, m.JoinGroupResponse):
-        response.protocol_name = None if ctx.version >= 7 else ""
     for part in _with_messages(response):
         part.error_message = (
             f"Request {type(request).__name__} is not authorized."

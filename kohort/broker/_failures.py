@@ -124,8 +124,8 @@ def _partitions(response: Any, topic: Any, partition: Any, name: str, index: str
     return fail
 
 
-def _join_group(_: Context, __: m.JoinGroupRequest, error: ErrorCode) -> Response:
-    return m.JoinGroupResponse(error_code=error, protocol_name=None)
+def _join_group(ctx: Context, _: m.JoinGroupRequest, error: ErrorCode) -> Response:
+    return m.JoinGroupResponse(error_code=error, protocol_name=None if ctx.version >= 7 else "")
 
 
 def _offset_fetch(ctx: Context, request: m.OffsetFetchRequest, error: ErrorCode) -> Response:
