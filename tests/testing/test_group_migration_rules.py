@@ -190,6 +190,27 @@ def test_upgrade_fails_in_the_first_rebalance() -> None:
     play(scene, initial_rebalance_delay_ms=3000)
 
 
+def test_upgrade_fails_when_a_waiting_member_lacks_the_present_protocol() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        _, first, generation = await join(driver, names=("range", "roundrobin"))
+        await driver.sync(first, generation, {first: assignment(ALL)})
+        joined = []
+
+        async def join_other() -> None:
+            joined.append(await join(driver, names=("roundrobin",)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(join_other)
+            await anyio.sleep(0.1)
+            assert driver.state == "classic PreparingRebalance"
+            response = driver.join_consumer("n")
+            assert (response.error_code, response.error_message) == (-1, None)
+        assert joined[0][0] == 27
+        assert driver.state == "classic PreparingRebalance"
+
+    play(scene)
+
+
 def test_heartbeat_and_leave_are_refused_by_a_classic_group() -> None:
     async def scene(driver: CoordinatorDriver) -> None:
         await stable_classic(driver)

@@ -49,7 +49,8 @@ def upgraded(classic: ClassicGroup) -> ConsumerGroup:
 
     Nothing changes in the classic group. GROUP_ID_NOT_FOUND is raised if it cannot be upgraded.
     UpgradeFailedError is raised in the first rebalance, before the members have chosen a protocol,
-    and if two members have the same partition.
+    if a member of the next generation lacks the protocol of the present one, and if two members
+    have the same partition.
     """
     group = ConsumerGroup(classic.group_id, classic.env)
     if not classic.members:
@@ -121,6 +122,8 @@ def _refused(classic: ClassicGroup, reason: str) -> GroupRequestError:
 def _upgraded_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
     topics = classic.env.topics
     assert classic.protocol is not None
+    if not member.supports(classic.protocol):
+        raise UpgradeFailedError
     subscription = read_subscription(member.metadata(classic.protocol), topics)
     assignment = read_assignment(member.assignment, topics)
     if assignment.has_user_data:
