@@ -255,6 +255,14 @@ def test_long_resolution_of_a_pattern_lets_other_work_go_on() -> None:
     assert not machine.group.is_scheduled("regex")
 
 
+def test_hashes_of_deleted_topics_are_forgotten(machine: ConsumerMachine) -> None:
+    machine.topics.create("u", 1)
+    epoch = machine.join("a", ("t", "u")).member_epoch
+    machine.topics.delete("t")
+    assert machine.beat("a", epoch).error_code == 0
+    assert list(machine.env.topic_hashes) == ["u"]
+
+
 def fail_at(calls: int) -> Callable[..., bytes]:
     """Return a function that raises at this call, and returns bytes before."""
     count = 0

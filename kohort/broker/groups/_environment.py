@@ -51,7 +51,7 @@ class GroupEnvironment:
 
     ``epoch_ms``: wall-clock milliseconds at time 0 of the clock of ``now``. ``settings_of`` returns
     the settings of one group. Without it, ``config`` applies to all groups. ``topic_hashes`` has
-    the known hashes of topics by name.
+    the known hashes of topics by name, as the topics were in ``hashed_version``.
     """
 
     config: GroupLimits
@@ -61,6 +61,7 @@ class GroupEnvironment:
     timers: Timers[TimerKey] = field(default_factory=Timers)
     effects: list[SendResponse | Append] = field(default_factory=list)
     topic_hashes: dict[str, tuple[TopicInfo, int]] = field(default_factory=dict)
+    hashed_version: int = -1
     settings_of: Callable[[str], GroupLimits] | None = None
 
     def wall_ms(self, now: float) -> int:

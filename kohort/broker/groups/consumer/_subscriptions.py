@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from enum import Enum
 
+from kohort.broker.groups._environment import GroupEnvironment
 from kohort.broker.groups._join import Caller
 from kohort.broker.groups._topic_view import TopicInfo
 from kohort.broker.groups.consumer._errors import GroupRequestError
@@ -36,6 +37,7 @@ class RegexChange(Enum):
 
 def metadata_hash(group: ConsumerGroup) -> int:
     """Return the hash of the subscribed topics and their partitions."""
+    _forget_changed_topics(group.env)
     hashes = {}
     for name in group.subscribed_topics:
         topic = group.env.topics.named(name)
@@ -43,8 +45,15 @@ def metadata_hash(group: ConsumerGroup) -> int:
     return group_hash(hashes)
 
 
+def _forget_changed_topics(env: GroupEnvironment) -> None:
+    """Forget all hashes after a change of the topics, so that those of deleted topics go."""
+    if env.hashed_version != env.topics.version:
+        env.hashed_version = env.topics.version
+        env.topic_hashes.clear()
+
+
 def _topic_hash(group: ConsumerGroup, topic: TopicInfo) -> int:
-    """Return the hash of a topic, which is computed once unless the topic changes."""
+    """Return the hash of a topic, which is computed once unless topics change."""
     known = group.env.topic_hashes
     found = known.get(topic.name)
     if found is None or found[0] is not topic:
