@@ -14,6 +14,7 @@ from kohort.broker.groups import (
     ConsumerGroup,
     OffsetToCommit,
     _coordinator,
+    _expiration,
     _offsets,
     _transactional,
     load_groups,
@@ -46,6 +47,8 @@ from kohort.protocol.messages import (
 from tests.support.virtual import run_virtual
 from tests.testing.consumer_machine import ConsumerMachine
 from tests.testing.coordinator_driver import CoordinatorDriver
+
+OFFSET = OffsetToCommit("ka", b"", 0, 1, -1, "")
 
 
 @pytest.fixture
@@ -275,14 +278,16 @@ def fail_at(calls: int) -> Callable[..., bytes]:
     return fail
 
 
-@pytest.mark.parametrize("what", ["delete group", "delete offsets", "expire", "transaction"])
+@pytest.mark.parametrize(
+    "what", ["delete group", "delete offsets", "delete topic", "expire", "transaction"]
+)
 def test_failed_change_of_offsets_changes_nothing(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         driver = CoordinatorDriver(offsets_retention_minutes=1)
         coordinator = driver.coordinator
-        offsets = [OffsetToCommit("ka", b"", number, 1, -1, "") for number in range(3)]
+        offsets = [OFFSET._replace(partition=number) for number in range(3)]
         coordinator.commit(OffsetCommitRequest(group_id="g"), offsets, 9)
         partitions = list(coordinator.groups["g"].offsets)
         batches = list(driver.batches)
@@ -297,6 +302,8 @@ def test_failed_change_of_offsets_changes_nothing(
                     coordinator.delete_group("g")
                 elif what == "delete offsets":
                     coordinator.delete_offsets("g", partitions)
+                elif what == "delete topic":
+                    coordinator.delete_topic_offsets("ka")
                 else:
                     request = TxnOffsetCommitRequest(group_id="g", producer_id=1)
                     coordinator.commit_in_transaction(request, offsets)
@@ -304,5 +311,25 @@ def test_failed_change_of_offsets_changes_nothing(
         assert driver.batches == batches
         assert list(coordinator.groups["g"].offsets) == partitions
         assert coordinator.pending.pending_partitions("g") == set()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("kind", [ClassicGroup, ConsumerGroup])
+def test_failed_expiration_of_a_group_keeps_its_offsets(
+    kind: type[ClassicGroup | ConsumerGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        driver = CoordinatorDriver(offsets_retention_minutes=1)
+        coordinator = driver.coordinator
+        coordinator.groups["g"] = kind("g", driver.env)
+        coordinator.commit(OffsetCommitRequest(group_id="g"), [OFFSET], 9)
+        batches = list(driver.batches)
+        for name in ("delete_group_records", "group_metadata_key"):
+            monkeypatch.setattr(_expiration, name, fail_at(1))
+        await anyio.sleep(700)
+        coordinator.heartbeat(HeartbeatRequest(group_id="g"))
+        assert driver.batches == batches
+        assert list(coordinator.groups["g"].offsets) == [("ka", 0)]
 
     run_virtual(main)

@@ -404,7 +404,8 @@ class GroupCoordinator:
     def delete_topic_offsets(self, topic: str) -> None:
         """Delete all offsets of a deleted topic."""
         for group in list(self.groups.values()):
-            delete_offsets(group, [each for each in group.offsets if each[0] == topic])
+            with self._env.all_or_nothing():
+                delete_offsets(group, [each for each in group.offsets if each[0] == topic])
         self.pending.remove_topic(topic)
         self._process()
 

@@ -14,7 +14,7 @@ import math
 
 from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._member import CommittedOffset
-from kohort.broker.groups._offsets import delete_offsets
+from kohort.broker.groups._offsets import append_offset_tombstones
 from kohort.broker.groups._pending import PendingOffsets
 from kohort.broker.groups._records import group_metadata_key
 from kohort.broker.groups._state import GroupState
@@ -33,9 +33,17 @@ def expire(group: AnyGroup, pending: PendingOffsets, now: float) -> bool:
         if topic_partition not in kept
         and _expires_ms(group, topic_partition[0], committed) <= now_ms
     ]
-    delete_offsets(group, expired)
-    if group.offsets or kept:
-        return False
+    append_offset_tombstones(group, expired)
+    remains = kept or len(expired) < len(group.offsets)
+    is_expired = not remains and _append_end(group)
+    # An error above leaves the group as it is.
+    for topic_partition in expired:
+        del group.offsets[topic_partition]
+    return is_expired
+
+
+def _append_end(group: AnyGroup) -> bool:
+    """Append the tombstones of the group itself if it is empty; return True if so."""
     if isinstance(group, ConsumerGroup):
         if group.members:
             return False
