@@ -241,13 +241,31 @@ def test_failed_classic_request_appends_nothing(
     run_virtual(main)
 
 
-def test_long_resolution_of_a_pattern_lets_other_work_go_on() -> None:
+SLOW = "|".join(f"[ab]*a[ab]{{{count}}}" for count in range(100, 130))
+"""Pattern whose resolution takes several slices of time."""
+
+
+def machine_with_long_names() -> ConsumerMachine:
     machine, rng = ConsumerMachine(), random.Random(1)
     for number in range(10):
         name = "".join(rng.choice("ab") for _ in range(120))
         machine.topics.create(name, 1, number.to_bytes(16, "big"))
     machine.topics.create("t", 1)
-    pattern = "|".join(f"[ab]*a[ab]{{{count}}}" for count in range(100, 130))
+    return machine
+
+
+def slices_until_resolved(machine: ConsumerMachine) -> int:
+    """Return the number of slices, which are 1 ms apart."""
+    count = 0
+    while machine.group.is_scheduled("regex"):
+        assert count < 200
+        machine.pass_time(0.001)
+        count += 1
+    return count
+
+
+def test_long_resolution_of_a_pattern_lets_other_work_go_on() -> None:
+    machine, pattern = machine_with_long_names(), SLOW
     machine.join("a", (), subscribed_topic_regex=pattern)
     machine.pass_time(0.002)
     assert machine.group.regexes == {}
@@ -256,6 +274,38 @@ def test_long_resolution_of_a_pattern_lets_other_work_go_on() -> None:
     machine.pass_time(1)
     assert machine.group.regexes[pattern].topics
     assert not machine.group.is_scheduled("regex")
+
+
+def test_a_slow_pattern_is_resolved_among_many_others() -> None:
+    machine = machine_with_long_names()
+    for number in range(40):
+        machine.join(f"m{number}", (), subscribed_topic_regex=f"t|x{number}")
+    machine.pass_time(1)
+    machine.join("slow", (), subscribed_topic_regex=SLOW)
+    machine.pass_time(15)
+    machine.beat("slow", machine.group.members["slow"].epoch)
+    slices_until_resolved(machine)
+    assert machine.group.regexes[SLOW].topics
+
+
+def test_patterns_of_a_group_share_the_work_of_a_slice() -> None:
+    counts = []
+    for patterns in (1, 2):
+        machine = machine_with_long_names()
+        for number in range(patterns):
+            machine.join(f"m{number}", (), subscribed_topic_regex=SLOW + f"|x{number}")
+        counts.append(slices_until_resolved(machine))
+    assert counts[1] > 1.5 * counts[0]
+
+
+def test_compiled_patterns_are_kept_while_members_subscribe_to_them() -> None:
+    machine = ConsumerMachine()
+    machine.join("a", (), subscribed_topic_regex="t")
+    machine.join("b", (), subscribed_topic_regex="u")
+    machine.pass_time(1)
+    assert set(machine.group.compiled_regexes) == {"t", "u"}
+    assert machine.beat("b", -1).error_code == 0
+    assert set(machine.group.compiled_regexes) == {"t"}
 
 
 def test_hashes_of_deleted_topics_are_forgotten(machine: ConsumerMachine) -> None:

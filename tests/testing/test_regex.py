@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.groups.consumer._re2j import Regex, RegexError, _matcher, compile_regex
+from kohort.broker.groups.consumer._re2j import (
+    Regex,
+    RegexError,
+    Work,
+    _matcher,
+    compile_regex,
+)
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "regex_re2j.json").read_text()
@@ -84,7 +90,7 @@ def random_names(count: int) -> list[str]:
 def test_prepare_stops_early_and_continues() -> None:
     names, regex = random_names(10), compile_regex(HARD)
     rounds = 1
-    while not regex.prepare(names):
+    while not regex.prepare(names, Work()):
         rounds += 1
     assert 5 < rounds < 200
     expected = re.compile(HARD)
@@ -95,9 +101,8 @@ def test_prepare_stops_early_and_continues() -> None:
 
 def test_results_stay_right_when_steps_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_matcher, "_MAX_KEPT", 50)
-    compile_regex.cache_clear()
     names, regex = random_names(20), compile_regex("(a|b?a)*a[ab]{3}|b{2,5}.*")
-    while not regex.prepare(names):
+    while not regex.prepare(names, Work()):
         pass
     expected = re.compile(regex.pattern)
     assert [regex.matches(name) for name in names] == [
@@ -106,11 +111,20 @@ def test_results_stay_right_when_steps_are_dropped(monkeypatch: pytest.MonkeyPat
 
 
 def test_second_match_of_a_long_pattern_costs_nothing() -> None:
-    compile_regex.cache_clear()
-    pattern, name = "(a|b?)*" * 4_681, "ab" * 60
-    while not compile_regex(pattern).prepare([name]):
+    regex, name = compile_regex("(a|b?)*" * 4_681), "ab" * 60
+    while not regex.prepare([name], Work()):
         pass
-    assert executed_lines(compile_regex(pattern), name, limit=20) < 20
+    assert executed_lines(regex, name, limit=20) < 20
+
+
+def test_patterns_share_the_work() -> None:
+    names, work = random_names(10), Work()
+    first, second = compile_regex(HARD), compile_regex(HARD)
+    assert not first.prepare(names, work)
+    left = work.left
+    assert left <= 0
+    assert not second.prepare(names, work)
+    assert work.left == left
 
 
 def test_nested_counts_are_refused_when_copies_need_much_memory() -> None:

@@ -15,6 +15,7 @@ from kohort.broker.groups.consumer._member import (
     ResolvedRegex,
 )
 from kohort.broker.groups.consumer._member_table import MemberTable
+from kohort.broker.groups.consumer._re2j import Regex
 
 TIMERS = ("session", "rebalance", "member-join", "member-sync")
 """Kinds of timers that a member has."""
@@ -62,6 +63,8 @@ class ConsumerGroup(BaseGroup):
         """Member id -> target assignment"""
         self.regexes: dict[str, ResolvedRegex] = {}
         """Pattern -> its topics"""
+        self.compiled_regexes: dict[str, Regex | None] = {}
+        """Pattern -> its compiled form while members subscribe to it, None if it is refused"""
         self.topics_version = -1
         """Version of the topics that ``metadata_hash`` was compared with."""
         self.can_describe: Callable[[str], bool] | None = None

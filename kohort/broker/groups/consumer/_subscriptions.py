@@ -17,7 +17,7 @@ from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import ConsumerMember, ResolvedRegex
 from kohort.broker.groups.consumer._metadata_hash import NO_TOPIC, group_hash, topic_hash
-from kohort.broker.groups.consumer._re2j import RegexError, compile_regex
+from kohort.broker.groups.consumer._re2j import Regex, RegexError, Work, compile_regex
 from kohort.broker.groups.consumer._records import delete_regex, set_epoch, set_regex
 from kohort.errors import ErrorCode
 
@@ -115,6 +115,7 @@ def delete_unused_regexes(group: ConsumerGroup, patterns: list[str]) -> None:
     """Delete those of the patterns that no member subscribes to any longer."""
     for pattern in dict.fromkeys(patterns):
         if pattern and pattern not in group.members.regexes:
+            group.compiled_regexes.pop(pattern, None)
             delete_regex(group, pattern)
 
 
@@ -142,14 +143,14 @@ def resolve_regexes(group: ConsumerGroup, now: float) -> None:
     If that takes longer, it continues after other work.
     """
     names = list(group.env.topics.names())
-    if not all(_prepare(pattern, names) for pattern in group.members.regexes):
+    if not _prepare(group, names):
         group.schedule("regex", now, _RESOLUTION_DELAY_MS)
         return
     can_describe, group.can_describe = group.can_describe, None
     topics = group.env.topics
     changed = False
     for pattern in group.members.regexes:
-        matching = _matching(pattern, names)
+        matching = _matching(group.compiled_regexes[pattern], names)
         matched = frozenset(name for name in matching if can_describe is None or can_describe(name))
         before = group.regexes.get(pattern)
         changed |= matched != (before.topics if before else frozenset())
@@ -161,21 +162,32 @@ def resolve_regexes(group: ConsumerGroup, now: float) -> None:
         update_epoch(group, subscriptions_changed=False)
 
 
-def _prepare(pattern: str, names: Collection[str]) -> bool:
-    """Match names for a short time; return True if all results are known."""
-    try:
-        return compile_regex(pattern).prepare(names)
-    except RegexError:
-        return True
+def _prepare(group: ConsumerGroup, names: Collection[str]) -> bool:
+    """Match names with all patterns for a short time; return True if all results are known."""
+    work, compiled = Work(), group.compiled_regexes
+    for pattern in group.members.regexes:
+        if pattern not in compiled:
+            if work.left <= 0:
+                return False
+            compiled[pattern] = _compiled(pattern)
+            work.left -= len(pattern)
+        regex = compiled[pattern]
+        if regex is not None and not regex.prepare(names, work):
+            return False
+    return True
 
 
-def _matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """Return the names that match.
+def _compiled(pattern: str) -> Regex | None:
+    """Return a compiled pattern, None for one that the regex parser refuses.
 
-    A pattern that the regex parser refuses matches nothing. Another broker may have stored it.
+    Another broker may have stored it.
     """
     try:
-        regex = compile_regex(pattern)
+        return compile_regex(pattern)
     except RegexError:
-        return []
-    return [name for name in names if regex.matches(name)]
+        return None
+
+
+def _matching(regex: Regex | None, names: Iterable[str]) -> list[str]:
+    """Return the names that match. A pattern that was refused matches nothing."""
+    return [] if regex is None else [name for name in names if regex.matches(name)]

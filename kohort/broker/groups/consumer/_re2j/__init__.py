@@ -7,20 +7,16 @@ time. Names of topics are ASCII, so other characters of a pattern match nothing.
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import lru_cache
 
-from kohort.broker.groups.consumer._re2j._matcher import Matcher
+from kohort.broker.groups.consumer._re2j._matcher import Matcher, Work
 from kohort.broker.groups.consumer._re2j._parser import RegexError, parse
 from kohort.broker.groups.consumer._re2j._program import compile_node
 
-__all__ = ["Regex", "RegexError", "compile_regex"]
-
-_WORK = 50_000
-"""Visited states of a pattern's program in one call of :meth:`Regex.prepare`."""
+__all__ = ["Regex", "RegexError", "Work", "compile_regex"]
 
 
 class Regex:
-    """A compiled regular expression."""
+    """A compiled regular expression, which keeps results. Threads must not share it."""
 
     __slots__ = ("_matcher", "pattern")
 
@@ -32,15 +28,14 @@ class Regex:
         """True if the expression matches the whole name."""
         return self._matcher.matches(name)
 
-    def prepare(self, names: Collection[str]) -> bool:
-        """Compute whether names match, for some hundredths of a second at most.
+    def prepare(self, names: Collection[str], work: Work) -> bool:
+        """Compute whether names match, until the work is done.
 
         Return True if that is known for all names. Otherwise the next call continues.
         """
-        return self._matcher.prepare(names, _WORK)
+        return self._matcher.prepare(names, work)
 
 
-@lru_cache(maxsize=32)
 def compile_regex(pattern: str) -> Regex:
     """Compile a pattern. RegexError has RE2J's words for a pattern that it rejects."""
     return Regex(pattern, Matcher(compile_node(parse(pattern))))

@@ -47,6 +47,18 @@ class _Step:
         self.is_match: bool | None = None
 
 
+class Work:
+    """Work that may be done before other work goes on; a step goes a bit beyond it.
+
+    The default takes some hundredths of a second.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = 50_000) -> None:
+        self.left = left
+
+
 class Matcher:
     """Results of a program for names. Results and steps are kept within bounds.
 
@@ -70,12 +82,20 @@ class Matcher:
             assert known is not None
         return known
 
-    def prepare(self, names: Collection[str], work: int) -> bool:
-        """Compute the results of names, as far as possible by a bit more than this work.
+    def prepare(self, names: Collection[str], work: Work) -> bool:
+        """Compute the results of names, as far as possible by this work.
 
         Return True if all results are known. Otherwise the next call continues.
         """
-        limit = self._visited + work
+        before = self._visited
+        is_complete = self._prepare(names, before + work.left)
+        work.left -= self._visited - before
+        if is_complete:
+            # The results are enough, and a group may have many patterns.
+            self._forget_steps()
+        return is_complete
+
+    def _prepare(self, names: Collection[str], limit: int) -> bool:
         if len(self._results) > _MAX_FORGOTTEN + len(names):
             self._results = {name: self._results[name] for name in names if name in self._results}
         for name in names:
@@ -118,15 +138,19 @@ class Matcher:
             return None
         if self._kept > _MAX_KEPT:
             # The present step stays in use. The others are computed again when they are needed.
-            self._steps.clear()
-            self._first.following.clear()
-            self._kept = 0
+            self._forget_steps()
         before = _before(code)
         found = self._steps.get((entered, before))
         if found is None:
             found = self._steps[entered, before] = _Step(entered, before)
             self._kept += len(entered)
         return found
+
+    def _forget_steps(self) -> None:
+        self._interrupted = None
+        self._steps.clear()
+        self._first.following.clear()
+        self._kept = 0
 
     def _reachable(self, step: _Step, code: int | None) -> set[State]:
         """Return the states that a step leads to without reading, and its own.
