@@ -117,6 +117,12 @@ def test_second_match_of_a_long_pattern_costs_nothing() -> None:
     assert executed_lines(regex, name, limit=20) < 20
 
 
+def test_work_counts_the_transitions_of_states() -> None:
+    regex, work = compile_regex("(" + "|" * 3_000 + "a)*b"), Work(1_000_000)
+    assert regex.prepare(["aab"], work)
+    assert 6_000 < 1_000_000 - work.left < 30_000
+
+
 def test_patterns_share_the_work() -> None:
     names, work = random_names(10), Work()
     first, second = compile_regex(HARD), compile_regex(HARD)

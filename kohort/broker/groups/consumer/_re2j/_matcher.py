@@ -62,7 +62,7 @@ class Work:
 class Matcher:
     """Results of a program for names. Results and steps are kept within bounds.
 
-    The work is counted in visited states of the program.
+    The work is counted in visited states and transitions of the program.
     """
 
     def __init__(self, program: Program) -> None:
@@ -164,6 +164,7 @@ class Matcher:
             state = waiting.pop()
             if state.mask or (state.assertion is not None and state.assertion not in holding):
                 continue
+            self._visited += len(state.following)
             for each in state.following:
                 if each not in reached:
                     reached.add(each)
