@@ -15,6 +15,7 @@ from kohort.records import decoder_choice
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command, with all its subcommands."""
     found = argparse.ArgumentParser(
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # the version stays one line
         prog="kohort",
         description="Kafka consumer groups: an in-process cluster, a demo, and tools.",
     )

@@ -15,3 +15,12 @@ def test_kohort_prints_version_and_decoders(capsys: pytest.CaptureFixture[str]) 
     assert ended.value.code == 0
     expected = f"kohort {kohort.__version__} (record decoders: {decoder_choice()})\n"
     assert capsys.readouterr().out == expected
+
+
+def test_version_is_one_line_when_the_terminal_is_narrow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert len(capsys.readouterr().out.splitlines()) == 1
