@@ -12,6 +12,7 @@ All else is in pyproject.toml. Their types are in ``_record_decoder_c.pxd``, ``_
 from __future__ import annotations
 
 import os
+import platform
 import re
 import sys
 import tomllib
@@ -47,6 +48,8 @@ TRANSPORT = Path("kohort", "transport")
 POLLER = ("_poller_c.pyx", "_openssl.h")
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
+# Clang has the CRC instructions apart from SSE 4.2, which the CRC functions name as their target.
+COMPILE_ARGS = ["-mcrc32"] if (sys.platform, platform.machine()) == ("darwin", "x86_64") else []
 LINES = os.environ.get("KOHORT_LINES") == "1"
 
 
@@ -86,6 +89,7 @@ def extension(folder: Path, name: str, source: str, sources: tuple[str, ...]) ->
         include_dirs=[str(folder)],
         define_macros=[("KOHORT_SOURCE_STATE", f"{source_state(folder, sources)}u")],
         depends=[str(folder / each) for each in sources],
+        extra_compile_args=COMPILE_ARGS,
     )
 
 

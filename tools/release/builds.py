@@ -54,7 +54,8 @@ def build_musl(version: str, python: Path) -> Iterator[Row]:
     def build() -> str:
         # musl's interpreters import no file with the suffix of glibc's.
         suffix = run([python, "-c", "import sysconfig as s; print(s.get_config_var('EXT_SUFFIX'))"])
-        compiler = f"{shlex.quote(sys.executable)} -m ziglang cc -target x86_64-linux-musl"
+        # Clang has the CRC instructions apart from SSE 4.2, which the functions name.
+        compiler = f"{shlex.quote(sys.executable)} -m ziglang cc -target x86_64-linux-musl -mcrc32"
         env = {
             "KOHORT_REQUIRE_EXTENSIONS": "1",
             "SETUPTOOLS_EXT_SUFFIX": suffix.strip().replace("-gnu", "-musl"),
