@@ -28,6 +28,9 @@ WIDTHS: Final = (400, 1400)
 HEIGHT: Final = 900
 SCHEMES: Final = ("light", "dark")
 SERIOUS: Final = ("serious", "critical")
+AXE_LOOKS: Final = ((400, "light"), (1400, "dark"))
+"""Looks in which axe runs. It takes seconds on a page, and these have each width and scheme."""
+AXE_RUN: Final = "axe.run({resultTypes: ['violations'], preload: false}).then(r => r.violations)"
 BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
@@ -83,7 +86,7 @@ class SiteCheck:
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > width:
             self.faults.append(f"{where}: the page is {wide} px wide")
-        if self._axe:
+        if self._axe and (width, scheme) in AXE_LOOKS:
             self._accessibility(where, page)
         if self._pictures is not None:
             name = f"{path.strip('/').replace('/', '.') or 'start'}-{width}-{scheme}.png"
@@ -100,7 +103,7 @@ class SiteCheck:
 
     def _accessibility(self, where: str, page: Page) -> None:
         page.evaluate(self._axe)
-        for found in page.evaluate("axe.run().then(result => result.violations)"):
+        for found in page.evaluate(AXE_RUN):
             if found["impact"] in SERIOUS:
                 nodes = "; ".join(node["html"][:100] for node in found["nodes"][:2])
                 count = len(found["nodes"])
@@ -130,6 +133,7 @@ def main(arguments: list[str]) -> int:
             for width in WIDTHS:
                 for scheme in SCHEMES:
                     check.look(path, width, scheme)
+            print(f"/{path}", flush=True)
         browser.close()
     print("\n".join([*check.faults, f"{len(pages)} pages, {len(check.faults)} faults"]))
     return 1 if check.faults else 0
