@@ -50,6 +50,12 @@ class Ended:
 class CommonMemberData:
     """The data of one member under any protocol, shared by the parts of its membership."""
 
+    lost = NO_PARTITIONS
+    """Owned partitions that others may own already, until their callback.
+
+    Only a classic member has some within its generation.
+    """
+
     def __init__(self, settings: CommonSettings, rng: random.Random) -> None:
         self.settings = settings
         self.cell = StateCell(settings.group_id)
@@ -65,11 +71,6 @@ class CommonMemberData:
         self.owned = NO_PARTITIONS
         self.owned_after = NO_PARTITIONS
         """Owned partitions after the callback in progress."""
-        self.lost = NO_PARTITIONS
-        """Owned partitions that others may own already, until their callback.
-
-        Only a classic member has some within its generation.
-        """
         self.ended = Ended()
         self._rng = rng
 
