@@ -48,9 +48,9 @@ def upgraded(classic: ClassicGroup) -> ConsumerGroup:
     """Return a group of the consumer protocol with the members of a classic one.
 
     Nothing changes in the classic group. GROUP_ID_NOT_FOUND is raised if it cannot be upgraded.
-    UpgradeFailedError is raised in the first rebalance, before the members have chosen a protocol,
-    if a member of the next generation lacks the protocol of the present one, and if two members
-    have the same partition.
+    UpgradeFailedError is raised in the first rebalance, before the members have chosen a protocol.
+    It is also raised if a waiting member lacks the present protocol, or if two members have the
+    same partition.
     """
     group = ConsumerGroup(classic.group_id, classic.env)
     if not classic.members:
