@@ -43,7 +43,7 @@ from kohort.coordinator_client._protocol_choice import (
     choose_by_refusal,
     pattern_error,
 )
-from kohort.coordinator_client._protocol_lookup import look_up_protocol
+from kohort.coordinator_client._protocol_lookup import ProtocolLookup
 from kohort.coordinator_client._topic_lookup import names_of_ids
 from kohort.coordinator_client.assignors import (
     Assignment,
@@ -85,6 +85,12 @@ class CommandRunner:
         self._withheld = withheld
         self._cooperative = cooperative
         self._rack = config.client_rack or None
+        self._lookup = ProtocolLookup(
+            coordinator,
+            config.group_id or "",
+            config.request_timeout_ms / 1000,
+            config.consumer_session_timeout_ms / 1000,
+        )
 
     async def run(self, command: Command) -> Event:
         """Run a command and return the event that completes it. Raise the error that stops it."""
@@ -165,8 +171,7 @@ class CommandRunner:
 
     async def _choose_protocol(self, command: ChooseProtocol) -> ProtocolChosen:
         """Look the group's protocol up, and join if it is the consumer protocol."""
-        group_id, timeout = self._config.group_id or "", self._config.request_timeout_ms / 1000
-        choice = await look_up_protocol(self._coordinator, group_id, timeout)
+        choice = await self._lookup.look_up()
         if choice.protocol == CLASSIC:
             return ProtocolChosen(command.token, choice)
         answer = await self._consumer_heartbeat(command.heartbeat)

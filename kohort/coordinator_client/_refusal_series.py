@@ -1,4 +1,4 @@
-"""The limits of a series of heartbeats that the coordinator refuses with one error code."""
+"""The limits of a series of requests that the coordinator refuses with one error code."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 from kohort.errors import ErrorCode
 
 SERVER_ERRORS = 8
-"""Number of responses with UNKNOWN_SERVER_ERROR in a row after which the membership fails.
+"""Number of responses with UNKNOWN_SERVER_ERROR in a row after which the request fails.
 
-The code means that the broker failed, such as an assignor of it. The next heartbeat may succeed.
+The code means that the broker failed, such as an assignor of it. The next request may succeed.
 """
 _LIMITS: dict[int, float] = {
     ErrorCode.UNRELEASED_INSTANCE_ID: math.inf,
@@ -21,7 +21,7 @@ _LIMITS: dict[int, float] = {
 class RefusalSeries:
     """Responses in a row with one error code that a retry may end.
 
-    Any other outcome of a heartbeat ends the series, and so does another coordinator. It waits a
+    Any other outcome of a request ends the series, and so does another coordinator. It waits a
     whole session for the other holder of an instance id.
     """
 
@@ -32,7 +32,7 @@ class RefusalSeries:
         self._count = 0
 
     def allows_retry(self, code: int, now: float) -> bool:
-        """Count a response with this error code. Return True if the heartbeat must be repeated."""
+        """Count a response with this error code. Return True if the request must be repeated."""
         if code != self._code:
             self._code, self._since, self._count = code, now, 0
         self._count += 1
