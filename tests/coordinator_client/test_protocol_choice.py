@@ -185,7 +185,37 @@ async def test_auto_reports_a_missing_right_and_tries_again(auto: Any) -> None:
         assert "DESCRIBE on group" in str(failure)
 
 
-@pytest.mark.parametrize("code", [-1, 35, 42, 9999])
+async def test_auto_retries_when_the_look_up_fails_in_the_broker(auto: Any) -> None:
+    cluster = _cluster()
+    cluster.once(DescribeGroupsRequest, *[_described("", -1)] * (SERVER_ERRORS - 2))
+    cluster.once(ApiVersionsRequest, ApiVersionsResponse(error_code=-1))
+    async with auto(cluster) as consumer:
+        assert (await _joined(consumer))[0] == "consumer"
+        assert len(cluster.requests(DescribeGroupsRequest)) == SERVER_ERRORS - 1
+        assert not consumer.host.failures
+
+
+async def test_auto_stays_classic_when_the_look_up_fails_in_a_row(auto: Any) -> None:
+    cluster = _cluster(described=_described("", -1))
+    async with auto(cluster) as consumer:
+        protocol, why = await _joined(consumer)
+        assert protocol == "classic"
+        assert why == "DescribeGroups failed with UNKNOWN_SERVER_ERROR"
+        assert len(cluster.requests(DescribeGroupsRequest)) == SERVER_ERRORS
+        assert not consumer.host.failures
+
+
+async def test_join_names_the_look_up_that_fails_in_the_broker(auto: Any) -> None:
+    cluster = _cluster(described=_described("", -1))
+    async with auto(cluster, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as consumer:
+        consumer.client.subscribe(["t"])
+        await consumer.until(lambda: consumer.client.statistics().join_obstruction)
+        obstruction = consumer.client.statistics().join_obstruction
+        assert obstruction is not None
+        assert "DescribeGroups failed with UNKNOWN_SERVER_ERROR" in obstruction
+
+
+@pytest.mark.parametrize("code", [35, 42, 9999])
 async def test_auto_stays_classic_when_the_look_up_is_refused(auto: Any, code: int) -> None:
     cluster = _cluster()
     cluster.once(DescribeGroupsRequest, _described("", code))
