@@ -88,14 +88,17 @@ class AutoCommit:
             self._subscription.note_consumed(partitions)
 
     def _consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit, without those of deleted topics.
+        """Return the offsets to commit, without those of deleted topics and of lost partitions.
 
-        The coordinator rejects those, and retries would delay the rebalance that revokes them.
+        The coordinator rejects those of deleted topics, and retries would delay the rebalance that
+        revokes them. Other members may have committed later offsets of lost partitions.
         """
-        known = self._cluster.metadata
+        known, lost = self._cluster.metadata, self._requests.lost
         consumed = self._subscription.consumed_offsets()
         return self._replaced | {
-            tp: at for tp, at in consumed.items() if tp.partition in known.partitions_for(tp[0])
+            tp: at
+            for tp, at in consumed.items()
+            if tp not in lost and tp.partition in known.partitions_for(tp[0])
         }
 
     # -- at intervals -------------------------------------------------------------------------

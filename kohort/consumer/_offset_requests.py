@@ -133,6 +133,11 @@ class OffsetRequests:
         self._subscription.note_committing(offsets, {})
         return found
 
+    @property
+    def lost(self) -> frozenset[TopicPartition]:
+        """The assigned partitions whose offsets other members may have committed already."""
+        return frozenset() if self._coordinator is None else self._coordinator.lost
+
     # -- offsets of the log -------------------------------------------------------------------
 
     async def offsets_at(

@@ -266,6 +266,14 @@ class CoordinatorClient:
 
     @property
     def awaits_partitions_until(self) -> float:
+    @property
+    def lost(self) -> frozenset[TopicPartition]:
+        """The assigned partitions that others may own, although this consumer is a member.
+
+        They stay assigned until the callback that reports them as lost.
+        """
+        return self._membership.withheld - self._membership.owned
+
         """The time until which a member without partitions may get its first ones.
 
         It is in the past for a member that has partitions, and for a classic one.
