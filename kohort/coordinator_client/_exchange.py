@@ -184,6 +184,9 @@ class GroupExchange:
                 if action is CoordinatorAction.PROCEED:
                     return self._read_assignment(response)
                 if action is CoordinatorAction.REJOIN:
+                    # From here on, a consumer group (KIP-848) keeps this generation for as long as
+                    # it revokes partitions of this member.
+                    member.owned_generation = member.generation
                     restart("the group began another rebalance")
                 restart(words, pauses=True)
             case event:

@@ -116,10 +116,11 @@ class MemberData(CommonMemberData):
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
         super().__init__(settings, rng)
         self.owned_generation = NO_GENERATION
-        """The latest generation in which the coordinator surely kept ``owned`` for this member.
+        """The generation that the next JoinGroup keeps if the coordinator revokes partitions.
 
         A classic rebalance starts from what its members own. A consumer group (KIP-848) that serves
-        classic members keeps its own records instead, and may be in a later epoch.
+        classic members keeps its own records instead, and may be in a later epoch. It takes owned
+        partitions away in the epoch that the member has, and only then moves the member.
         """
         self.assigned = NO_PARTITIONS
         """The latest assignment. An eager member gives it up before it gets the next one."""
