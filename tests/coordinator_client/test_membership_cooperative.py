@@ -168,14 +168,23 @@ def test_all_partitions_are_lost_when_membership_ends_after_a_gap() -> None:
     assert not script.machine.member.lost
 
 
-def test_partitions_are_lost_when_sync_fails_after_a_gap() -> None:
+@pytest.mark.parametrize(
+    ("epoch", "callback"),
+    [
+        (3, CallRevoked),  # the coordinator waits in epoch 3 until this member gives something up
+        (4, CallLost),  # this member had nothing to give up in epoch 3
+    ],
+)
+def test_partitions_go_by_the_epoch_when_sync_fails_after_a_gap(
+    epoch: int, callback: type[CallRevoked] | type[CallLost]
+) -> None:
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
     script.join_answer(generation=3, protocol="cooperative-sticky", leader="")
     script.sync_answer(error_code=27)
-    _rejoin(script, 3, 0)
-    assert script.called_back(CallLost) == parts(1)
+    _rejoin(script, epoch, 0)
+    assert script.called_back(callback) == parts(1)
 
 
 def test_partitions_are_revoked_when_the_consumer_group_keeps_the_epoch() -> None:
