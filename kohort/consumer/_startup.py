@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
 from kohort.transport import TopicMetadata
+from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._parts import ConsumerParts
@@ -28,6 +30,8 @@ class StartupWait:
         self._has_first_assignment = has_first_assignment
         timeout = parts.config.client.request_timeout_ms / 1000
         self._until = parts.callback_queue.clock() + timeout
+        self._heartbeats = 0
+        """Number of heartbeats before the latest check for first partitions."""
 
     @property
     def seconds(self) -> float | None:
@@ -78,16 +82,33 @@ class StartupWait:
     def _awaits_partitions(self, group: CoordinatorClient) -> bool:
         """True if the consumer protocol may assign the first partitions soon.
 
-        A member joins with nothing while the former owners release the partitions.
+        A member joins with nothing while the former owners release the partitions. The coordinator
+        knows whether they do.
         """
         if self._parts.callback_queue.clock() >= group.awaits_partitions_until:
             return False
-        known = self._parts.cluster.metadata.topics
-        subscription = self._parts.subscription
+        metadata, subscription = self._parts.cluster.metadata, self._parts.subscription
         if subscription.broker_pattern:
             return True  # only the brokers know the topics
-        names = subscription.topics()
-        return any(name in known and known[name].partitions for name in names)
+        partitions = [
+            TopicPartition(name, number)
+            for name in subscription.topics()
+            if name in metadata.topics
+            for number in metadata.topics[name].partitions
+        ]
+        if partitions:
+            self._check_first_partitions(group, partitions)
+        return bool(partitions)
+
+    def _check_first_partitions(
+        self, group: CoordinatorClient, partitions: list[TopicPartition]
+    ) -> None:
+        """Ask once after each heartbeat whether other members get all partitions."""
+        heartbeats = group.statistics().heartbeats
+        if heartbeats != self._heartbeats:
+            self._heartbeats = heartbeats
+            loop = self._parts.callback_queue.engine_loop
+            loop.call_soon(partial(group.check_first_partitions, partitions))
 
 
 def _is_being_created(topic: TopicMetadata | None, creates: bool) -> bool:

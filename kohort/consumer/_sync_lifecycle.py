@@ -232,8 +232,9 @@ class SyncLifecycle(RequestPlans):
         It also waits for positions, so that no record produced later is missed. It waits for them,
         and for topics that are being created, at most ``request_timeout_ms``. Under the consumer
         protocol, a member without partitions waits for two heartbeat intervals of the brokers, 10 s
-        by default. Other members may release partitions in that time. A call of start() is
-        optional: the first call that sends a request starts the consumer without these waits.
+        by default. Other members may release partitions in that time. The wait ends when the
+        coordinator has assigned all partitions to other members. A call of start() is optional: the
+        first call that sends a request starts the consumer without these waits.
 
         Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
         and SecurityError if all of them reject TLS or the login. Raises the error that ended the

@@ -6,7 +6,7 @@ import logging
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -35,6 +35,7 @@ from kohort.coordinator_client._events import (
     CoordinatorFound,
     Event,
     LeaveRequested,
+    NoneLeft,
     RejoinRequested,
     Subscribed,
     Tick,
@@ -44,6 +45,7 @@ from kohort.coordinator_client._group_callbacks import (
     GroupStatistics,
     MembershipSnapshot,
 )
+from kohort.coordinator_client._idle_members import all_are_assigned_to_others
 from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS
 from kohort.coordinator_client._member import NO_GENERATION
 from kohort.coordinator_client._memberships import MembershipFactory, choice_of
@@ -265,8 +267,6 @@ class CoordinatorClient:
         return self._membership.needs_poll
 
     @property
-    def awaits_partitions_until(self) -> float:
-    @property
     def lost(self) -> frozenset[TopicPartition]:
         """The assigned partitions that others may own, although this consumer is a member.
 
@@ -274,11 +274,34 @@ class CoordinatorClient:
         """
         return self._membership.withheld - self._membership.owned
 
+    @property
+    def awaits_partitions_until(self) -> float:
         """The time until which a member without partitions may get its first ones.
 
         It is in the past for a member that has partitions, and for a classic one.
         """
         return self._membership.awaits_partitions_until
+
+    def check_first_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin to ask the coordinator whether other members get all these partitions.
+
+        If so, :attr:`awaits_partitions_until` ends.
+        """
+        if self._tasks is not None:
+            start_soon(self._tasks, self._check_first_partitions, partitions)
+
+    async def _check_first_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        group_id, member_id = self._config.group_id or "", self._membership.member_id
+        timeout = self._config.request_timeout_ms / 1000
+        try:
+            none_left = await all_are_assigned_to_others(
+                self._coordinator, group_id, member_id, partitions, timeout
+            )
+        except KafkaError as error:
+            logger.debug("[%s] ConsumerGroupDescribe failed: %s", group_id, str(error))
+            return
+        if none_left:
+            self._handle(NoneLeft(member_id))
 
     @property
     def group_topics(self) -> frozenset[str]:

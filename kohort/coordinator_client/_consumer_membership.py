@@ -23,6 +23,7 @@ from kohort.coordinator_client._events import (
     EpochRejected,
     Event,
     LeaveRequested,
+    NoneLeft,
     PollEntered,
     RejoinRequested,
     Subscribed,
@@ -91,6 +92,9 @@ class ConsumerMembership(CommonMembership):
                 pass  # a rejected commit is EpochRejected, and the broker watches the topics
             case TopicIdsSeen(ids):
                 self._signals.topic_ids_seen(ids)
+            case NoneLeft(member_id):
+                if member_id == self.member_id:
+                    self._reconciliation.expect_nothing()
             case Tick(last_poll):
                 self._tick(last_poll, now)
             case _:

@@ -73,6 +73,13 @@ class TopicIdsSeen(NamedTuple):
     """Ids by topic. Zeros mean that the id is unknown."""
 
 
+class NoneLeft(NamedTuple):
+    """The coordinator's word that other members get all partitions of the subscribed topics."""
+
+    member_id: str
+    """The member for which none is left."""
+
+
 class TopicsResolved(NamedTuple):
     """The names of topics by id. A topic without an entry is unknown so far."""
 
@@ -146,6 +153,7 @@ Event = (
     | CommitRejected
     | EpochRejected
     | TopicIdsSeen
+    | NoneLeft
     | TopicsResolved
     | PollEntered
     | CallbackDone

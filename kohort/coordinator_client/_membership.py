@@ -13,6 +13,7 @@ from kohort.coordinator_client._events import (
     EpochRejected,
     Event,
     LeaveRequested,
+    NoneLeft,
     PollEntered,
     RejoinRequested,
     Subscribed,
@@ -77,8 +78,8 @@ class ClassicMembership(CommonMembership):
                 self.heartbeats.found(now)
             case CommitRejected():
                 self._signals.commit_rejected(event)
-            case EpochRejected() | TopicIdsSeen():
-                pass  # a classic group has neither epochs nor topic ids
+            case EpochRejected() | TopicIdsSeen() | NoneLeft():
+                pass  # a classic group has neither epochs nor topic ids, and assigns all at once
             case Tick(last_poll):
                 self._tick(last_poll, now)
             case _:

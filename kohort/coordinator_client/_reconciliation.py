@@ -80,6 +80,10 @@ class Reconciliation:
         is_waiting = self._member.in_group and self._target.is_empty
         return self._first_until if is_waiting else -math.inf
 
+    def expect_nothing(self) -> None:
+        """End the wait for first partitions, because other members get all of them."""
+        self._first_until = -math.inf
+
     # --- the membership, from top to bottom -----------------------------------------------------
 
     def _run(self, start: RebalanceStart) -> MembershipSteps:
