@@ -12,6 +12,7 @@ from kohort.coordinator_client._commands import (
     ChooseProtocol,
     Command,
     ConsumerHeartbeat,
+    JoinGroup,
     ReportFailure,
 )
 from kohort.coordinator_client._events import (
@@ -35,22 +36,23 @@ logger = logging.getLogger(__name__)
 _JOIN_EPOCH = 0
 """The member epoch of a heartbeat that joins."""
 _CHOICE_SECONDS = 5.0
-"""Least time between two look-ups because a group refused the assignors of a classic member."""
+"""Least time between two look-ups of a classic member."""
 _LEAVE_SECONDS = 5.0
 """Time for a classic member to leave after a subscription by a pattern of the brokers."""
 
 
 class UndecidedMembership:
-    """A membership that chooses the group protocol at each join as a consumer member.
+    """A membership that chooses the group protocol at each join.
 
     It begins as a consumer membership whose heartbeats that join include a look-up
     (ChooseProtocol). So a failed look-up is a failed heartbeat, which is retried or reported in one
     way. If the choice is the classic protocol, a classic membership takes over. The consumer
     membership owns nothing then, because it has given up lost partitions before the join.
 
-    A classic member keeps its protocol. A consumer that has left the group chooses again when it
-    subscribes. So does one whose JoinGroup returned INCONSISTENT_GROUP_PROTOCOL, because the group
-    may have become a consumer group that has no assignor in common with it.
+    A member keeps its protocol. A consumer that has left the group chooses again when it
+    subscribes. So does a classic one that joins after a loss of its membership, because the group
+    may have become a consumer group. So does one whose JoinGroup returned
+    INCONSISTENT_GROUP_PROTOCOL, because such a group may have no assignor in common with it.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class UndecidedMembership:
         self._next: Subscribed | None = None
         """A subscription that waits until the member has left."""
         self._next_choice = -math.inf
-        """Time from which refused assignors lead to another look-up."""
+        """Time from which a classic member may look the protocol up again."""
         self.choice: Choice | None = None
         """The protocol and the reason for it, or None before the first join."""
 
@@ -86,9 +88,9 @@ class UndecidedMembership:
                 if isinstance(event, LeaveRequested):
                     self._next = None
                 commands = self._forward(event, now)
-        if now >= self._next_choice and any(map(self._has_refused_assignors, commands)):
-            commands = [each for each in commands if not self._has_refused_assignors(each)]
-            commands += self._look_up_again(now)
+        if now >= self._next_choice and (reasons := list(filter(None, map(self._doubt, commands)))):
+            commands = [each for each in commands if not self._doubt(each)]
+            commands += self._look_up_again(reasons[0], now)
         if self._next is not None and self._inner.leave is None:
             following, self._next = self._next, None
             self._choose_again()
@@ -153,19 +155,24 @@ class UndecidedMembership:
         assert self._subscribed is not None
         return [*cancelled, *self._forward(self._subscribed, now)]
 
-    def _has_refused_assignors(self, command: Command) -> bool:
-        """True if the command reports that the group refused the assignors of a classic member."""
-        is_refused = isinstance(command, ReportFailure) and isinstance(
-            command.error, InconsistentGroupProtocolError
-        )
-        return is_refused and not self.uses_epochs
+    def _doubt(self, command: Command) -> str:
+        """Return why a command of a classic member leads to another look-up, or ""."""
+        if self.uses_epochs:
+            return ""
+        match command:
+            case ReportFailure(InconsistentGroupProtocolError()):
+                return "the group refused the assignors"
+            case JoinGroup(member_id="") if self._inner.losses:
+                return "the membership was lost"
+            case _:
+                return ""
 
-    def _look_up_again(self, now: float) -> list[Command]:
-        """Choose again before the error is reported. Without another choice, it occurs again."""
-        logger.info(
-            "[%s] looking the group protocol up again, because the group refused the assignors",
-            self._group_id,
-        )
+    def _look_up_again(self, reason: str, now: float) -> list[Command]:
+        """Choose again in place of a command. Without another choice, the command occurs again.
+
+        The classic member owns nothing then, because it has given up what it had.
+        """
+        logger.info("[%s] looking the group protocol up again: %s", self._group_id, reason)
         self._next_choice = now + _CHOICE_SECONDS
         self._choose_again()
         assert self._subscribed is not None

@@ -290,6 +290,34 @@ async def test_classic_member_chooses_again_when_its_assignors_are_refused(auto:
         assert len(cluster.requests(DescribeGroupsRequest)) == 2
 
 
+@pytest.mark.parametrize("state", ["Dead", "Stable"])
+async def test_classic_member_chooses_again_after_a_lost_membership(auto: Any, state: str) -> None:
+    cluster = _cluster(described=_described("Stable"))
+    async with auto(cluster, assignors=("cooperative-sticky",)) as consumer:
+        assert (await _joined(consumer))[0] == "classic"
+        cluster.on(DescribeGroupsRequest, lambda _: _described(state))
+        lost = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        cluster.once(JoinGroupRequest, lost)
+        consumer.client.request_rejoin("a test")
+        await consumer.until(lambda: "lost" in consumer.host.names())
+        await consumer.until_state("stable")
+        expected = "classic" if state == "Stable" else "consumer"
+        assert consumer.client.protocol_choice.protocol == expected
+        assert consumer.host.names() == ["assigned", "lost", "assigned"]
+        assert len(cluster.requests(DescribeGroupsRequest)) == 2
+        assert not consumer.host.failures
+
+
+async def test_choice_after_lost_memberships_is_limited_in_time(auto: Any) -> None:
+    cluster = _cluster(described=_described("Stable"))
+    async with auto(cluster) as consumer:
+        await _joined(consumer)
+        cluster.on(JoinGroupRequest, lambda _: JoinGroupResponse(error_code=25))
+        consumer.client.request_rejoin("a test")
+        await consumer.until(lambda: len(cluster.requests(JoinGroupRequest)) >= 20)
+        assert len(cluster.requests(DescribeGroupsRequest)) == 2
+
+
 async def test_auto_reports_refused_assignors_of_a_classic_group(auto: Any) -> None:
     cluster = _cluster(described=_described("Stable"))
     _refusing(cluster)
