@@ -35,7 +35,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> F
             "last_error": None if parts.cluster.bootstrapped else parts.cluster.last_error,
             "bootstrap_servers": [f"{host}:{port}" for host, port in servers],
             "brokers": sorted(metadata.brokers),
-            "unreachable": parts.cluster.unreachable,
+            "unreachable": _unreachable(parts),
             "api_versions": {
                 key: [served.first, served.last]
                 for key, served in parts.cluster.api_versions.items()
@@ -69,6 +69,24 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> F
             "recommit_seconds": config.group.offsets_recommit_interval_ms / 1000 or None,
         },
     }
+
+
+def _unreachable(parts: ConsumerParts) -> dict[int, str]:
+    """Return the failures of unreachable brokers that this consumer needs.
+
+    It needs the coordinator and the brokers that it reads from. For requests to any broker it needs
+    the others only if none of them is reachable.
+    """
+    failures, metadata = parts.cluster.unreachable, parts.cluster.metadata
+    needed: set[int | None] = set()
+    if failures.keys() >= metadata.brokers.keys():
+        needed.update(metadata.brokers)
+    if parts.coordinator is not None:
+        needed.add(parts.coordinator.snapshot().coordinator)
+    for tp in parts.subscription.assigned():
+        leader = metadata.leader(tp)
+        needed |= {parts.fetcher.follower(tp), None if leader is None else leader.node}
+    return {node: failure for node, failure in failures.items() if node in needed}
 
 
 def _security(parts: ConsumerParts, *, running: bool) -> Facts:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.testing import Cluster
+from kohort.testing import Cluster, MemoryCluster
+from tests.consumer.virtual import MemoryConsumer, poll_for, values
+from tests.support.virtual import run_virtual
 
 CAUSE = "cannot resolve kafka.invalid"
 
@@ -44,3 +46,41 @@ def test_explain_names_no_broker_after_one_lost_connection() -> None:
                 while not fault.hits:
                     consumer.poll(timeout_ms=10)
             assert not consumer.explain().as_dict()["cluster"]["unreachable"]
+
+
+def test_explain_names_unreachable_brokers_only_while_needed() -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            cluster.move_leader("t", 0, 1)
+            first, second = cluster.bootstrap_servers.split(",")
+
+            async def connect(host: str, port: int) -> object:
+                if f"{host}:{port}" == second:
+                    raise ConnectionRefusedError("nothing listens")
+                return await cluster.connect(host, port)
+
+            async with MemoryConsumer(
+                cluster,
+                bootstrap_servers=first,
+                connect=connect,
+                group_id=None,
+                metadata_max_age_ms=1_000,
+            ) as consumer:
+
+                def named() -> bool:
+                    explanation = consumer.explain()
+                    unreachable = explanation.as_dict()["cluster"]["unreachable"]
+                    assert bool(unreachable) == (second in str(explanation))
+                    return bool(unreachable)
+
+                consumer.assign([TopicPartition("t", 0)])
+                await poll_for(consumer, lambda: consumer._engine.cluster.unreachable)
+                assert not named()
+                cluster.move_leader("t", 0, 2)
+                await poll_for(consumer, named)
+                cluster.move_leader("t", 0, 1)
+                cluster.produce("t", ["a"])
+                assert await values(consumer, 1) == [b"a"]
+                assert not named()
+
+    run_virtual(main)
