@@ -146,15 +146,10 @@ class GroupConfig(RequestOptions):
         ),
     )
 
-    def __init__(self, **values: Any) -> None:
-        self._set("_given", frozenset(values))
-        super().__init__(**values)
-
     @property
     def classic_only_options(self) -> tuple[str, ...]:
         """The options set by the user that have a meaning in the classic protocol only."""
-        given: frozenset[str] = self._given  # type: ignore[attr-defined]
-        return tuple(name for name in _CLASSIC_ONLY if name in given)
+        return tuple(name for name in _CLASSIC_ONLY if name in self.passed_names)
 
     @property
     def auto_commit(self) -> bool:

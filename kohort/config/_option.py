@@ -156,7 +156,11 @@ class Section:
     methods for each class, which takes longer than the rest of the class.
     """
 
+    passed_names: frozenset[str]
+    """Names of the options that the constructor got, also with their default values."""
+
     def __init__(self, **values: Any) -> None:
+        self._set("passed_names", frozenset(values))
         names = set()
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             names.add(field.name)
