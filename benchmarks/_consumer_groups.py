@@ -30,9 +30,10 @@ from tests.support.needs import java
 
 ABOUT = """\
 Measured on one node of Apache Kafka, whose minimum of the heartbeat interval is lowered. A topic
-has eight partitions. After a random part of a heartbeat interval a second member starts. The time
-ends with the last callback of a member for its share. Later the second member leaves, and the time
-ends when the first one has all partitions. Or four members start at once, with the broker's
+has eight partitions. After a part of a heartbeat interval a second member starts. The time ends
+with the last callback of a member for its share. After another part the second member leaves, and
+the time ends when the first one has all partitions. The parts are spread evenly over the interval.
+All clients have the same ones in a round. Or four members start at once, with the broker's
 defaults. A member starts when its client is created. Java's starts when it has connected. The
 clients take turns within each round. With heartbeats of a second or more they run at the same time,
 each in a separate group. "kohort, classic" uses the cooperative-sticky assignor and
@@ -126,6 +127,25 @@ def batches() -> list[tuple[Case, ...]]:
     return [tuple(some) for some in found.values()]
 
 
+class Phases(NamedTuple):
+    """Parts of a heartbeat interval, in [0, 1), that pass before a member joins and leaves."""
+
+    join: float
+    leave: float
+
+
+def phases(rounds: int, rng: random.Random) -> list[Phases]:
+    """Return one pair for each round. The parts are evenly spread, in a random order.
+
+    A rebalance waits for the next heartbeat of a member. With parts drawn at random, the medians
+    of few rounds differ by chance.
+    """
+    joins, leaves = ([(number + rng.random()) / rounds for number in range(rounds)] for _ in range(2))
+    rng.shuffle(joins)
+    rng.shuffle(leaves)
+    return [Phases(*pair) for pair in zip(joins, leaves, strict=True)]
+
+
 class _Group:
     """Members of one client in a group with a heartbeat interval."""
 
@@ -175,7 +195,7 @@ class _Group:
             yield
 
 
-def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> dict[str, float]:
+def measure(case: Case, broker: Broker, topic: str, phase: Phases) -> dict[str, float]:
     """Return the seconds of each event of the case.
 
     A member has started when its client was created, or when Java's tool says so. Its JVM is left
@@ -188,18 +208,19 @@ def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> dict[
             return {FOUR: group.settle(*four, since=lambda: max(m.started_at for m in four))}
         first = group.join()
         group.settle(first, since=time.time)
-        _wait_for_any_phase(case, rng)
+        _wait(case, phase.join)
         second = group.join()
         joined = group.settle(first, second, since=lambda: second.started_at)
-        _wait_for_any_phase(case, rng)
+        _wait(case, phase.leave)
         left_at = time.time()
         second.start_leaving()
         left = group.settle(first, since=lambda: left_at)
         return {JOIN: joined, LEAVE: left}
 
 
-def _wait_for_any_phase(case: Case, rng: random.Random) -> None:
-    time.sleep(SETTLED_S + rng.uniform(0.0, case.heartbeat_s))
+def _wait(case: Case, part: float) -> None:
+    """Wait until the group is at rest, then for this part of a heartbeat interval."""
+    time.sleep(SETTLED_S + part * case.heartbeat_s)
 
 
 def run(rounds: int, rng: random.Random) -> str:
@@ -212,10 +233,14 @@ def run(rounds: int, rng: random.Random) -> str:
         broker = Broker(server.bootstrap_servers)
         topic = broker.create_topic("t", PARTITIONS)
         for client in CLIENTS:  # to warm up
-            measure(Case(client, HEARTBEATS_S[-1], together=False), broker, topic, rng)
+            measure(Case(client, HEARTBEATS_S[-1], together=False), broker, topic, Phases(0.5, 0.5))
+        drawn = phases(rounds, rng)
         for number, some in turns(rounds, batches(), warm_up=False):
             with ThreadPoolExecutor(len(some)) as pool:
-                measured = pool.map(lambda case: measure(case, broker, topic, rng), some)
+                phase = drawn[number - 1]
+                measured = pool.map(
+                    functools.partial(measure, broker=broker, topic=topic, phase=phase), some
+                )
             for case, took in zip(some, measured, strict=True):
                 shown = ", ".join(f"{event} {seconds:.2f}" for event, seconds in took.items())
                 print(f"{number}: {case.heartbeat_s:g} s, {case.client}: {shown}", flush=True)
