@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,22 +106,23 @@ CLIENTS: dict[str, Make] = {
 }
 
 
-def cases() -> Iterator[Case]:
+def cases(heartbeats_s: Collection[float]) -> Iterator[Case]:
     """Yield all cases. Four members start at once with the default interval alone."""
-    for heartbeat_s in HEARTBEATS_S:
+    for heartbeat_s in heartbeats_s:
         for client in CLIENTS:
             yield Case(client, heartbeat_s, together=False)
-    for client in CLIENTS:
-        yield Case(client, HEARTBEATS_S[0], together=True)
+    if HEARTBEATS_S[0] in heartbeats_s:
+        for client in CLIENTS:
+            yield Case(client, HEARTBEATS_S[0], together=True)
 
 
-def batches() -> list[tuple[Case, ...]]:
+def batches(heartbeats_s: Collection[float]) -> list[tuple[Case, ...]]:
     """Return the cases that are measured at the same time, each in a separate group.
 
     A heartbeat interval of a second or more leaves the machine idle. Four starts of a JVM do not.
     """
     found: dict[object, list[Case]] = {}
-    for case in cases():
+    for case in cases(heartbeats_s):
         is_alone = case.heartbeat_s < 1 or (case.together and case.client == JAVA)
         found.setdefault(case if is_alone else case[1:], []).append(case)
     return [tuple(some) for some in found.values()]
@@ -140,7 +141,9 @@ def phases(rounds: int, rng: random.Random) -> list[Phases]:
     A rebalance waits for the next heartbeat of a member. With parts drawn at random, the medians
     of few rounds differ by chance.
     """
-    joins, leaves = ([(number + rng.random()) / rounds for number in range(rounds)] for _ in range(2))
+    joins, leaves = (
+        [(number + rng.random()) / rounds for number in range(rounds)] for _ in range(2)
+    )
     rng.shuffle(joins)
     rng.shuffle(leaves)
     return [Phases(*pair) for pair in zip(joins, leaves, strict=True)]
@@ -223,10 +226,10 @@ def _wait(case: Case, part: float) -> None:
     time.sleep(SETTLED_S + part * case.heartbeat_s)
 
 
-def run(rounds: int, rng: random.Random) -> str:
+def run(rounds: int, rng: random.Random, heartbeats_s: Collection[float] = HEARTBEATS_S) -> str:
     """Measure all cases in turns, and return a Markdown table."""
     values: dict[tuple[Case, str], list[float]] = {
-        (case, event): [] for case in cases() for event in case.events
+        (case, event): [] for case in cases(heartbeats_s) for event in case.events
     }
     with kafka(LOWERED) as server:
         server.start()
@@ -235,7 +238,7 @@ def run(rounds: int, rng: random.Random) -> str:
         for client in CLIENTS:  # to warm up
             measure(Case(client, HEARTBEATS_S[-1], together=False), broker, topic, Phases(0.5, 0.5))
         drawn = phases(rounds, rng)
-        for number, some in turns(rounds, batches(), warm_up=False):
+        for number, some in turns(rounds, batches(heartbeats_s), warm_up=False):
             with ThreadPoolExecutor(len(some)) as pool:
                 phase = drawn[number - 1]
                 measured = pool.map(

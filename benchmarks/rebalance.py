@@ -1,6 +1,7 @@
 """Time until a second member of a group has its share, compared with other clients.
 
-    python -m benchmarks.rebalance [--rounds 7] [--protocol classic|consumer] [--output FILE]
+    python -m benchmarks.rebalance [--rounds 7] [--protocol classic|consumer] [--heartbeats 1,0.1]
+        [--output FILE]
 
 Measurements run on Apache Kafka. One member owns six partitions and is polled all the time. After a
 random part of a heartbeat interval a second one starts. The measured time is from then until each
@@ -25,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from benchmarks._consumer_groups import ABOUT
+from benchmarks._consumer_groups import ABOUT, HEARTBEATS_S
 from benchmarks._consumer_groups import run as consumer_groups
 from benchmarks._kafka import kafka
 from benchmarks._rounds import turns
@@ -38,7 +39,7 @@ from tests.support.jars import missing_kafka
 PARTITIONS = 6
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 SLACK_S = {EAGER: 0.1, COOPERATIVE: 0.2}
-HEARTBEATS_S = (0.1, 3.0)
+CLASSIC_HEARTBEATS_S = (0.1, 3.0)
 LIMIT_S = 60.0
 LOOK_AGAIN_S = 0.002
 
@@ -128,7 +129,7 @@ class Case(NamedTuple):
 
 def cases(program: str | None) -> Iterator[Case]:
     """Yield all cases. franz-go needs its program, which may not be built."""
-    for heartbeat_s in HEARTBEATS_S:
+    for heartbeat_s in CLASSIC_HEARTBEATS_S:
         interval = round(heartbeat_s * 1000)
         python = {"heartbeat_interval_ms": interval}
         for strategy in (EAGER, COOPERATIVE):
@@ -234,6 +235,12 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--protocol", choices=("classic", "consumer"), help="default: both")
+    parser.add_argument(
+        "--heartbeats",
+        type=lambda text: tuple(float(word) for word in text.split(",")),
+        default=HEARTBEATS_S,
+        help="intervals in seconds of the consumer protocol, such as 1,0.1; default: all",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, help="a file for one protocol, else a folder")
     args = parser.parse_args()
@@ -242,7 +249,10 @@ def main() -> None:
     rng = random.Random(args.seed)
     for protocol, page in PAGES.items():
         if args.protocol in (None, protocol):
-            text = (classic if protocol == "classic" else consumer_groups)(args.rounds, rng)
+            if protocol == "classic":
+                text = classic(args.rounds, rng)
+            else:
+                text = consumer_groups(args.rounds, rng, args.heartbeats)
             print(text)
             if args.output is not None:
                 output = args.output / page.file if args.output.is_dir() else args.output
