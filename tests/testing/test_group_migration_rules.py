@@ -211,6 +211,69 @@ def test_upgrade_fails_when_a_waiting_member_lacks_the_present_protocol() -> Non
     play(scene)
 
 
+@pytest.mark.parametrize(
+    ("settings", "data", "fields", "error"),
+    [
+        ({}, assignment(ALL, b"x"), {}, 69),
+        ({}, b"\0", {}, 69),
+        ({}, None, {"subscribed_topic_regex": "("}, 128),
+        ({"consumer_max_size": 2}, None, {}, 81),
+    ],
+)
+def test_refused_upgrade_ends_waiting_joins(
+    settings: dict[str, Any], data: bytes | None, fields: dict[str, Any], error: int
+) -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        first = await stable_classic(driver, data)
+        joined = []
+
+        async def join_other() -> None:
+            joined.append(await join(driver))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(join_other)
+            await anyio.sleep(0.1)
+            assert driver.state == "classic PreparingRebalance"
+            count = len(driver.batches)
+            assert driver.join_consumer("n", **fields).error_code == error
+        assert joined[0][0] == 27
+        assert driver.state == "classic PreparingRebalance"
+        assert len(driver.batches) == count
+        assert driver.heartbeat(first, 1) == 27
+
+    play(scene, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "error"),
+    [
+        ({"consumer_migration_policy": "disabled"}, {}, 69),
+        ({"consumer_max_size": 1}, {}, 69),
+        ({}, {"server_assignor": "unknown"}, 112),
+    ],
+)
+def test_refusal_before_an_upgrade_lets_members_wait(
+    settings: dict[str, Any], fields: dict[str, Any], error: int
+) -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        first = await stable_classic(driver)
+        joined = []
+
+        async def join_other() -> None:
+            joined.append(await join(driver))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(join_other)
+            await anyio.sleep(0.1)
+            assert driver.join_consumer("n", **fields).error_code == error
+            await anyio.sleep(0.1)
+            assert joined == []
+            await join(driver, first)
+        assert (joined[0][0], joined[0][2]) == (0, 2)
+
+    play(scene, **settings)
+
+
 def test_heartbeat_and_leave_are_refused_by_a_classic_group() -> None:
     async def scene(driver: CoordinatorDriver) -> None:
         await stable_classic(driver)

@@ -42,7 +42,7 @@ from kohort.broker.groups._transactional import (
     validate_transactional_commit,
 )
 from kohort.broker.groups.consumer._classic_members import heartbeat_classic, sync_classic
-from kohort.broker.groups.consumer._errors import GroupRequestError
+from kohort.broker.groups.consumer._errors import GroupRequestError, heartbeat_error
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._records import delete_group_records
 from kohort.broker.groups.consumer._requests import ConsumerRequests
@@ -184,9 +184,7 @@ class GroupCoordinator:
                 return ConsumerGroupHeartbeatResponse(error_code=error)
             response = self._consumers.heartbeat(request, caller, anyio.current_time())
         except GroupRequestError as refusal:
-            return ConsumerGroupHeartbeatResponse(
-                error_code=refusal.code, error_message=refusal.message
-            )
+            return heartbeat_error(refusal)
         self._process()
         return response
 

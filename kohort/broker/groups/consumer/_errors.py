@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kohort.errors import ErrorCode
+from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
 
 
 class GroupRequestError(Exception):
@@ -12,3 +13,8 @@ class GroupRequestError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message
+
+
+def heartbeat_error(refusal: GroupRequestError) -> ConsumerGroupHeartbeatResponse:
+    """Return the response to a refused heartbeat."""
+    return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)

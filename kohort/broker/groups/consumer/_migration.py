@@ -37,35 +37,40 @@ _DOWNGRADES = ("bidirectional", "downgrade")
 _PROTOCOL_TYPE = "consumer"
 
 
-class UpgradeFailedError(Exception):
-    """Failure of an upgrade that Kafka starts and does not finish, with UNKNOWN_SERVER_ERROR.
-
-    It has responded to the parked requests then.
-    """
+def check_upgrade(classic: ClassicGroup) -> None:
+    """Raise GROUP_ID_NOT_FOUND if a group with members must not be upgraded, whatever they do."""
+    if not classic.members:
+        return
+    settings = classic.env.group_settings(classic.group_id)
+    if settings.consumer_migration_policy.lower() not in _UPGRADES:
+        raise _refused(classic, "online upgrade is disabled.")
+    if classic.protocol_type != _PROTOCOL_TYPE:
+        raise _refused(classic, "the group does not use the consumer embedded protocol.")
+    if len(classic.members) > settings.consumer_max_size:
+        raise _refused(classic, "the group size exceeds the consumer group maximum size.")
 
 
 def upgraded(classic: ClassicGroup) -> ConsumerGroup:
     """Return a group of the consumer protocol with the members of a classic one.
 
-    Nothing changes in the classic group. GROUP_ID_NOT_FOUND is raised if it cannot be upgraded.
-    UpgradeFailedError is raised in the first rebalance, before the members have chosen a protocol.
-    It is also raised if a waiting member lacks the present protocol, or if two members have the
-    same partition.
+    Nothing changes in the classic group. GROUP_ID_NOT_FOUND is raised if the data of a member
+    prevent the upgrade. UNKNOWN_SERVER_ERROR is raised in the first rebalance, before the members
+    have chosen a protocol. It is also raised if a waiting member lacks the present protocol, or if
+    two members have the same partition.
     """
     group = ConsumerGroup(classic.group_id, classic.env)
     if not classic.members:
         _delete_classic(classic)
         return group
-    _check_upgrade(classic)
     if classic.protocol is None:
-        raise UpgradeFailedError
+        raise _failed()
     try:
         members = [_upgraded_member(classic, each) for each in classic.members.values()]
     except MessageDecodeError:
         raise _refused(classic, "the embedded consumer protocol is malformed.") from None
     held = Counter(each for member in members for each in member.held)
     if any(count > 1 for count in held.values()):
-        raise UpgradeFailedError
+        raise _failed()
     _delete_classic(classic)
     for member in members:
         set_member(group, member)
@@ -102,16 +107,6 @@ def finish_upgrade(classic: ClassicGroup, group: ConsumerGroup, now: float) -> N
         group.restart_session(each, now)
 
 
-def _check_upgrade(classic: ClassicGroup) -> None:
-    settings = classic.env.group_settings(classic.group_id)
-    if settings.consumer_migration_policy.lower() not in _UPGRADES:
-        raise _refused(classic, "online upgrade is disabled.")
-    if classic.protocol_type != _PROTOCOL_TYPE:
-        raise _refused(classic, "the group does not use the consumer embedded protocol.")
-    if len(classic.members) > settings.consumer_max_size:
-        raise _refused(classic, "the group size exceeds the consumer group maximum size.")
-
-
 def _refused(classic: ClassicGroup, reason: str) -> GroupRequestError:
     return GroupRequestError(
         ErrorCode.GROUP_ID_NOT_FOUND,
@@ -119,11 +114,16 @@ def _refused(classic: ClassicGroup, reason: str) -> GroupRequestError:
     )
 
 
+def _failed() -> GroupRequestError:
+    """Return the error of an upgrade that Kafka starts and does not finish."""
+    return GroupRequestError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 def _upgraded_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
     topics = classic.env.topics
     assert classic.protocol is not None
     if not member.supports(classic.protocol):
-        raise UpgradeFailedError
+        raise _failed()
     subscription = read_subscription(member.metadata(classic.protocol), topics)
     assignment = read_assignment(member.assignment, topics)
     if assignment.has_user_data:

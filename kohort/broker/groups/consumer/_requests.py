@@ -10,7 +10,7 @@ from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._join import Caller
 from kohort.broker.groups._rebalance import prepare_rebalance
 from kohort.broker.groups.consumer._classic_members import join_classic
-from kohort.broker.groups.consumer._errors import GroupRequestError
+from kohort.broker.groups.consumer._errors import GroupRequestError, heartbeat_error
 from kohort.broker.groups.consumer._fencing import remove_members, suspend_static
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._heartbeat import heartbeat
@@ -21,8 +21,8 @@ from kohort.broker.groups.consumer._member import (
 )
 from kohort.broker.groups.consumer._member_lookup import present_member
 from kohort.broker.groups.consumer._migration import (
-    UpgradeFailedError,
     can_downgrade,
+    check_upgrade,
     downgraded,
     end_parked_requests,
     finish_upgrade,
@@ -79,14 +79,17 @@ class ConsumerRequests:
         """Handle the first heartbeat of a new group or of an upgraded classic one."""
         if classic is None:
             group = ConsumerGroup(request.group_id, self._env)
+            response = heartbeat(group, request, caller, now)
         else:
+            check_upgrade(classic)
             try:
-                group = upgraded(classic)
-            except UpgradeFailedError:
+                with self._env.all_or_nothing():
+                    group = upgraded(classic)
+                    response = heartbeat(group, request, caller, now)
+            except GroupRequestError as refusal:
+                # As in Kafka, the waiting members get their responses before the upgrade.
                 end_parked_requests(classic)
-                return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        response = heartbeat(group, request, caller, now)
-        if classic is not None:
+                return heartbeat_error(refusal)
             finish_upgrade(classic, group, now)
         self._groups[request.group_id] = group
         return response
