@@ -105,6 +105,7 @@ MODULES = (
     "consumer_static",
     "epoch_offsets",
     "upgrading",
+    "refused_upgrades",
     "mixed_groups",
     "migration_policies",
     "consumer_listing",
