@@ -7,7 +7,7 @@ Then the same offsets are committed again for partitions that the member has own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
@@ -66,6 +66,10 @@ class Commit:
         """Offsets that are not committed yet."""
         self.outdated: dict[TopicPartition, OffsetAndMetadata] = {}
         """Offsets of topics that were recreated."""
+        self.deleted: dict[TopicPartition, OffsetAndMetadata] = {}
+        """Offsets of topics that were deleted."""
+        self.unknown: set[TopicPartition] = set()
+        """Partitions whose topic the coordinator did not know."""
         self.denied: dict[TopicPartition, OffsetAndMetadata] = {}
         """Offsets of topics on which READ is missing."""
         self.released: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -77,6 +81,15 @@ class Commit:
         self._releases = {tp: membership.releases.get(tp, 0) for tp in offsets}
         self.rejected_since: float | None = None
         """Time of the first rejected epoch."""
+
+    def pop_deleted(self, topics: Container[str]) -> None:
+        """Give up the offsets of these topics, unless the coordinator still knew them.
+
+        The topics disappeared from the metadata during the commit. A topic that was never in it may
+        be new, so its offsets are committed again until the timeout.
+        """
+        for tp in [tp for tp in self.remaining if tp in self.unknown and tp.topic in topics]:
+            self.deleted[tp] = self.remaining.pop(tp)
 
     def released_by(self, membership: Membership) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets of partitions that the member does not own, or owns again."""

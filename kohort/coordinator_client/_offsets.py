@@ -81,8 +81,8 @@ class OffsetManager:
         """Commit in the current generation or epoch within ``timeout`` seconds, or without a limit.
 
         ``ids`` has the known ids of the topics that the offsets belong to. Offsets of a topic that
-        was recreated since are not committed. After the other offsets are committed, that raises
-        CommitFailedError.
+        was deleted or recreated since are not committed. After the other offsets are committed,
+        that raises CommitFailedError.
 
         Without a subscription the commit has no generation. The coordinator accepts it while the
         group has no members. Raise
@@ -101,8 +101,10 @@ class OffsetManager:
         if not offsets:
             return
         commit = self._rules.begin(offsets)
+        existing = self._existing({tp.topic for tp in offsets})
 
         async def attempt_once() -> str:
+            commit.pop_deleted(existing - self._existing(existing))
             commit.outdated.update(self._pop_outdated(commit.remaining, ids or {}))
             return await self._commit_once(commit) if commit.remaining else ""
 
@@ -116,11 +118,22 @@ class OffsetManager:
                 "commit uses offsets of the new topic",
                 offsets=commit.outdated,
             )
+        if commit.deleted:
+            raise CommitFailedError(
+                f"commit failed for {describe(commit.deleted)}: the topic was deleted. Commit only "
+                "offsets of existing topics",
+                offsets=commit.deleted,
+            )
         if commit.released:
             raise self._rules.released_error(commit)
         if commit.denied:
             done = {tp: at for tp, at in offsets.items() if tp not in commit.denied}
             raise with_principal(_denied_commit_error(commit.denied, done), self._cluster.principal)
+
+    def _existing(self, topics: Iterable[str]) -> set[str]:
+        """Return those of the topics that have partitions in the metadata."""
+        known = self._cluster.metadata.topics
+        return {name for name in topics if name in known and known[name].partitions}
 
     def _pop_outdated(
         self,
@@ -167,6 +180,7 @@ class OffsetManager:
                     self._coordinator.drop(f"OffsetCommit returned {retry_reason}")
                 case CoordinatorAction.RETRY:
                     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                        commit.unknown.update(affected)
                         self._cluster.request_refresh()
                 case CoordinatorAction.FAIL:
                     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:

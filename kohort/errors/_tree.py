@@ -282,7 +282,7 @@ class CommitFailedError(GroupError):
     """Commit that the consumer could not make for its current partitions. Keep polling.
 
     ``offsets`` holds the offsets that were not committed. Another member may own the partitions
-    now, or a topic was recreated. The consumer rejoins while it is polled.
+    now, or a topic was deleted or recreated. The consumer rejoins while it is polled.
     """
 
     def __init__(
