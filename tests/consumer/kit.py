@@ -147,13 +147,18 @@ class Recorder(ConsumerRebalanceListener):
 
 
 def evict(cluster: Cluster, group: str) -> None:
-    """Remove all members from a group without their knowledge."""
+    """Remove all members from a group without their knowledge. None of them rejoins meanwhile."""
+    remove_members(cluster, group)
+    cluster.wait_until(lambda: not cluster.group(group).members)
+
+
+def remove_members(cluster: Cluster, group: str) -> None:
+    """Remove all members from a group without their knowledge. They may rejoin soon."""
     members = [
         LeaveGroupRequest.MemberIdentity(member_id=member.member_id)
         for member in cluster.group(group).members
     ]
     send_request(cluster.bootstrap_servers, LeaveGroupRequest(group_id=group, members=members), 4)
-    cluster.wait_until(lambda: not cluster.group(group).members)
 
 
 def send_request(address: str, message: Request[Any], version: int) -> Response:
