@@ -63,6 +63,15 @@ APIS = (
     "ConsumerGroupHeartbeat to leave",
 )
 AT_END = ("LeaveGroup", "ConsumerGroupHeartbeat to leave")
+OF_BOTH_PROTOCOLS = (
+    "ApiVersions",
+    "Metadata",
+    "FindCoordinator",
+    "ListOffsets",
+    "Fetch",
+    "OffsetForLeaderEpoch",
+)
+"""APIs without a table for each protocol. The tables have the outcomes of a classic group."""
 CONSUMER_GROUPS = (CONSUMER_HEARTBEAT, *(api for api in APIS if " of a " in api or " to " in api))
 
 RETRIED_CODES: tuple[int, ...] = (
@@ -111,7 +120,7 @@ REJOINS = "the partitions are lost and the consumer rejoins, without an exceptio
 class Cell:
     """One code in one API, while a consumer begins, works and ends."""
 
-    def __init__(self, cluster: MemoryCluster, api: str, code: int) -> None:
+    def __init__(self, cluster: MemoryCluster, api: str, code: int, protocol: str) -> None:
         self.cluster = cluster
         self.api = api
         self.code = code
@@ -119,7 +128,7 @@ class Cell:
         self.hits = 0
         self.raised: list[KafkaError] = []
         group: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
-        if api in CONSUMER_GROUPS:
+        if api in CONSUMER_GROUPS or protocol == "consumer":
             group = {"group_protocol": "consumer"}
         elif api == "DescribeGroups":
             group = {"group_protocol": "auto"}
@@ -226,15 +235,15 @@ class Cell:
         return ", and polling does not continue before subscribe()"
 
 
-def outcome(api: str, code: int) -> str:
-    """Measure one cell."""
+def outcome(api: str, code: int, protocol: str = "") -> str:
+    """Measure one cell. The API decides the group protocol, unless there is one."""
 
     async def main() -> str:
         async with MemoryCluster(
             brokers=BROKERS.get(api, 1), topics={"t": 1}, group_settings=GROUPS
         ) as cluster:
             cluster.produce("t", ["a"])
-            return await Cell(cluster, api, code).run()
+            return await Cell(cluster, api, code, protocol).run()
 
     return run_virtual(main)
 

@@ -8,7 +8,15 @@ import pytest
 
 from kohort.errors import ErrorCode as E
 from kohort.errors import error_name
-from tests.consumer.error_matrix import APIS, CODES, UNKNOWN, outcome, read_tables, tables
+from tests.consumer.error_matrix import (
+    APIS,
+    CODES,
+    OF_BOTH_PROTOCOLS,
+    UNKNOWN,
+    outcome,
+    read_tables,
+    tables,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 SAID = read_tables(PAGE.read_text(encoding="utf-8"))
@@ -37,6 +45,19 @@ def test_the_page_has_every_code_in_every_api() -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_a_code_does_what_the_page_says(api: str, code: int) -> None:
     assert outcome(api, code) == SAID[api][code]
+
+
+@pytest.mark.parametrize("code", SAMPLE, ids=error_name)
+@pytest.mark.parametrize("api", OF_BOTH_PROTOCOLS)
+def test_code_has_the_same_result_by_the_consumer_protocol(api: str, code: int) -> None:
+    assert outcome(api, code, "consumer") == SAID[api][code]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("api", OF_BOTH_PROTOCOLS)
+def test_every_code_has_the_same_result_by_both_protocols(api: str) -> None:
+    assert {code: outcome(api, code, "consumer") for code in CODES} == SAID[api]
 
 
 @pytest.mark.long
