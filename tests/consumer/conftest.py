@@ -11,6 +11,7 @@ import pytest
 from kohort import KafkaConsumer
 from kohort.testing import Cluster
 from tests.consumer.both_apis import CLUSTER
+from tests.consumer.virtual import MemoryConsumer
 
 MakeConsumer = Callable[..., KafkaConsumer]
 
@@ -46,6 +47,13 @@ def group() -> str:
 def group_protocol() -> str | None:
     """The option of the same name, or None for the default. Suites override it with parameters."""
     return None
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def each_protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test by both group protocols. Return the one of each ``MemoryConsumer``."""
+    monkeypatch.setattr(MemoryConsumer, "default_protocol", request.param)
+    return str(request.param)
 
 
 @pytest.fixture

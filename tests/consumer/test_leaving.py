@@ -13,8 +13,16 @@ from kohort.testing import Cluster, MemoryCluster
 from kohort.types import TopicPartition
 from tests.consumer.conftest import CLASSIC, MakeConsumer
 from tests.consumer.kit import Recorder, poll_until
-from tests.consumer.virtual import HEARTBEATS, PROTOCOLS, poll_for, polled, values
-from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
+from tests.consumer.virtual import (
+    EACH_PROTOCOL,
+    HEARTBEATS,
+    PROTOCOLS,
+    ClassicConsumer,
+    MemoryConsumer,
+    poll_for,
+    polled,
+    values,
+)
 from tests.support.virtual import run_virtual
 
 
@@ -47,6 +55,7 @@ def test_who_stays_in_the_group(
     assert listener.names == ["assigned", "revoked"], "whether it stays or not"
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("leave_group", [None, True, False])
 @pytest.mark.parametrize("instance", [None, "one"])
 def test_who_stays_in_the_group_on_the_async_face(
@@ -139,6 +148,7 @@ def _partitions(listener: Recorder, name: str) -> list[TopicPartition]:
     return sorted(tp for each, partitions in listener.calls if each == name for tp in partitions)
 
 
+@EACH_PROTOCOL
 def test_a_listener_that_never_returns_is_given_up_by_the_async_face() -> None:
     class Stuck:
         def on_partitions_assigned(self, _: Any) -> None:
@@ -158,6 +168,7 @@ def test_a_listener_that_never_returns_is_given_up_by_the_async_face() -> None:
     run_virtual(main)
 
 
+@EACH_PROTOCOL
 def test_a_stop_from_inside_a_listener_leaves_as_it_was_told() -> None:
     class Stops:
         def on_partitions_revoked(self, _: Any) -> None:
@@ -185,8 +196,8 @@ def test_a_stop_from_inside_a_listener_leaves_as_it_was_told() -> None:
 def test_a_rebalance_can_be_enforced_and_its_reason_reaches_the_coordinator() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
-            one = MemoryConsumer(cluster, "t", client_id="one")
-            two = MemoryConsumer(cluster, "t", client_id="two")
+            one = ClassicConsumer(cluster, "t", client_id="one")
+            two = ClassicConsumer(cluster, "t", client_id="two")
             async with one, polled(one), two, polled(two):
                 await cluster.wait_until(lambda: len(cluster.group("g").members) == 2)
                 await cluster.wait_until(lambda: cluster.group("g").is_stable)

@@ -18,8 +18,15 @@ from kohort.protocol.messages import FetchResponse
 from kohort.testing import Call, Cluster, MemoryCluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read
-from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
-from tests.consumer.virtual import poll_for, polled, values
+from tests.consumer.virtual import (
+    EACH_PROTOCOL,
+    HEARTBEATS,
+    ClassicConsumer,
+    MemoryConsumer,
+    poll_for,
+    polled,
+    values,
+)
 from tests.support.net import free_ports
 from tests.support.virtual import run_virtual
 
@@ -64,6 +71,7 @@ def test_every_figure_stands_in_the_page_and_the_page_has_no_others(
     assert figures["consumer-fetch-manager-metrics"]["records-consumed-total"] == 1
 
 
+@EACH_PROTOCOL
 def test_figures_over_time() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
@@ -199,6 +207,7 @@ def test_nobody_is_there(make: MakeConsumer) -> None:
     assert any("no broker was reached" in reason for reason in consumer.explain().reasons)
 
 
+@EACH_PROTOCOL
 def test_why_nothing_comes() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1, "two": 2}, auto_create_topics=False) as cluster:
@@ -228,12 +237,35 @@ def test_why_nothing_comes() -> None:
                 consumer.resume(tp)
                 with cluster.fail("Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None):
                     await poll_for(consumer, lambda: "TopicAuthorizationFailed" in why())
-                cluster.produce("t", ["a"])
+
+    run_virtual(main)
+
+
+def test_explain_names_the_wait_for_poll_and_the_reason() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"])
+            async with ClassicConsumer(cluster, "t") as consumer:
                 await values(consumer, 1)
                 consumer.enforce_rebalance("a test")
                 await anyio.sleep(1)
-                assert "a rebalance waits for poll(), which was last called" in why()
+                reasons = "; ".join(consumer.explain().reasons)
+                assert "a rebalance waits for poll(), which was last called" in reasons
                 await poll_for(consumer, lambda: "reason: a test" in str(consumer.explain()))
+
+    run_virtual(main)
+
+
+@EACH_PROTOCOL
+def test_explain_names_a_member_beyond_the_partitions() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            one, two = MemoryConsumer(cluster, "t"), MemoryConsumer(cluster, "t")
+            async with one, polled(one), two, polled(two):
+                await cluster.wait_until(lambda: len(cluster.group("g").members) == 2)
+                await cluster.wait_until(lambda: cluster.group("g").is_stable)
+                (idle,) = [each for each in (one, two) if not each.assignment()]
+                assert "more members than partitions" in "; ".join(idle.explain().reasons)
 
     run_virtual(main)
 
@@ -241,9 +273,9 @@ def test_why_nothing_comes() -> None:
 def test_a_member_too_many_is_told_so_and_one_that_waits_for_others() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
-            one = MemoryConsumer(cluster, "t")
+            one = ClassicConsumer(cluster, "t")
             listener = Recorder()
-            two = MemoryConsumer(cluster)
+            two = ClassicConsumer(cluster)
             two.subscribe(["t"], listener=listener)
             async with one, polled(one), two, polled(two):
                 await cluster.wait_until(lambda: len(cluster.group("g").members) == 2)
@@ -260,16 +292,24 @@ def test_a_member_too_many_is_told_so_and_one_that_waits_for_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("api", "words"),
+    ("protocol", "api", "words"),
     [
-        ("FindCoordinator", "being looked for: COORDINATOR_LOAD_IN_PROGRESS"),
-        ("JoinGroup", "cannot be joined yet: JoinGroup returned COORDINATOR_LOAD_IN_PROGRESS"),
+        ("classic", "FindCoordinator", "being looked for: "),
+        ("classic", "JoinGroup", "cannot be joined yet: JoinGroup returned "),
+        ("consumer", "FindCoordinator", "being looked for: "),
+        (
+            "consumer",
+            "ConsumerGroupHeartbeat",
+            "cannot be joined yet: ConsumerGroupHeartbeat returned ",
+        ),
     ],
 )
-def test_what_is_tried_again_in_silence_can_be_seen(api: str, words: str) -> None:
+def test_what_is_tried_again_in_silence_can_be_seen(protocol: str, api: str, words: str) -> None:
+    words += "COORDINATOR_LOAD_IN_PROGRESS"
+
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
-            async with MemoryConsumer(cluster) as consumer:
+            async with MemoryConsumer(cluster, group_protocol=protocol) as consumer:
                 with cluster.fail(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None):
                     consumer.subscribe(["t"])
                     await poll_for(consumer, lambda: words in str(consumer.explain()), 10)
@@ -322,11 +362,13 @@ def test_where_no_broker_answers_any_more_the_end_is_not_said_to_be_reached() ->
     run_virtual(main)
 
 
-def test_a_fenced_member_is_told_that_only_a_new_subscription_brings_it_back() -> None:
+def test_a_fenced_member_is_told_that_only_a_new_subscription_brings_it_back(
+    each_protocol: str,
+) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t", group_instance_id="one") as consumer:
-                with cluster.fail("Heartbeat", ErrorCode.FENCED_INSTANCE_ID):
+                with cluster.fail(HEARTBEATS[each_protocol], ErrorCode.FENCED_INSTANCE_ID):
                     assert await poll_for(consumer, lambda: not consumer.assignment())
                 (reason,) = consumer.explain().reasons
                 assert "was fenced, call subscribe() to join again" in reason
@@ -336,12 +378,13 @@ def test_a_fenced_member_is_told_that_only_a_new_subscription_brings_it_back() -
     run_virtual(main)
 
 
+@EACH_PROTOCOL
 def test_a_consumer_that_is_closed_does_not_say_that_its_rebalances_never_were() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t") as consumer:
                 await poll_for(consumer, consumer.assignment)
-        assert "generation 1" in str(consumer.explain())
+        assert re.search("generation [12]", str(consumer.explain()))
         assert "never" not in str(consumer.explain())
 
     run_virtual(main)

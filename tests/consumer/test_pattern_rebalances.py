@@ -1,4 +1,7 @@
-"""Groups that subscribe to a pattern: a new topic costs one rebalance, whoever sees it first."""
+"""Classic groups with a pattern: a new topic costs one rebalance, whoever sees it first.
+
+``test_triggers.py`` has patterns under both group protocols.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import MetadataRequest
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.both_apis import Driven, Stage, perform
-from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
-from tests.consumer.virtual import polled
+from tests.consumer.virtual import ClassicConsumer, polled
 from tests.support.virtual import run_virtual
 
 PATTERN = "a-.*"
@@ -59,8 +61,8 @@ def on_cluster(script: Callable[[MemoryCluster], Awaitable[None]], **topics: int
 
 def by_pattern(
     cluster: MemoryCluster, client_id: str, pattern: str = PATTERN, **options: Any
-) -> MemoryConsumer:
-    consumer = MemoryConsumer(cluster, client_id=client_id, **options)
+) -> ClassicConsumer:
+    consumer = ClassicConsumer(cluster, client_id=client_id, **options)
     consumer.subscribe(pattern=pattern)
     return consumer
 
@@ -178,10 +180,10 @@ def test_unpolled_member_refreshes_before_it_is_polled() -> None:
 
 def test_join_by_name_sends_no_metadata_request() -> None:
     async def script(cluster: MemoryCluster) -> None:
-        one = MemoryConsumer(cluster, "a-1", client_id="one")
+        one = ClassicConsumer(cluster, "a-1", client_id="one")
         async with one, polled(one):
             before = len(metadata_requests(cluster, "one"))
-            async with MemoryConsumer(cluster, "a-1", client_id="two", seed=6) as two, polled(two):
+            async with ClassicConsumer(cluster, "a-1", client_id="two", seed=6) as two, polled(two):
                 await stable(cluster, 2)
             await stable(cluster, 1)
             one.enforce_rebalance()
@@ -229,7 +231,7 @@ def test_refresh_that_starts_a_rebalance_is_not_repeated(appears: bool) -> None:
 # --- a refresh that fails or takes long ---------------------------------------------------------
 
 
-async def join_time(cluster: MemoryCluster, consumer: MemoryConsumer) -> float:
+async def join_time(cluster: MemoryCluster, consumer: ClassicConsumer) -> float:
     """Return the seconds of a rebalance that the member requests."""
     before, started = generation(cluster), anyio.current_time()
     consumer.enforce_rebalance()
@@ -310,7 +312,7 @@ def test_new_subscription_during_the_refresh_is_joined(to_pattern: bool) -> None
 def test_pattern_leader_assigns_topics_of_members_by_name() -> None:
     async def script(cluster: MemoryCluster) -> None:
         leader = by_pattern(cluster, "leader", metadata_max_age_ms=5_000)
-        other = MemoryConsumer(cluster, "b-1", client_id="other", seed=6)
+        other = ClassicConsumer(cluster, "b-1", client_id="other", seed=6)
         async with leader, polled(leader), other, polled(other):
             await stable(cluster, 2)
             cluster.add_partitions("b-1", 3)

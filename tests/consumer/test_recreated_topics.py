@@ -1,4 +1,8 @@
-"""Recreated topics: offsets and positions of the old topic do not apply to the new one."""
+"""Recreated topics: offsets and positions of the old topic do not apply to the new one.
+
+A member of a consumer group gets a recreated topic by another assignment. That drops buffered
+records of the old topic and ends a pause, so some tests are about classic members only.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,13 @@ from kohort.protocol import ApiKey, Response
 from kohort.testing import Call, MemoryCluster
 from kohort.types import OffsetAndMetadata
 from tests.consumer.both_apis import Driven, Stage, perform
-from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
-from tests.consumer.virtual import poll_for, values
+from tests.consumer.virtual import (
+    EACH_PROTOCOL,
+    ClassicConsumer,
+    MemoryConsumer,
+    poll_for,
+    values,
+)
 from tests.support.virtual import run_virtual
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -157,7 +166,7 @@ def committed(cluster: MemoryCluster) -> int | None:
 def test_buffered_records_of_the_old_topic_come_first(way: Callable[[Any], None]) -> None:
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
-        async with MemoryConsumer(cluster, max_poll_records=10) as one:
+        async with ClassicConsumer(cluster, max_poll_records=10) as one:
             way(one)
             assert await values(one, 10) == OLD[:10]
             recreate(cluster)
@@ -171,7 +180,7 @@ def test_buffered_records_of_the_old_topic_come_first(way: Callable[[Any], None]
 def test_records_held_for_iteration_come_before_those_of_the_new_topic() -> None:
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
-        async with MemoryConsumer(cluster, "t") as one:
+        async with ClassicConsumer(cluster, "t") as one:
             found = [(await anext(one)).value]
             recreate(cluster)
             await anyio.sleep(10)
@@ -182,6 +191,7 @@ def test_records_held_for_iteration_come_before_those_of_the_new_topic() -> None
     on_virtual_time(script)
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
 def test_topic_recreated_twice_is_read_from_the_last_beginning(
     reset: str, caplog: pytest.LogCaptureFixture
@@ -219,6 +229,7 @@ async def poll_for_error(consumer: MemoryConsumer) -> list[Any]:
     return errors
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("group_id", [None, "g"])
 def test_topic_may_be_recreated_with_another_number_of_partitions(
@@ -248,7 +259,7 @@ def test_automatic_commits_of_the_old_topic_are_dropped(
 ) -> None:
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
-        async with MemoryConsumer(cluster, metadata_max_age_ms=1000) as one:
+        async with ClassicConsumer(cluster, metadata_max_age_ms=1000) as one:
             way(one)
             assert await values(one, 100) == OLD
             await one.poll()
@@ -268,6 +279,7 @@ def test_automatic_commits_of_the_old_topic_are_dropped(
     assert not [text for text in caplog.messages if "commit failed" in text]
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("named", [False, True])
 def test_commit_of_old_offsets_fails_until_the_position_has_moved(named: bool) -> None:
     async def script(cluster: MemoryCluster) -> None:
@@ -295,7 +307,7 @@ def test_recreation_is_logged_once_when_a_rebalance_follows(
 ) -> None:
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
-        consumer = MemoryConsumer(cluster, "t", partition_assignment_strategy=strategy)
+        consumer = ClassicConsumer(cluster, "t", partition_assignment_strategy=strategy)
         async with consumer:
             assert await values(consumer, 100) == OLD
             await consumer.poll()
@@ -309,6 +321,7 @@ def test_recreation_is_logged_once_when_a_rebalance_follows(
     assert len(warnings(caplog)) == 1
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_offset_of_the_old_topic_is_not_applied_after_a_rebalance(named: bool, reset: str) -> None:
@@ -332,6 +345,7 @@ def test_offset_of_the_old_topic_is_not_applied_after_a_rebalance(named: bool, r
     on_virtual_time(script, named=named)
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_topic_recreated_between_two_subscriptions_is_read_from_its_beginning(
     reset: str, caplog: pytest.LogCaptureFixture
@@ -367,7 +381,7 @@ def test_broker_that_names_the_old_id_again_changes_nothing(
 
         cluster.on("Metadata", metadata, keep=True)
         cluster.produce("t", OLD, partition=0)
-        async with MemoryConsumer(cluster, "t", metadata_max_age_ms=1000) as one:
+        async with ClassicConsumer(cluster, "t", metadata_max_age_ms=1000) as one:
             assert await values(one, 100) == OLD
             recreate(cluster)
             assert await values(one, 200) == NEW
@@ -379,6 +393,7 @@ def test_broker_that_names_the_old_id_again_changes_nothing(
     assert len(warnings(caplog)) == 1
 
 
+@EACH_PROTOCOL
 def test_pattern_reads_a_recreated_topic_from_its_beginning() -> None:
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
@@ -395,6 +410,7 @@ def test_pattern_reads_a_recreated_topic_from_its_beginning() -> None:
     on_virtual_time(script)
 
 
+@EACH_PROTOCOL
 def test_offset_of_the_new_topic_counts_when_the_metadata_is_late() -> None:
     """The partition is assigned while this consumer knows the old id, and others read the new."""
 

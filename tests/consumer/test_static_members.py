@@ -11,13 +11,23 @@ from kohort import TopicPartition
 from kohort.errors import CommitFailedError, ErrorCode, FencedInstanceIdError
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Recorder
-from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
-from tests.consumer.virtual import poll_for, polled, values
+from tests.consumer.virtual import (
+    EACH_PROTOCOL,
+    HEARTBEATS,
+    MemoryConsumer,
+    poll_for,
+    polled,
+    values,
+)
 from tests.support.virtual import run_virtual
 
 
 def _member(cluster: MemoryCluster, name: str, **more: Any) -> MemoryConsumer:
     return MemoryConsumer(cluster, "t", client_id=name, group_instance_id=name, **more)
+
+
+def _classic(cluster: MemoryCluster, name: str, **more: Any) -> MemoryConsumer:
+    return _member(cluster, name, group_protocol="classic", **more)
 
 
 @pytest.mark.parametrize("restarts", ["leader", "follower"])
@@ -28,8 +38,8 @@ def test_a_restart_within_the_session_keeps_the_partitions_without_a_rebalance(
     async def main() -> None:
         options = {"partition_assignment_strategy": [strategy]}
         async with MemoryCluster(topics={"t": 4}) as cluster:
-            two = _member(cluster, "two", **options)
-            one = _member(cluster, "one", **options)
+            two = _classic(cluster, "two", **options)
+            one = _classic(cluster, "one", **options)
             listener = Recorder()
             two.subscribe(["t"], listener=listener)
             async with one, polled(one), two, polled(two):
@@ -43,10 +53,10 @@ def test_a_restart_within_the_session_keeps_the_partitions_without_a_rebalance(
             name = goes._config.client.client_id
             before = cluster.group("g")
             calls = len(listener.calls)
-            stays = _member(cluster, stays._config.client.client_id, **options)
+            stays = _classic(cluster, stays._config.client.client_id, **options)
             async with stays, polled(stays):
                 for _ in range(3):
-                    again = _member(cluster, name, **options)
+                    again = _classic(cluster, name, **options)
                     async with again, polled(again):
                         assert len(again.assignment()) == len(stays.assignment()) == 2
                         await anyio.sleep(4)
@@ -63,10 +73,10 @@ def test_a_restart_within_the_session_keeps_the_partitions_without_a_rebalance(
 def test_a_static_leader_that_comes_back_does_not_deal_but_watches_the_topics() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
-            one = _member(cluster, "one")
+            one = _classic(cluster, "one")
             async with one, polled(one):
                 await cluster.wait_until(lambda: _settled(cluster, 1))
-            again = _member(cluster, "one", metadata_max_age_ms=1_000)
+            again = _classic(cluster, "one", metadata_max_age_ms=1_000)
             async with again, polled(again):
                 assert again.group_metadata().generation_id == 1
                 assert len(again.assignment()) == 2
@@ -77,6 +87,32 @@ def test_a_static_leader_that_comes_back_does_not_deal_but_watches_the_topics() 
     run_virtual(main)
 
 
+@EACH_PROTOCOL
+@pytest.mark.parametrize("count", [1, 3])
+def test_restart_within_the_session_keeps_the_partitions(count: int) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 4}) as cluster:
+            one = _member(cluster, "one")
+            async with one, polled(one):
+                two = _member(cluster, "two")
+                async with two, polled(two):
+                    await cluster.wait_until(lambda: _settled(cluster, 2), 30)
+                before = cluster.group("g")
+                for _ in range(count):
+                    again = _member(cluster, "two")
+                    async with again, polled(again):
+                        await anyio.sleep(4)
+                        assert len(one.assignment()) == len(again.assignment()) == 2
+                    after = cluster.group("g")
+                    assert after.generation == before.generation
+                    assert sorted(map(sorted, after.assignment.values())) == sorted(
+                        map(sorted, before.assignment.values())
+                    )
+
+    run_virtual(main)
+
+
+@EACH_PROTOCOL
 def test_after_the_session_a_static_member_has_left() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
@@ -95,7 +131,7 @@ def test_the_older_of_two_with_one_name_is_told_once_and_for_good() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             cluster.produce("t", ["a", "b"])
-            older, younger = _member(cluster, "one"), _member(cluster, "one")
+            older, younger = _classic(cluster, "one"), _classic(cluster, "one")
             listener = Recorder()
             older.subscribe(["t"], listener=listener)
             async with older:
@@ -126,11 +162,13 @@ def _settled(cluster: MemoryCluster, members: int) -> bool:
     return group.is_stable and len(shares) == members and min(shares) == max(shares) > 0
 
 
-def test_a_fenced_member_comes_back_when_it_subscribes_again_to_the_same_topics() -> None:
+def test_a_fenced_member_comes_back_when_it_subscribes_again_to_the_same_topics(
+    each_protocol: str,
+) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             async with _member(cluster, "one") as consumer:
-                with cluster.fail("Heartbeat", ErrorCode.FENCED_INSTANCE_ID):
+                with cluster.fail(HEARTBEATS[each_protocol], ErrorCode.FENCED_INSTANCE_ID):
                     errors = await poll_for(consumer, lambda: not consumer.assignment())
                     errors += await poll_for(consumer, lambda: errors)
                 assert isinstance(errors[0], FencedInstanceIdError)

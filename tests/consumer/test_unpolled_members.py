@@ -18,8 +18,13 @@ from kohort.assignors import Assignments, ClusterTopics, PartitionAssignor, Subs
 from kohort.errors import RebalanceListenerError, ReentrantCallError
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Partitions
-from tests.consumer.virtual import ClassicConsumer as MemoryConsumer
-from tests.consumer.virtual import poll_for, values
+from tests.consumer.virtual import (
+    EACH_PROTOCOL,
+    ClassicConsumer,
+    MemoryConsumer,
+    poll_for,
+    values,
+)
 from tests.support.virtual import run_virtual, run_virtual_on
 
 BOTH = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
@@ -76,7 +81,10 @@ def _on_both_loops(anyio_backend: str) -> Iterator[None]:
 
 
 class Scene:
-    """A cluster with a topic of two partitions, and consumers of one group on it."""
+    """A cluster with a topic of two partitions, and consumers of one group on it.
+
+    The group is classic without the fixture ``each_protocol``.
+    """
 
     def __init__(self, cluster: MemoryCluster, stack: AsyncExitStack, tasks: TaskGroup) -> None:
         self.cluster = cluster
@@ -84,7 +92,9 @@ class Scene:
         self._stack = stack
 
     def make(self, listener: Any = None, **configs: Any) -> MemoryConsumer:
-        consumer = MemoryConsumer(self.cluster, seed=random.randrange(1000), **configs)
+        protocol = MemoryConsumer.default_protocol or "classic"
+        configs = {"group_protocol": protocol, "seed": random.randrange(1000), **configs}
+        consumer = MemoryConsumer(self.cluster, **configs)
         consumer.subscribe(["t"], listener=listener)
         return consumer
 
@@ -114,7 +124,12 @@ class Scene:
 def play(scene: Callable[[Scene], Awaitable[None]], *, seed: int = 0, **topics: int) -> None:
     async def main() -> None:
         async with (
-            MemoryCluster(topics=topics or {"t": 2}, seed=seed) as cluster,
+            MemoryCluster(
+                topics=topics or {"t": 2},
+                seed=seed,
+                consumer_heartbeat_interval_ms=int(1000 * HEARTBEAT),
+                consumer_assignment_interval_ms=0,
+            ) as cluster,
             anyio.create_task_group() as tasks,
             AsyncExitStack() as stack,
         ):
@@ -128,6 +143,7 @@ def play(scene: Callable[[Scene], Awaitable[None]], *, seed: int = 0, **topics: 
 # --- nothing in hand ----------------------------------------------------------------------------
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("mode", MODES)
 def test_second_start_waits_only_for_a_member_set_to_never(mode: str) -> None:
     async def scene(it: Scene) -> None:
@@ -141,6 +157,7 @@ def test_second_start_waits_only_for_a_member_set_to_never(mode: str) -> None:
     play(scene)
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("seed", range(20))
 def test_three_members_that_start_at_once_all_start(seed: int) -> None:
     async def scene(it: Scene) -> None:
@@ -166,6 +183,7 @@ def test_three_members_that_start_at_once_all_start(seed: int) -> None:
     play(scene, seed=seed, t=3)
 
 
+@EACH_PROTOCOL
 def test_a_subscription_made_later_joins_without_a_poll() -> None:
     async def scene(it: Scene) -> None:
         consumer = await it.enter(MemoryConsumer(it.cluster))
@@ -195,19 +213,21 @@ def test_a_member_whose_last_poll_found_nothing_gives_way(strategy: str) -> None
 
 @pytest.mark.parametrize("mode", HELD)
 @pytest.mark.parametrize("way", ["poll", "__anext__", "poll_batches"])
-def test_returned_records_hold_up_a_rebalance(way: str, mode: str) -> None:
+def test_returned_records_hold_up_a_rebalance(each_protocol: str, way: str, mode: str) -> None:
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["a", "b", "c", "d"])
         listener = Notes()
         first = await it.start(listener, rebalance_without_poll=mode)
         while not await getattr(first, way)():
             pass
-        assert not await it.second_starts(60)
+        # A member of a consumer group starts without partitions.
+        assert await it.second_starts(60) == (each_protocol == "consumer")
         assert listener.names == ["assigned"]
 
     play(scene)
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("end", ["poll", "error", "unsubscribe"])
 def test_the_next_call_ends_what_was_in_hand(end: str) -> None:
     async def scene(it: Scene) -> None:
@@ -228,6 +248,7 @@ def test_the_next_call_ends_what_was_in_hand(end: str) -> None:
     play(scene)
 
 
+@EACH_PROTOCOL
 def test_a_seek_does_not_end_what_was_in_hand() -> None:
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["a", "b"], partition=0)
@@ -241,6 +262,7 @@ def test_a_seek_does_not_end_what_was_in_hand() -> None:
     play(scene)
 
 
+@EACH_PROTOCOL
 def test_unsubscribe_awaits_the_listener_without_a_poll() -> None:
     async def scene(it: Scene) -> None:
         listener = Notes()
@@ -253,6 +275,7 @@ def test_unsubscribe_awaits_the_listener_without_a_poll() -> None:
     play(scene)
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("pause", [0.0, 0.001, 1.0])
 def test_subscribe_after_unsubscribe_is_kept_without_a_poll(pause: float) -> None:
     async def scene(it: Scene) -> None:
@@ -271,6 +294,7 @@ def test_subscribe_after_unsubscribe_is_kept_without_a_poll(pause: float) -> Non
     play(scene)
 
 
+@EACH_PROTOCOL
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("pause", [0.0, 0.001, 1.0])
 @pytest.mark.parametrize("to_pattern", [True, False])
@@ -338,17 +362,20 @@ def test_rebalances_do_not_count_as_polls(mode: str) -> None:
 # --- "always" -----------------------------------------------------------------------------------
 
 
-def test_always_commits_what_is_in_hand_and_gives_way() -> None:
+def test_always_commits_what_is_in_hand_and_gives_way(each_protocol: str) -> None:
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["a", "b"])
         first = await it.start(rebalance_without_poll="always")
         assert len(await values(first, 2)) == 2
         assert await it.second_starts()
-        assert set((await first.committed(BOTH)).values()) == {1}
+        is_eager = each_protocol == "classic"
+        revoked = BOTH if is_eager else BOTH - first.assignment()
+        assert set((await first.committed(revoked)).values()) == {1}
 
     play(scene)
 
 
+@EACH_PROTOCOL
 def test_always_leaves_unfinished_what_is_not_revoked() -> None:
     """Other callbacks, such as on_stats, do not mark returned records as processed."""
 
@@ -369,6 +396,7 @@ def test_always_leaves_unfinished_what_is_not_revoked() -> None:
     play(scene)
 
 
+@EACH_PROTOCOL
 def test_always_interrupts_iteration_for_the_callbacks() -> None:
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["x"] * 400)
@@ -554,6 +582,7 @@ def test_stop_cancels_a_callback_that_does_not_end() -> None:
     play(scene)
 
 
+@EACH_PROTOCOL
 def test_stop_cancels_a_callback_after_two_unsubscribes() -> None:
     async def scene(it: Scene) -> None:
         ended = False
@@ -621,7 +650,7 @@ def test_system_exit_in_a_callback_ends_a_trio_program() -> None:
             raise SystemExit(3)
 
         async with MemoryCluster(topics={"t": 2}) as cluster:
-            consumer = MemoryConsumer(cluster)
+            consumer = ClassicConsumer(cluster)
             consumer.subscribe(["t"], listener=Notes(revoked=leave))
             async with consumer:
                 consumer.enforce_rebalance()

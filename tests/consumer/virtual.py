@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -17,6 +17,8 @@ from kohort.testing import MemoryCluster
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 """Runs a test by both group protocols."""
+EACH_PROTOCOL = pytest.mark.usefixtures("each_protocol")
+"""Runs a test by both group protocols, which every ``MemoryConsumer`` uses by default."""
 HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 """Name of the request for a heartbeat by group protocol."""
 _CONSUMERS: WeakKeyDictionary[MemoryCluster, int] = WeakKeyDictionary()
@@ -26,12 +28,18 @@ _CONSUMERS: WeakKeyDictionary[MemoryCluster, int] = WeakKeyDictionary()
 class MemoryConsumer(AsyncKafkaConsumer):
     """A consumer whose network is a cluster in the same event loop.
 
+    Its group protocol is the option's default, or that of the fixture ``each_protocol``.
+
     Consumers of one cluster have different seeds. Equal seeds would give them one member id.
     """
+
+    default_protocol: ClassVar[str | None] = None
 
     def __init__(
         self, cluster: MemoryCluster, *topics: str, seed: int | None = None, **configs: Any
     ) -> None:
+        if self.default_protocol is not None:
+            configs = {"group_protocol": self.default_protocol, **configs}
         if seed is None:
             seed = 5 + _CONSUMERS.get(cluster, 0)
             _CONSUMERS[cluster] = _CONSUMERS.get(cluster, 0) + 1
