@@ -26,6 +26,11 @@ PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_record
 
 # The rules of accessibility that `make docs-check` applies.
 AXE := .cache/axe/node_modules/axe-core/axe.min.js
+# Python in WebAssembly, which the site runs a cluster with. Its version is in tools/browser/package.json.
+PYODIDE := .cache/browser/node_modules/pyodide/package.json
+ifneq ($(findstring --without-browser,$(ARGS)),)
+PYODIDE :=
+endif
 
 # A file's tests stay together, in the order of the files: the longest are put first.
 SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -58,14 +63,15 @@ lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/mypy
 	$(PYRIGHT) --verifytypes kohort --ignoreexternal
 
-docs: $(VENV)/.docs ## Build the documentation site into build/docs/site. Dead links are errors.
+docs: $(VENV)/.docs $(PYODIDE) ## Build the documentation site into build/docs/site. Dead links are errors.
 	$(BIN)/python -m tools.site build $(ARGS)
 
-docs-serve: $(VENV)/.docs ## Show the documentation site on localhost:8000, and follow changes.
+docs-serve: $(VENV)/.docs $(PYODIDE) ## Show the documentation site on localhost:8000, and follow changes.
 	$(BIN)/python -m tools.site serve $(ARGS)
 
 docs-check: docs $(VENV)/.browser $(AXE) ## Look at each page of the site in Chromium: console, requests, accessibility.
 	$(BIN)/python -m tools.site_check --axe $(AXE) $(ARGS)
+	$(BIN)/python -m tools.browser.check --axe $(AXE)
 
 fuzz: $(VENV)/.dev ## 1,000,000 mutated requests to the in-process cluster, as many responses, and 500,000 logins.
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
@@ -107,6 +113,14 @@ $(VENV)/.docs: $(VENV)/.tools $(PACKAGING)
 
 $(AXE):
 	npm install --silent --no-save --prefix .cache/axe axe-core@4.14.1
+
+.cache/browser/node_modules/pyodide/package.json: tools/browser/package.json
+	@command -v npm >/dev/null || { \
+	  echo "npm is missing, which downloads Python for the browser; on Debian: apt-get install npm" >&2; \
+	  echo "Without the cluster in the browser: make docs ARGS=--without-browser" >&2; exit 1; }
+	mkdir -p .cache/browser && cp tools/browser/package.json .cache/browser/
+	npm install --silent --no-audit --no-fund --no-package-lock --prefix .cache/browser
+	@touch $@
 
 $(VENV)/.browser: $(VENV)/.docs
 	$(PIP) --no-build-isolation --editable '.[browser]'

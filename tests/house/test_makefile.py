@@ -98,6 +98,13 @@ def test_make_stops_when_python_cannot_be_run(checkout: Path) -> None:
     assert "PYTHON='no-such-python' cannot be run" in done.stderr
 
 
+def test_docs_install_python_for_the_browser_unless_left_out(checkout: Path) -> None:
+    (checkout / "tools").symlink_to(ROOT / "tools")
+    assert "npm install" in make(checkout, target="docs").stdout
+    without = make(checkout, "ARGS=--without-browser", target="docs").stdout
+    assert "npm" not in without and "tools.site build --without-browser" in without
+
+
 def test_quick_runs_its_five_steps(checkout: Path) -> None:
     assert ".venv/bin/python -m tools.quick -x" in make(checkout, "ARGS=-x", target="quick").stdout
     names = [step.name for step in steps()]

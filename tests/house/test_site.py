@@ -35,6 +35,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Site, built in a folder of this test."""
     output = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "tools.site", "build", "--output", str(output)]
+    command.append("--without-browser")  # it needs npm
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
     )

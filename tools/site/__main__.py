@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Final
 
+from tools.browser.bundle import BundleError, write_bundle
 from tools.site.html_check import check_site
 from tools.site.llms import write_texts
-from tools.site.staging import OUTPUT, ROOT, pages_of, read_configuration, stage
+from tools.site.staging import BROWSER, OUTPUT, ROOT, pages_of, read_configuration, stage
 from tools.site.versions import SELECTOR, add_version
 
 RESTAGE_S: Final = 1.0
@@ -80,6 +82,14 @@ def _zensical(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _bundle(output: Path, *, is_wanted: bool) -> None:
+    """Write the files of the cluster in the browser, or remove them."""
+    if is_wanted:
+        write_bundle(output / BROWSER)
+    else:
+        shutil.rmtree(output / BROWSER, ignore_errors=True)
+
+
 def main(arguments: list[str]) -> int:
     """Run a command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__)
@@ -87,8 +97,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder that is written")
     parser.add_argument("--version", default="", help="also put the site beside other versions")
     parser.add_argument("--address", default="localhost:8000", help="address to show the site at")
+    parser.add_argument(
+        "--without-browser", action="store_true", help="leave out the cluster in the browser"
+    )
     args = parser.parse_args(arguments)
     output = args.output.resolve()
+    try:
+        _bundle(output, is_wanted=not args.without_browser)
+    except BundleError as error:
+        print(error)
+        return 1
     return build(output, args.version) if args.command == "build" else serve(args.address, output)
 
 

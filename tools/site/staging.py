@@ -15,9 +15,13 @@ from typing import Any, Final
 
 import yaml
 
+from tools.browser.bundle import PLACE
+
 ROOT: Final = Path(__file__).parents[2]
 OUTPUT: Final = ROOT / "build" / "docs"
 DOCS: Final = "docs"
+BROWSER: Final = "browser"
+"""Folder of an output with the files that :mod:`tools.browser.bundle` writes."""
 OUTSIDE: Final = {
     "CHANGELOG.md": "internals/changelog.md",
     "CONTRIBUTING.md": "internals/contributing.md",
@@ -28,6 +32,9 @@ OUTSIDE: Final = {
 
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 _FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1", re.DOTALL | re.MULTILINE)
+_RUN = re.compile(r"^<!-- run -->$", re.MULTILINE)
+_RUN_PLACE: Final = '<div class="live-run"></div>'
+"""Place of the buttons of the block of code that follows. docs/assets/browser/example.js."""
 
 
 def stage(output: Path = OUTPUT, extra: Mapping[str, Any] | None = None) -> Path:
@@ -45,6 +52,8 @@ def stage(output: Path = OUTPUT, extra: Mapping[str, Any] | None = None) -> Path
             target.write_text(_with_links(path, place, places), encoding="utf-8")
         else:
             shutil.copyfile(path, target)
+    if (output / BROWSER).is_dir():
+        shutil.copytree(output / BROWSER, pages / PLACE)
     configuration = output / "mkdocs.yml"
     configuration.write_text(
         yaml.safe_dump(_configuration(extra or {}), sort_keys=False), encoding="utf-8"
@@ -75,7 +84,7 @@ def _with_links(path: Path, place: str, places: dict[Path, str]) -> str:
         return os.path.relpath(places[target], Path(place).parent)
 
     parts, end = [], 0
-    text = path.read_text(encoding="utf-8")
+    text = _RUN.sub(_RUN_PLACE, path.read_text(encoding="utf-8"))
     for block in _FENCED.finditer(text):
         parts += [_LINK.sub(moved, text[end : block.start()]), block[0]]
         end = block.end()
