@@ -106,6 +106,7 @@ MODULES = (
     "epoch_offsets",
     "upgrading",
     "refused_upgrades",
+    "unowned",
     "mixed_groups",
     "migration_policies",
     "consumer_listing",

@@ -11,6 +11,7 @@ from kohort.protocol.messages import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    CreatePartitionsRequest,
 )
 from tests.conformance.session import READY_S, Session
 
@@ -114,13 +115,28 @@ def new_topic(session: Session, label: str = "t", partitions: int = 4) -> str:
     """Create a topic that the group coordinators know, and give its id a name."""
     name = session.topic(label, partitions)
     session.name_id(session.topic_id(name), label)
-    scratch = ConsumerMember(session, f"scratch.{name}", "scratch", [name])
+    _wait_until_known(session, name, partitions)
+    return name
+
+
+def grow(session: Session, topic: str, partitions: int) -> None:
+    """Add partitions to a topic, up to this number, and wait until the coordinators know them."""
+    asked = CreatePartitionsRequest.CreatePartitionsTopic(
+        name=topic, count=partitions, assignments=None
+    )
+    created = session.ask(CreatePartitionsRequest(topics=[asked], timeout_ms=10_000), 3)
+    assert created.results[0].error_code == 0, created
+    _wait_until_known(session, topic, partitions)
+
+
+def _wait_until_known(session: Session, topic: str, partitions: int) -> None:
+    """Return when a member of a new group gets all partitions of the topic."""
+    scratch = ConsumerMember(session, f"scratch.{topic}.{partitions}", "scratch", [topic])
     deadline = time.monotonic() + READY_S
     while not (answer := scratch.join()).assignment or len(_flat(answer)) < partitions:
         assert time.monotonic() < deadline, answer
         time.sleep(0.005)
     scratch.leave()
-    return name
 
 
 def _flat(answer: ConsumerGroupHeartbeatResponse) -> list[tuple[bytes, int]]:

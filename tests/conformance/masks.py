@@ -134,7 +134,7 @@ class Masks:
             return f"<{len(value)} characters>"
         if field in _WORDING and value and not _ABOUT_RIGHTS.fullmatch(value):
             return "<text>"
-        if field == "member_id" and _MEMBER_ID.fullmatch(value):
+        if field in ("member_id", "leader") and _MEMBER_ID.fullmatch(value):
             return self._name("member", value)
         for known, name in self._names.items():
             if isinstance(known, bytes):
