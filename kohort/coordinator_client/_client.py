@@ -30,6 +30,7 @@ from kohort.coordinator_client._commands import (
 )
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._events import (
+    AssignmentDescribed,
     AssignmentMade,
     CommandFailed,
     CoordinatorFound,
@@ -389,9 +390,9 @@ class CoordinatorClient:
         if event is None or scope.cancel_called:
             return
         self._handle(event)
-        if isinstance(event, AssignmentMade):
+        if isinstance(event, AssignmentMade | AssignmentDescribed) and event.topics is not None:
             self._watched.note_assigned(event.topics)
-            self.apply_metadata()  # the metadata may have changed while the assignor ran
+            self.apply_metadata()  # the metadata may have changed meanwhile
 
     def _watch(self, topics: frozenset[str]) -> None:
         self._watched.topics = topics

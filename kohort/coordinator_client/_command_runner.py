@@ -19,6 +19,7 @@ from kohort.coordinator_client._commands import (
     ChooseProtocol,
     Command,
     ConsumerHeartbeat,
+    DescribeAssignment,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -29,6 +30,7 @@ from kohort.coordinator_client._commands import (
 from kohort.coordinator_client._consumer_protocol import read_members, write_assignments
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._events import (
+    AssignmentDescribed,
     AssignmentMade,
     CallbackDone,
     Event,
@@ -38,6 +40,7 @@ from kohort.coordinator_client._events import (
     TopicsResolved,
 )
 from kohort.coordinator_client._group_callbacks import GroupCallbacks
+from kohort.coordinator_client._group_description import described_assignment
 from kohort.coordinator_client._protocol_choice import (
     CLASSIC,
     choose_by_refusal,
@@ -130,6 +133,11 @@ class CommandRunner:
                 return ResponseReceived(token, left)
             case MakeAssignment():
                 return await self._assign(command)
+            case DescribeAssignment(token):
+                described = await self._coordinator.request(
+                    _requests.describe_forms(config), timeout=config.request_timeout_ms / 1000
+                )
+                return AssignmentDescribed(token, described_assignment(described))
             case AwaitPoll(token, refreshes_topics):
                 if refreshes_topics:
                     await callbacks.refresh_topics()

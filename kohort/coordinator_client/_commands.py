@@ -150,6 +150,12 @@ class MakeAssignment(NamedTuple):
     members: Mapping[str, Subscription]
 
 
+class DescribeAssignment(NamedTuple):
+    """A look-up of the assignment of all members: AssignmentDescribed or CommandFailed."""
+
+    token: int
+
+
 class Cancel(NamedTuple):
     """The cancellation of a command."""
 
@@ -163,7 +169,10 @@ class DropCoordinator(NamedTuple):
 
 
 class WatchTopics(NamedTuple):
-    """The topics that the leader watches for changes (TopicsChanged). An empty set stops that."""
+    """The topics to watch for changes (TopicsChanged). An empty set stops that.
+
+    The leader watches those of all members. A member that knows no leader watches its own.
+    """
 
     topics: frozenset[str]
 
@@ -189,6 +198,7 @@ Command = (
     | ResumeDelivery
     | CallAssigned
     | MakeAssignment
+    | DescribeAssignment
     | Cancel
     | DropCoordinator
     | WatchTopics

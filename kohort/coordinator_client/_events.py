@@ -127,6 +127,17 @@ class AssignmentMade(NamedTuple):
     """The topics and partitions that the assignor assigned."""
 
 
+class AssignmentDescribed(NamedTuple):
+    """The result of DescribeAssignment."""
+
+    token: int
+    topics: ClusterTopics | None
+    """The topics and partitions that the members have.
+
+    None if the group is no stable classic group, or if the coordinator refused the look-up.
+    """
+
+
 class ProtocolChosen(NamedTuple):
     """The result of ChooseProtocol."""
 
@@ -160,6 +171,7 @@ Event = (
     | ResponseReceived
     | CommandFailed
     | AssignmentMade
+    | AssignmentDescribed
     | ProtocolChosen
     | Tick
 )

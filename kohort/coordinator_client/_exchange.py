@@ -33,7 +33,7 @@ from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._steps import RebalanceStart, RebalanceSteps, restart
-from kohort.coordinator_client.assignors import Assignment, finish
+from kohort.coordinator_client.assignors import BUILT_IN, Assignment, finish
 from kohort.errors import (
     AssignorError,
     ErrorCode,
@@ -47,6 +47,9 @@ from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from kohort.transport import escaped
 
 logger = logging.getLogger(__name__)
+
+_ASSIGN_EVERYTHING = frozenset(assignor.name for assignor in BUILT_IN)
+"""Assignors that assign all partitions. A user's assignor may leave some out."""
 
 
 class GroupExchange:
@@ -141,6 +144,8 @@ class GroupExchange:
     ) -> RebalanceSteps[Mapping[str, Assignment]]:
         """Run the assignor on the leader. A follower returns no assignments."""
         member = self._member
+        if not response.leader:  # as in a consumer group
+            self._leadership.start_without_leader(member.joined_topics)
         if response.leader != response.member_id:
             return {}
         if members is None:
@@ -148,6 +153,8 @@ class GroupExchange:
         topics = frozenset(topic for each in members.values() for topic in each.topics)
         self._leadership.start(topics, keeps_assignment=response.skip_assignment)
         if response.skip_assignment:  # a static leader restarted, so the assignment stays (KIP-814)
+            if member.protocol in _ASSIGN_EVERYTHING:  # to find partitions without an owner
+                self._leadership.look_up_assignment()
             return {}
         member.cell.move(MemberState.ASSIGNING, f"leader of generation {member.generation}")
         token = self._pending.start(Role.ASSIGN)

@@ -8,6 +8,7 @@ import random
 from kohort.coordinator_client._commands import Command, DropCoordinator, Heartbeat
 from kohort.coordinator_client._common_membership import CommonMembership
 from kohort.coordinator_client._events import (
+    AssignmentDescribed,
     CommitRejected,
     CoordinatorFound,
     EpochRejected,
@@ -117,6 +118,10 @@ class ClassicMembership(CommonMembership):
                 self.member.lost &= self.member.owned
             case Role.HEARTBEAT:
                 self._signals.heartbeat_completed(event)
+                return
+            case Role.DESCRIBE:
+                if isinstance(event, AssignmentDescribed):  # else the look-up is repeated later
+                    self._leadership.note_described(event.topics)
                 return
         if not self._leaving.take(role, event):
             self._rebalance.resume(event)

@@ -19,6 +19,7 @@ class Role(Enum):
     HEARTBEAT = "heartbeat"
     LEAVE = "leave"
     RESOLVE = "resolve"
+    DESCRIBE = "describe"
 
 
 class PendingCommands:

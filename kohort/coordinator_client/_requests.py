@@ -19,6 +19,8 @@ from kohort.coordinator_client.assignors import Subscription
 from kohort.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -124,6 +126,10 @@ def consumer_heartbeat_forms(
         topic_partitions=owned,
     )
     return [RequestForm(message, min_version=None if command.regex is None else _FIRST_REGEX)]
+
+
+def describe_forms(config: GroupConfig) -> Sequence[RequestForm[DescribeGroupsResponse]]:
+    return [RequestForm(DescribeGroupsRequest(groups=[config.group_id or ""]))]
 
 
 def leave_forms(

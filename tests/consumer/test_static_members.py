@@ -112,6 +112,40 @@ def test_restart_within_the_session_keeps_the_partitions(count: int) -> None:
     run_virtual(main)
 
 
+def test_a_static_leader_finds_partitions_added_while_it_was_away() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            one = _classic(cluster, "one")
+            async with one, polled(one):
+                await cluster.wait_until(lambda: _settled(cluster, 1))
+            cluster.add_partitions("t", 5)
+            again = _classic(cluster, "one")
+            async with again, polled(again):
+                await cluster.wait_until(lambda: len(again.assignment()) == 5)
+                assert cluster.group("g").generation == 2
+
+    run_virtual(main)
+
+
+def test_a_member_finds_new_partitions_after_a_static_downgrade() -> None:
+    """No member knows that it leads, because the upgraded group named no leader."""
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            new = _member(cluster, "one", group_protocol="consumer")
+            async with new, polled(new):
+                await cluster.wait_until(lambda: len(new.assignment()) == 2)
+            old = _classic(cluster, "one", metadata_max_age_ms=1_000)
+            async with old, polled(old):
+                await cluster.wait_until(lambda: len(old.assignment()) == 2)
+                generation = cluster.group("g").generation
+                cluster.add_partitions("t", 5)
+                await cluster.wait_until(lambda: len(old.assignment()) == 5, 30)
+                assert cluster.group("g").generation == generation + 1
+
+    run_virtual(main)
+
+
 @EACH_PROTOCOL
 def test_after_the_session_a_static_member_has_left() -> None:
     async def main() -> None:

@@ -15,6 +15,7 @@ from kohort.coordinator_client._commands import (
     CallRevoked,
     Cancel,
     Command,
+    DescribeAssignment,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -23,6 +24,7 @@ from kohort.coordinator_client._commands import (
 )
 from kohort.coordinator_client._consumer_protocol import write_assignment, write_subscription
 from kohort.coordinator_client._events import (
+    AssignmentDescribed,
     AssignmentMade,
     CallbackDone,
     CommandFailed,
@@ -112,8 +114,10 @@ class Fuzz:
                 assert partitions <= self.reported
                 self.reported -= partitions
             case CallLost(_, partitions):
-                assert partitions == self.reported, "lost names all owned partitions"
-                self.reported = frozenset()
+                # A member without a leader may lose some partitions and stay in the group.
+                names_all = "lost names all owned or all withheld partitions"
+                assert partitions in (self.reported, self.machine.withheld), names_all
+                self.reported -= partitions
             case CallAssigned(_, added, assignment):
                 assert not added & self.reported
                 assert self.reported | added == assignment
@@ -128,7 +132,7 @@ class Fuzz:
         ]
         assert len(callbacks) <= 1, "one callback at a time"
         if not callbacks:
-            assert machine.owned == self.reported
+            assert machine.owned | machine.withheld == self.reported
         if machine.state is MemberState.STABLE:
             assert machine.generation >= 0
             assert machine.member_id
@@ -196,6 +200,9 @@ class Fuzz:
                 self.feed(PollEntered(token))
             case CallRevoked() | CallLost() | CallAssigned():
                 self.feed(CallbackDone(token))
+            case DescribeAssignment():
+                described = ClusterTopics({"t": self.rng.randint(1, 4)})
+                self.feed(AssignmentDescribed(token, self.rng.choice([None, described])))
             case MakeAssignment(_, _, members):
                 self.feed(
                     AssignmentMade(token, dict.fromkeys(members, NOTHING), ClusterTopics({"t": 4}))
@@ -209,7 +216,7 @@ class Fuzz:
             case JoinGroup(member_id=member_id):
                 self.generation += 1
                 mine = member_id or f"m{self.generation}"
-                leader = rng.choice([mine, "other"])
+                leader = rng.choice([mine, "other", ""])
                 said = write_subscription(Subscription(("t",)))
                 return JoinGroupResponse(
                     error_code=code,
