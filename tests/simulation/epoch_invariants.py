@@ -17,6 +17,7 @@ from tests.simulation.events import (
     EpochStored,
     EventLog,
     GenerationStored,
+    Grown,
     Lost,
     MemberRemoved,
     MemberStored,
@@ -31,6 +32,7 @@ from tests.simulation.events import (
     TargetReceived,
 )
 from tests.simulation.incarnations import name_of, named_alike
+from tests.simulation.world import TOPICS
 
 NOTHING: Partitions = frozenset()
 STATIC_LEFT = -2
@@ -53,6 +55,35 @@ def rebalance_is_forgotten(log: EventLog) -> bool:
                 if forgotten is not None and number > forgotten:
                     forgotten = None
     return forgotten is not None
+
+
+def unassigned_since_upgrade(log: EventLog) -> Partitions:
+    """Return the partitions that no member has since an upgrade, with no later assignment.
+
+    An upgraded group keeps the assignment of the classic one, and has the hash of the topics as
+    they are. So no heartbeat finds the partitions that the assignment leaves out. A return to the
+    classic protocol may keep the assignment, too.
+    """
+    missing = classic = NOTHING
+    counts = dict(TOPICS)
+    number = -1
+    for event in log:
+        match event:
+            case NeverSettled():
+                break
+            case Grown(topic=topic, count=count):
+                counts[topic] = count
+            case GenerationStored(generation=generation, assignments=assignments):
+                classic = NOTHING.union(*(share for _, _, share in assignments))
+                missing = missing - classic if generation == number else NOTHING
+                number = generation
+            case EpochStored(epoch=epoch):
+                every = frozenset(
+                    TopicPartition(each, n) for each in counts for n in range(counts[each])
+                )
+                missing = every - classic if epoch == number else NOTHING
+                number = epoch
+    return missing
 
 
 def members_share_nothing(log: EventLog) -> list[str]:

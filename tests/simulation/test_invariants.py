@@ -25,6 +25,7 @@ from tests.simulation.events import (
     EventLog,
     Failed,
     GenerationStored,
+    Grown,
     Healed,
     LoginsFail,
     Lost,
@@ -50,6 +51,7 @@ from tests.simulation.events import (
 )
 from tests.simulation.invariants import Check
 from tests.simulation.simulate import simulate
+from tests.simulation.world import TOPICS
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = frozenset({T0, T1})
@@ -402,6 +404,24 @@ def test_a_forgotten_rebalance_is_excused_until_the_next_epoch() -> None:
     assert invariants.all_is_well_in_the_end(log_of(left)) == []
 
 
+def test_new_partitions_are_excused_until_the_next_epoch_after_an_upgrade() -> None:
+    every = frozenset(TopicPartition(t, n) for t, count in TOPICS.items() for n in range(count))
+    stable = GenerationStored(generation=5, assignments=(("a", "A", every),))
+    grown, upgrade = Grown(topic="t", count=5), EpochStored(epoch=5)
+    stuck = NeverSettled(why="nobody owns t-4")
+
+    def found(*events: Event) -> int:
+        return len(invariants.all_is_well_in_the_end(log_of([stable, *events])))
+
+    assert found(grown, upgrade, stuck) == 0
+    assert found(grown, upgrade, stable, stuck) == 0, "the same generation after a downgrade"
+    assert found(upgrade, grown, stuck) == 1, "a heartbeat finds it"
+    assert found(grown, upgrade, EpochStored(epoch=6), stuck) == 1
+    assert found(grown, upgrade, replace(stable, generation=6), stuck) == 1
+    assert found(grown, stuck) == 1
+    assert found(grown, upgrade, NeverSettled(why="nobody owns t-0")) == 1
+
+
 def test_a_classic_member_that_an_upgrade_does_not_store_owns_nothing() -> None:
     events = [
         GenerationStored(generation=5, assignments=(("a", "A", ONE), ("b", "B", frozenset()))),
@@ -442,4 +462,10 @@ def test_a_partition_of_a_deleted_topic_is_another_one() -> None:
 def test_a_rebalance_that_kafka_forgets_is_noticed(seed: int, kind: str | None) -> None:
     outcome = simulate(seed, kind=kind)
     assert epoch_invariants.rebalance_is_forgotten(outcome.log)
+    assert outcome.violations == []
+
+
+def test_partitions_that_an_upgrade_leaves_out_are_noticed() -> None:
+    outcome = simulate(8155)
+    assert epoch_invariants.unassigned_since_upgrade(outcome.log) == {TopicPartition("u", 3)}
     assert outcome.violations == []
