@@ -90,14 +90,15 @@ class BrowserCheck:
     def run_examples(self) -> int:
         """Run each example and compare its output with the shown one. Return their number."""
         places = self.page.locator(".live-run")
-        for number in range(places.count()):
+        count: int = places.count()
+        for number in range(count):
             places.nth(number).get_by_role("button", name="Run", exact=True).click()
             status = self.page.locator(".live-run ~ div .live-status").nth(number)
             status.filter(has_text="Ended").wait_for()
             if "error" in status.inner_text():
                 output = self.page.locator(".live-output").nth(number).inner_text()
                 self.fault(f"example {number + 1} of {self.page.url} failed: {output}")
-        return places.count()
+        return count
 
     def run_edited(self) -> None:
         """Run edited text, text that raises, and text that does not end."""
