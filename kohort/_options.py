@@ -160,7 +160,7 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``600000`` ms.
     """
     fetch_min_bytes: int
-    """A broker answers a fetch when it has this many bytes... Default: ``1`` bytes."""
+    """A broker responds to a fetch when it has this many bytes... Default: ``1`` bytes."""
     fetch_max_wait_ms: int
     """...or when this time has passed. Default: ``500`` ms."""
     fetch_max_bytes: int

@@ -18,7 +18,7 @@ class FetchConfig(RequestOptions):
     fetch_min_bytes: int = field(
         default=1,
         metadata=option(
-            Integer(0), "A broker answers a fetch when it has this many bytes...", unit="bytes"
+            Integer(0), "A broker responds to a fetch when it has this many bytes...", unit="bytes"
         ),
     )
     fetch_max_wait_ms: int = field(

@@ -33,7 +33,7 @@ class Reset(OneOf):
                 "error": "none",
             },
         )
-        self.expected += ', or "by_duration:PT1H30M" (ISO 8601: days, hours, minutes, seconds)'
+        self.expected += ', or "by_duration:PT1H30M" (ISO 8601 with days, hours, minutes, seconds)'
         self.annotation = f"{literal(*self.words)} | str"
 
     def check(self, value: Any) -> str:

@@ -150,9 +150,9 @@ def _open_choice(group: MembershipSnapshot) -> str:
         case "joining" if group.coordinator is None:
             return "the coordinator of the group is not known yet"
         case "joining":
-            return "the coordinator has not answered the look-up that decides it"
+            return "the coordinator has not responded to the look-up that decides it"
         case "failed":
-            return "the join failed before the coordinator answered"
+            return "the join failed before the coordinator responded"
         case "unsubscribed":
             return "this consumer has not joined the group"
         case _:

@@ -141,8 +141,8 @@ def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
         yield f"the group cannot be joined yet{join_obstruction}"
     if group["session_in_doubt"]:
         yield (
-            "no heartbeat was answered for as long as a session lasts: another member may own the "
-            "partitions, so no records are returned before a heartbeat succeeds"
+            "no heartbeat got a response for as long as a session lasts: another member may own "
+            "the partitions, so no records are returned before a heartbeat succeeds"
         )
     ago = poll["last_seconds_ago"]
     if group["waits_for_poll"] and not poll["inside"]:
@@ -208,7 +208,7 @@ def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterato
     for broker, names in late.items():
         ago = max(partitions[name]["in_flight_seconds"] for name in names)
         yield (
-            f"broker {broker} has not answered a fetch that was sent {ago:.1f} s ago: "
+            f"broker {broker} has not responded to a fetch that was sent {ago:.1f} s ago: "
             f"{', '.join(names)}"
         )
     active = [part for part in partitions.values() if not part["paused"]]

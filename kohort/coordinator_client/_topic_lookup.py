@@ -12,7 +12,7 @@ from kohort.protocol.messages import MetadataRequest
 logger = logging.getLogger(__name__)
 
 BY_ID_VERSION = 12
-"""First version of a Metadata request with topic ids that brokers answer (KIP-516)."""
+"""First version of a Metadata request with topic ids that brokers respond to (KIP-516)."""
 
 
 async def names_of_ids(cluster: GroupCluster, ids: Collection[bytes]) -> dict[bytes, str]:

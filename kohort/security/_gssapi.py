@@ -170,7 +170,7 @@ async def _run(function: Any, library: ModuleType, step: str) -> Any:
             return await in_thread(function)
     except TimeoutError as error:
         raise CredentialsUnavailableError(
-            f"{step} took longer than {CALL_SECONDS:g} s: does the KDC answer?"
+            f"{step} took longer than {CALL_SECONDS:g} s: does the KDC respond?"
         ) from error
     except library.exceptions.GSSError as error:
         found = _MINOR.search(str(error))

@@ -52,7 +52,7 @@ class HttpCall:
         self.where = str(url)
 
     def run(self) -> Mapping[str, Any]:
-        """Return the JSON object that the server answered with. Raises OAuthTokenError."""
+        """Return the JSON object of the server's response. Raises OAuthTokenError."""
         where = self.where
         fault = ""
         connection = self._connection = self._make()
@@ -71,7 +71,7 @@ class HttpCall:
         except TimeoutError as error:
             seconds = TOTAL_SECONDS if self._connected else CONNECT_SECONDS
             raise OAuthTokenUnavailableError(
-                f"the token endpoint {where} did not answer within {seconds:g} s"
+                f"the token endpoint {where} did not respond within {seconds:g} s"
             ) from error.with_traceback(None)
         except OSError as error:
             raise OAuthTokenUnavailableError(
@@ -111,7 +111,7 @@ class HttpCall:
             if len(content) > MAX_BODY:
                 del content, piece  # they may hold tokens
                 raise OAuthTokenError(
-                    f"the token endpoint {self.where} answered with more than {MAX_BODY} bytes"
+                    f"the token endpoint {self.where} responded with more than {MAX_BODY} bytes"
                 )
         if response.length:  # read() with a size does not say so
             del content, piece
@@ -127,17 +127,17 @@ class HttpCall:
             if fields is not None:
                 return fields
             raise OAuthTokenError(
-                f"the token endpoint {where} answered {self._shown(content_type)} without a JSON "
-                "object: check sasl_oauthbearer_token_endpoint_url"
+                f"the token endpoint {where} responded with {self._shown(content_type)} without a "
+                "JSON object: check sasl_oauthbearer_token_endpoint_url"
             )
         why = self._shown(_error_text(fields or {}))
         del fields  # they may repeat the secret, or hold tokens
         if 300 <= status < 400:
             raise OAuthTokenError(
-                f"the token endpoint {where} answered {status}, a redirect, which is not followed: "
-                "check sasl_oauthbearer_token_endpoint_url"
+                f"the token endpoint {where} responded with {status}, a redirect, which is not "
+                "followed: check sasl_oauthbearer_token_endpoint_url"
             )
-        text = f"the token endpoint {where} answered {status}" + (f": {why}" if why else "")
+        text = f"the token endpoint {where} responded with {status}" + (f": {why}" if why else "")
         if status >= 500 or status in RETRIED:
             raise OAuthTokenUnavailableError(text)
         raise OAuthTokenError(text)
@@ -182,7 +182,7 @@ async def post(call: HttpCall) -> Mapping[str, Any]:
         raise  # some are a TimeoutError, too
     except TimeoutError as error:
         raise OAuthTokenUnavailableError(
-            f"the token endpoint {call.where} did not answer within {TOTAL_SECONDS:g} s"
+            f"the token endpoint {call.where} did not respond within {TOTAL_SECONDS:g} s"
         ) from error
     finally:
         call.abort()

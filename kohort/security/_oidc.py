@@ -203,11 +203,11 @@ class TokenEndpoint:
     def _token(self, answer: _Answer, asked_at: float) -> Token:
         if answer.token is None:
             raise OAuthTokenError(
-                f"the token endpoint {self._url} answered without an access_token"
+                f"the token endpoint {self._url} responded without an access_token"
             )
         if answer.token_type is not None and answer.token_type.lower() != "bearer":
             raise OAuthTokenError(
-                f"the token endpoint {self._url} answered with a token of type "
+                f"the token endpoint {self._url} responded with a token of type "
                 f"{printable(answer.token_type)!r}: expected 'Bearer'"
             )
         expires_at = None if answer.expires_in is None else asked_at + answer.expires_in

@@ -27,7 +27,7 @@ class PlainExchange:
     async def next(self, challenge: bytes) -> bytes | None:
         """Return None, because the login has one message."""
         if challenge:
-            raise SaslServerError(f"a PLAIN login was answered with {len(challenge)} bytes")
+            raise SaslServerError(f"the response to a PLAIN login has {len(challenge)} bytes")
         return None
 
     def is_valid_for(self, seconds: float) -> bool:

@@ -22,8 +22,8 @@ NAME_MISMATCHES = frozenset({62, 64})
 UNKNOWN_ISSUERS = frozenset({2, 18, 19, 20, 21})
 _TLS_RECORD_TYPES = range(0x14, 0x18)
 NOT_TLS = (
-    "the answer is not TLS. If it is a PLAINTEXT or SASL_PLAINTEXT listener, set security_protocol "
-    "to that, or use the port of a TLS listener"
+    "the response is not TLS. If it is a PLAINTEXT or SASL_PLAINTEXT listener, set "
+    "security_protocol to that, or use the port of a TLS listener"
 )
 
 

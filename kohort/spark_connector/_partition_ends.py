@@ -24,7 +24,7 @@ class PartitionEnds:
         return self.requested
 
     def answer(self, request: int) -> None:
-        """Mark a request and all earlier ones as answered."""
+        """Mark a request and all earlier ones as completed."""
         self._answered, self.is_urgent = request, False
 
     def has_answered(self, request: int) -> bool:

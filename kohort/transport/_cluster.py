@@ -339,7 +339,7 @@ class ClusterClient:
         connection = await self._any_connection("")
         timeout_ms = self._config.request_timeout_ms
         if not self.bootstrapped:
-            # A server that never answers must not use up the time of the others.
+            # A server that never responds must not use up the time of the others.
             timeout_ms = min(timeout_ms, self._config.socket_connection_setup_timeout_ms)
         return await connection.request(
             message, timeout=timeout_ms / 1000, min_version=METADATA_MIN_VERSION

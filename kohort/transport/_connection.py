@@ -146,7 +146,7 @@ class BrokerConnection:
                 is_ready = logins is None
             if scope.cancelled_caught:
                 raise KafkaTimeoutError(
-                    f"{self.peer} accepted, but did not answer within {in_seconds(timeout)}"
+                    f"{self.peer} accepted, but did not respond within {in_seconds(timeout)}"
                 )
             if logins is not None:
                 sender = logins.direct(self._link, source, self._client_id, self._take_id)
@@ -313,7 +313,7 @@ class BrokerConnection:
             )
         else:
             within = "in time" if pending.abandoned else f"within {in_seconds(pending.timeout)}"
-            error = KafkaTimeoutError(f"{self.peer} did not answer {pending.name} {within}")
+            error = KafkaTimeoutError(f"{self.peer} did not respond to {pending.name} {within}")
             self._fail(error, pending)
 
     # -- running ------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class OversizedFrameError(FrameTooLargeError):
 
 
 def check_correlation_id(data: Buffer, expected: int) -> None:
-    """Raise CorrelationIdError if the frame answers another request, or MessageDecodeError."""
+    """Raise CorrelationIdError for the response to another request, or MessageDecodeError."""
     if len(data) < _CORRELATION_ID.size:
         raise MessageDecodeError(f"a frame of {len(data)} bytes is too short for a response")
     (correlation_id,) = _CORRELATION_ID.unpack_from(data)

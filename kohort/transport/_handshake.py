@@ -80,7 +80,7 @@ async def shake_hands(
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or again is None:
             raise broker_error(
                 response.error_code,
-                f"{peer} answered ApiVersions with {error_name(response.error_code)}",
+                f"{peer} responded to ApiVersions with {error_name(response.error_code)}",
             )
         tried = again
     return BrokerVersions(peer, response.api_keys)

@@ -105,7 +105,7 @@ class Login:
                 f"{self._peer} is a listener without SASL. Set security_protocol to PLAINTEXT or "
                 "SSL, or use the port of a listener with SASL"
             )
-        raise broker_error(code, f"{self._peer} answered SaslHandshake with {error_name(code)}")
+        raise broker_error(code, f"{self._peer} responded to SaslHandshake with {error_name(code)}")
 
     async def authenticate(self, sender: LoginSender, versions: BrokerVersions) -> SaslSession:
         """Log in after the handshake. Returns the session that begins."""
@@ -140,7 +140,7 @@ class Login:
             raise SaslAuthenticationFailedError(
                 f"{self._peer} refused the {self.name} login{user}: {exchange.refusal(said)}"
             )
-        text = f"{self._peer} answered SaslAuthenticate with {error_name(code)}"
+        text = f"{self._peer} responded to SaslAuthenticate with {error_name(code)}"
         raise broker_error(code, f"{text}: {exchange.shown(said)}" if said else text)
 
     @property

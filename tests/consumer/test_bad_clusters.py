@@ -36,7 +36,7 @@ NO_BROKERS: dict[str, tuple[bytes | None, str]] = {
     "oversized": (servers.OVERSIZED, "1073741824"),
     "negative": (servers.NEGATIVE, "-1"),
     "short": (servers.SHORT, ""),
-    "black hole": (None, "did not answer"),
+    "black hole": (None, "did not respond"),
     "hangs up": (b"", ""),
 }
 

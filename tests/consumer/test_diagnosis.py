@@ -350,4 +350,4 @@ def test_broker_that_hangs_is_named_at_the_deadline(secure_kafka: SecureKafka) -
     with secure_kafka.hanging():
         servers = secure_kafka.bootstrap_servers_of("SASL_PLAINTEXT")
         error = error_at_the_deadline(servers, **HANGING_LOGIN)
-    assert "accepted, but did not answer within 0.3 s" in str(error)
+    assert "accepted, but did not respond within 0.3 s" in str(error)

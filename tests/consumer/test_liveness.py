@@ -207,7 +207,7 @@ def test_what_is_held_for_iteration_waits_for_the_session_to_be_sure(protocol: s
                         assert not await anext(consumer)
                     assert await consumer.poll(timeout_ms=1000) == {}
                     (reason,) = consumer.explain().reasons
-                    assert "no heartbeat was answered for as long as a session lasts" in reason
+                    assert "no heartbeat got a response for as long as a session lasts" in reason
                 found = [(await anext(consumer)).value for _ in range(3)]
                 assert found == [b"a", b"b", b"c"], "as the commit of a was refused"
 

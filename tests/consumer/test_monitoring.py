@@ -350,7 +350,7 @@ def test_where_no_broker_answers_any_more_the_end_is_not_said_to_be_reached() ->
                 await poll_for(consumer, lambda: "read to the end" in why())
                 with cluster.hang("Fetch"):
                     await poll_for(consumer, lambda: "read to the end" not in why())
-                    assert "broker 1 has not answered a fetch that was sent" in why()
+                    assert "broker 1 has not responded to a fetch that was sent" in why()
                 await poll_for(consumer, lambda: "read to the end" in why())
                 cluster.kill_broker(1)
                 await consumer.poll(timeout_ms=5000)

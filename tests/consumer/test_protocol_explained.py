@@ -20,7 +20,7 @@ async def _silent(_: Call) -> Any:
     ("api", "reason"),
     [
         ("FindCoordinator", "the coordinator of the group is not known yet"),
-        ("DescribeGroups", "the coordinator has not answered the look-up that decides it"),
+        ("DescribeGroups", "the coordinator has not responded to the look-up that decides it"),
     ],
 )
 def test_open_choice_is_explained_while_the_consumer_joins(api: str, reason: str) -> None:

@@ -171,7 +171,7 @@ async def test_login_fails_without_a_ticket() -> None:
 
 async def test_login_is_given_up_when_the_kdc_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gssapi, "CALL_SECONDS", 0.05)
-    with pytest.raises(KafkaTimeoutError, match="does the KDC answer"):
+    with pytest.raises(KafkaTimeoutError, match="does the KDC respond"):
         await mechanism(lambda **_: time.sleep(0.3)).login("b")
 
 

@@ -88,13 +88,13 @@ async def test_extensions_are_added(idp: Idp) -> None:
 @pytest.mark.parametrize(
     ("mode", "text", "retriable"),
     [
-        ("401", r"answered 401: invalid_client: no\\nsuch", False),
-        ("429", "answered 429", True),
-        ("500", "answered 500: server_error", True),
-        ("html", "answered text/html without a JSON object", False),
-        ("html error", "answered 403", False),
+        ("401", r"responded with 401: invalid_client: no\\nsuch", False),
+        ("429", "responded with 429", True),
+        ("500", "responded with 500: server_error", True),
+        ("html", "responded with text/html without a JSON object", False),
+        ("html error", "responded with 403", False),
         ("huge", "with more than 65536 bytes", False),
-        ("redirect", "answered 302, a redirect, which is not followed", False),
+        ("redirect", "responded with 302, a redirect, which is not followed", False),
         ("list", "without a JSON object", False),
         ("deep", "without a JSON object", False),
         ("no token", "without an access_token", False),
@@ -121,7 +121,7 @@ async def test_endpoint_error_is_told_apart(
 
 
 async def test_secret_is_masked_when_the_endpoint_repeats_it(idp: Idp) -> None:
-    with pytest.raises(OAuthTokenError, match=r"answered 401: invalid_client") as raised:
+    with pytest.raises(OAuthTokenError, match=r"responded with 401: invalid_client") as raised:
         await get(idp.url, sasl_oauthbearer_client_secret="planted-secret")
     assert "not app:***" in str(raised.value)
 
@@ -173,7 +173,7 @@ async def test_endpoint_is_given_up_when_it_is_slow(
     monkeypatch.setattr(_http, "TOTAL_SECONDS", 0.4)
     idp.mode = mode
     began = time.monotonic()
-    with pytest.raises(OAuthTokenUnavailableError, match=r"did not answer within 0.4 s"):
+    with pytest.raises(OAuthTokenUnavailableError, match=r"did not respond within 0.4 s"):
         await get(idp.url)
     assert time.monotonic() - began < 3
 

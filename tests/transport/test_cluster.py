@@ -440,7 +440,7 @@ async def test_a_request_that_gets_no_answer_is_given_up_and_the_next_has_a_new_
         await client.wait_bootstrapped()
         (broker,) = cluster.brokers
         broker.answer = never(HeartbeatRequest, broker)
-        with pytest.raises(KafkaTimeoutError, match="b1:9092 did not answer HeartbeatRequest"):
+        with pytest.raises(KafkaTimeoutError, match="b1:9092 did not respond to HeartbeatRequest"):
             await client.request(HeartbeatRequest(), node=1, timeout_ms=50)
         broker.answer = None
         await client.request(HeartbeatRequest(), node=1)

@@ -249,13 +249,15 @@ async def test_a_request_without_an_answer_closes_the_connection_and_takes_the_o
     async with opened(serve) as (connection, _):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(outcome, results, connection, "patient")
-            with pytest.raises(KafkaTimeoutError, match="b:9092 did not answer HeartbeatRequest"):
+            with pytest.raises(
+                KafkaTimeoutError, match="b:9092 did not respond to HeartbeatRequest"
+            ):
                 await connection.request(HeartbeatRequest(group_id="g"), timeout=0.05)
         ((_, error),) = results
         assert isinstance(error, KafkaConnectionError)
         assert isinstance(error.__cause__, KafkaTimeoutError)
         assert isinstance(connection.failure, KafkaTimeoutError)
-        with pytest.raises(KafkaConnectionError, match=r"closed.*did not answer"):
+        with pytest.raises(KafkaConnectionError, match=r"closed.*did not respond"):
             await heartbeat(connection)
 
 

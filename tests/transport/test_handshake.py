@@ -128,7 +128,7 @@ async def test_another_error_of_the_broker_is_raised_as_that() -> None:
     async def serve(peer: Peer) -> None:
         await peer.shake_hands(ApiVersionsResponse(error_code=42))
 
-    with pytest.raises(InvalidRequestError, match="b:9092 answered ApiVersions") as caught:
+    with pytest.raises(InvalidRequestError, match="b:9092 responded to ApiVersions") as caught:
         await open_to(serve)
     assert isinstance(caught.value, BrokerResponseError)
 
@@ -167,7 +167,7 @@ async def test_a_black_hole_is_given_up_in_time() -> None:
     async def serve(peer: Peer) -> None:
         await anyio.sleep_forever()
 
-    with pytest.raises(KafkaTimeoutError, match="b:9092 accepted, but did not answer"):
+    with pytest.raises(KafkaTimeoutError, match="b:9092 accepted, but did not respond"):
         await open_to(serve, timeout=0.05)
 
 

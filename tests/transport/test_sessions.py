@@ -186,7 +186,7 @@ def test_connection_ends_when_a_later_login_is_not_answered(virtual: Any) -> Non
             with pytest.raises(KafkaError):
                 await ask_for(20, connection)
             assert connection.failure is not None
-            assert "did not answer SaslHandshake" in str(connection.failure)
+            assert "did not respond to SaslHandshake" in str(connection.failure)
 
     virtual(main)
 

@@ -219,7 +219,7 @@ async def test_a_refused_port_and_a_name_nobody_knows_say_so(
 
 
 async def test_a_black_hole_is_given_up(listener: socket.socket) -> None:
-    with pytest.raises(KafkaTimeoutError, match="did not answer"):
+    with pytest.raises(KafkaTimeoutError, match="did not respond"):
         await BrokerConnection.open(CONNECT, "127.0.0.1", port_of(listener), timeout=0.1)
 
 

@@ -349,7 +349,7 @@ async def test_http_server_is_the_wrong_listener(certificates: Certificates) -> 
         sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     with TlsServer(None, handle) as server:
-        with pytest.raises(WrongListenerError, match="the answer is not TLS"):
+        with pytest.raises(WrongListenerError, match="the response is not TLS"):
             await connected(server, certificates)
 
 
