@@ -27,6 +27,7 @@ command, for an environment whose `bin` folder is not on the `PATH`.
 _EXAMPLES: Final = {
     "broker": "kohort broker --port 9092 --topic orders:6",
     "demo": "kohort demo --flights 50000 --no-spark",
+    "errors": "kohort errors NoBrokersAvailable\nkohort errors UNKNOWN_MEMBER_ID\nkohort errors 25",
     "spark-compile": "kohort spark-compile --output /tmp/pyspark.zip",
 }
 _NEXT: Final = "Next: [public names](api.md).\n"

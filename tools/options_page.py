@@ -38,7 +38,7 @@ Each option has an address on this page, such as [`group_id`](#group_id).
 
 `{COMMAND}` writes this page from `kohort/config`.
 """
-_NEXT: Final = "Next: [errors of brokers](errors.md)."
+_NEXT: Final = "Next: [errors](errors.md)."
 
 _BULLET: Final[dict[str, Any]] = {
     "width": 100,
@@ -84,11 +84,22 @@ def _supported() -> Iterator[str]:
             (_supported_row(each) for each in options),
         )
         yield ""
-        notes = [(each.name, note) for each in options if (note := _split(each.meaning)[1])]
+        notes = [(each.name, note) for each in options if (note := _note(each))]
         for name, note in notes:
             yield textwrap.fill(f"- **`{name}`.** {note}", **_BULLET)
         if notes:
             yield ""
+
+
+def _note(each: Option) -> str:
+    """Return what does not fit into the row of an option: sentences of its meaning, its values."""
+    value = each.option_type.expected
+    others = _split(each.meaning)[1]
+    return f"{others} The value is {value}.".strip() if _is_long(value) else others
+
+
+def _is_long(value: str) -> bool:
+    return len(words(value)) > MAX_CELL
 
 
 def _split(meaning: str) -> tuple[str, str]:
@@ -105,7 +116,7 @@ def _supported_row(each: Option) -> tuple[str, ...]:
         _split(each.meaning)[0],
         f"`{each.shown_default}`",
         each.unit,
-        each.option_type.expected,
+        "see below" if _is_long(each.option_type.expected) else each.option_type.expected,
         _names(each.properties),
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kohort.cli import _broker, _spark_compile
+from kohort.cli import _broker, _errors, _spark_compile
 from kohort.cli.demo import _arguments as demo
 from kohort.config import VERSION
 from kohort.records import decoder_choice
@@ -23,6 +23,7 @@ def parser() -> argparse.ArgumentParser:
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _broker.add_to(commands)
     demo.add_to(commands)
+    _errors.add_to(commands)
     _spark_compile.add_to(commands)
     return found
 

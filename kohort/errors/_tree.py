@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kohort.errors.addresses import note_of
 from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -14,10 +15,18 @@ else:
 
 
 class KafkaError(Exception):
-    """Base class of all errors that kohort raises."""
+    """Base class of all errors that kohort raises.
+
+    A traceback ends with a note that names the section of the class in the documentation. The note
+    is in ``__notes__``, so ``str(error)`` has the message alone.
+    """
 
     retriable: ClassVar[bool] = False
     """True if the same call may succeed later without a change."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(note_of(type(self)))
 
 
 class ConfigurationError(KafkaError, ValueError):
@@ -41,7 +50,7 @@ class IllegalStateError(KafkaError, RuntimeError):
 
 
 class ConsumerClosedError(IllegalStateError):
-    """Call on a closed consumer. Create a new consumer."""
+    """Call on a closed consumer."""
 
 
 class ReentrantCallError(IllegalStateError):
@@ -49,7 +58,7 @@ class ReentrantCallError(IllegalStateError):
 
 
 class ForkedConsumerError(IllegalStateError):
-    """Call in a child process on a consumer of its parent. Create a consumer after fork()."""
+    """Call in a child process on a consumer of its parent, after fork()."""
 
 
 class ThreadStartError(KafkaError, RuntimeError):
@@ -70,7 +79,7 @@ class NotAssignedError(IllegalStateError):
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
-    """Call that did not finish within its time limit. Repeat it or raise the limit."""
+    """Call that did not finish within its time limit."""
 
     retriable = True
 
@@ -222,10 +231,7 @@ class RecordDeserializationError(DataError):
 
 
 class NoOffsetForPartitionError(DataError):
-    """Partition without a committed offset while ``auto_offset_reset="none"``.
-
-    Call seek() or commit an offset first.
-    """
+    """Partition without a committed offset while ``auto_offset_reset="none"``."""
 
 
 class LogTruncationError(DataError):
@@ -279,7 +285,7 @@ class GroupError(KafkaError):
 
 
 class CommitFailedError(GroupError):
-    """Commit that the consumer could not make for its current partitions. Keep polling.
+    """Commit that the consumer could not make for its current partitions.
 
     ``offsets`` holds the offsets that were not committed. Another member may own the partitions
     now, or a topic was deleted or recreated. The consumer rejoins while it is polled.

@@ -1,6 +1,6 @@
 """Each error code that a broker may answer with, in each API that the client uses: what follows.
 
-``python -m tests.consumer.error_matrix docs/reference/errors.md`` writes the tables.
+``python -m tests.consumer.error_matrix docs/reference/error-codes.md`` writes the tables.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Cell:
             return ", until seek()"
         self.consumer.subscribe(["t"], listener=self.listener)
         assert await self._poll(20, until_some=True), self.raised
-        return ", and polling does not continue before subscribe()"
+        return ", and polling stops until subscribe()"
 
 
 def outcome(api: str, code: int, protocol: str = "") -> str:
@@ -250,7 +250,7 @@ def outcome(api: str, code: int, protocol: str = "") -> str:
 
 # -- the page --------------------------------------------------------------------------------------
 
-_BEGIN = "<!-- tables: python -m tests.consumer.error_matrix docs/reference/errors.md -->"
+_BEGIN = "<!-- tables: python -m tests.consumer.error_matrix docs/reference/error-codes.md -->"
 _END = "<!-- end of tables -->"
 
 

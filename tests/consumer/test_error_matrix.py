@@ -1,4 +1,4 @@
-"""The table of docs/reference/errors.md: each code in each API has the outcome of the page."""
+"""The table of docs/reference/error-codes.md: each code in each API has the outcome of the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.consumer.error_matrix import (
     tables,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "error-codes.md"
 SAID = read_tables(PAGE.read_text(encoding="utf-8"))
 SAMPLE = [
     E.UNKNOWN_SERVER_ERROR,

@@ -10,9 +10,11 @@ from typing import Final
 
 from tools.release.commands import ROOT, Row
 
-PLACEHOLDER: Final = re.compile(r"[\w@./:-]*\.invalid\b[\w@./-]*|@?PLACEHOLDER[\w-]*")
-"""Addresses under the reserved ending of RFC 2606, and marked names."""
-FILES: Final = ("pyproject.toml", "mkdocs.yml", "*.md", ".github")
+PLACEHOLDER: Final = re.compile(
+    r"[\w@./:-]*\.invalid\b[\w@./-]*|@?PLACEHOLDER[\w-]*|^SITE: Final\[str\] = \"\""
+)
+"""Addresses under the reserved ending of RFC 2606, marked names, and an empty address."""
+FILES: Final = ("pyproject.toml", "mkdocs.yml", "*.md", ".github", "kohort/errors/addresses.py")
 """Files to search. The code and its tests use the ending for hosts that do not exist."""
 
 

@@ -39,11 +39,20 @@ class KohortDocstrings(Extension):
             if owner is not None and home:
                 names |= {name: f"{home}.{name}" for name in owner.members if name[0] != "_"}
             obj.docstring.value = to_markdown(obj.docstring.value, names)
+            if home.startswith("kohort.errors.") and obj.name in _error_sections():
+                # The heading on docs/reference/errors.md has the name in lower case as its anchor.
+                obj.docstring.value += f"\n\n[What to do][{obj.name.lower()}]"
 
 
 def _public_name(owner: Object | Alias) -> str:
     is_compat = owner.path.startswith("kohort.compat.")
     return owner.path if is_compat else link_targets().get(owner.name, "")
+
+
+@functools.cache
+def _error_sections() -> frozenset[str]:
+    page = ROOT / "docs" / "reference" / "errors.md"
+    return frozenset(re.findall(r"^### (\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 @functools.cache
