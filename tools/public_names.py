@@ -1,8 +1,7 @@
-"""Writer of the pages of the API: ``python -m tools.public_names``.
+"""Public names, and the writer of docs/reference/api.md: ``python -m tools.public_names``.
 
-They are docs/reference/api.md and one page for each module under docs/reference/api. The list
-``tests/house/public.txt`` has the public names. A test compares it with ``__all__`` of each module.
-The packages of ``kohort.compat`` are read from their ``__all__``.
+The list ``tests/house/public.txt`` has the public names. A test compares it with ``__all__`` of
+each module. The packages of ``kohort.compat`` are read from their ``__all__``.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ ROOT: Final = Path(__file__).parents[1]
 LIST: Final = ROOT / "tests" / "house" / "public.txt"
 PAGE: Final = ROOT / "docs" / "reference" / "api.md"
 FOLDER: Final = PAGE.with_suffix("")
+"""Folder of the pages of modules, which ``tools.site.api_pages`` writes."""
 
 _HEAD: Final = """\
 # Public names
@@ -28,6 +28,7 @@ release. That includes modules without an underscore, such as `kohort.transport`
 
 `python -m tools.public_names` writes this page from `tests/house/public.txt`.
 """
+_NEXT: Final = "Next: [the names of kohort](api/kohort.md).\n"
 _COMPAT: Final = {
     "kohort.compat.aiokafka": "aiokafka's consumer on top of kohort.",
     "kohort.compat.aiokafka.abc": "The listener's base class of `aiokafka.abc`.",
@@ -38,10 +39,6 @@ _COMPAT: Final = {
 }
 _HOMES: Final = ("kohort.errors", "kohort.listeners", "kohort")
 """Modules whose page documents a name that others have, too."""
-
-
-_FIRST: Final = ("KafkaConsumer", "AsyncKafkaConsumer", "Cluster", "KafkaError")
-"""Names that come first on their page."""
 
 
 class PublicModule(NamedTuple):
@@ -95,56 +92,8 @@ def page() -> str:
         )
         link = f"[Reference](api/{module.name}.md)"
         parts.append(f"## `{module.name}`\n\n{module.purpose} {link}\n\n{names}\n")
-    return "\n".join(parts)
-
-
-def module_pages() -> Iterator[tuple[str, str]]:
-    """Yield the file name and the text of each page under docs/reference/api."""
-    for module in public_modules():
-        yield f"{module.name}.md", _module_page(module, public_places(module))
-    for module in compat_modules():
-        yield f"{module.name}.md", _module_page(module, dict.fromkeys(module.names, module.name))
-
-
-def _module_page(module: PublicModule, places: Mapping[str, str]) -> str:
-    parts = [
-        f"# {module.name}",
-        _directive(module.name, "members: false", "show_root_heading: false"),
-    ]
-    own = [name for name, home in places.items() if home == module.name]
-    own.sort(key=lambda name: (_FIRST.index(name), "") if name in _FIRST else (len(_FIRST), name))
-    parts += [_directive(f"{module.name}.{name}", *_options(module.name, name)) for name in own]
-    others = [
-        f'| <a id="{module.name}.{name}"></a>[`{name}`]({home}.md#{home}.{name}) | `{home}` |'
-        for name, home in places.items()
-        if home != module.name
-    ]
-    if others:
-        parts += [
-            "## Names of other modules",
-            "\n".join(["| name | module |", "|---|---|", *others]),
-        ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _options(module: str, name: str) -> list[str]:
-    """Return the settings of one name that differ from those of mkdocs.yml."""
-    if module == "kohort.errors":
-        return ["inherited_members: false"]  # each class would repeat the members of KafkaError
-    if name.endswith("ConsumerOptions"):
-        return ["members: false", "inherited_members: false"]  # the page of all options has them
-    if name.endswith(("Consumer", "Cluster")):
-        return ["members_order: alphabetical"]  # they are from several base classes
-    return []
-
-
-def _directive(name: str, *options: str) -> str:
-    lines = [f"::: {name}", *(["    options:"] if options else [])]
-    return "\n".join([*lines, *(f"      {option}" for option in options)])
+    return "\n".join([*parts, _NEXT])
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page(), encoding="utf-8")
-    for file, text in module_pages():
-        (FOLDER / file).write_text(text, encoding="utf-8")

@@ -12,8 +12,8 @@ import pytest
 
 from tests.house._pages import PAGES, WRITTEN
 from tests.house._source import ROOT
-from tools import cli_page
-from tools.public_names import FOLDER, module_pages
+from tools import cli_page, errors_page
+from tools.public_names import FOLDER
 
 TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 GUIDES = ("Tutorial", "How-to", "Explanation")
@@ -77,9 +77,15 @@ def test_next_page_of_the_text_is_that_of_the_navigation() -> None:
 
 
 def test_pages_of_modules_are_up_to_date() -> None:
+    api_pages = pytest.importorskip("tools.site.api_pages")
     written = {path.name: path.read_text() for path in FOLDER.glob("*.md")}
-    assert written == dict(module_pages()), "run: python -m tools.public_names"
+    assert written == dict(api_pages.lists()), f"run: {api_pages.COMMAND}"
 
 
 def test_page_of_the_command_is_up_to_date() -> None:
     assert cli_page.PAGE.read_text() == cli_page.page(), f"run: {cli_page.COMMAND}"
+
+
+def test_page_of_errors_is_up_to_date() -> None:
+    pytest.importorskip("pyspark")
+    assert errors_page.PAGE.read_text() == errors_page.page(), f"run: {errors_page.COMMAND}"

@@ -7,8 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from tools.site.staging import DOCS, ROOT
+
 LEFT_OUT: Final = "Internals"
 """Section of pages about the code of kohort, which llms-full.txt does not have."""
+MODULES: Final = "reference/api/"
+"""Folder of the pages of modules."""
 
 _HEAD: Final = """\
 # kohort
@@ -22,7 +26,9 @@ def write_texts(pages: Iterable[tuple[str, str]], source: Path, site: Path) -> N
     """Write both files and the Markdown of each page, which llms.txt links to."""
     index, full, section = [_HEAD], [_HEAD], ""
     for part, page in pages:
-        text = (source / page).read_text(encoding="utf-8")
+        # The pages of modules are directives in the source, and lists of names in docs/.
+        folder = ROOT / DOCS if page.startswith(MODULES) else source
+        text = (folder / page).read_text(encoding="utf-8")
         target = site / page
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -30,8 +36,7 @@ def write_texts(pages: Iterable[tuple[str, str]], source: Path, site: Path) -> N
             section = part
             index.append(f"\n## {part}\n\n")
         index.append(f"- [{_title(text)}]({page}): {_first_sentence(text)}\n")
-        # The reference of the API is a list of names here. The package has the docstrings.
-        if part != LEFT_OUT and not page.startswith("reference/api/"):
+        if part != LEFT_OUT:
             full.append(f"\n<!-- {page} -->\n\n{text}")
     (site / "llms.txt").write_text("".join(index), encoding="utf-8")
     (site / "llms-full.txt").write_text("".join(full), encoding="utf-8")

@@ -1,7 +1,8 @@
 """Pages that the site is built from: a copy of docs/, with pages of other folders added.
 
 The pages in docs/ link to other files of the repository, such as the changelog, by relative paths.
-In the copy these links lead to a page of the site, so that one text serves both readers.
+In the copy these links lead to a page of the site, so that one text serves both readers. The pages
+of modules are lists of names in docs/. In the copy they have the directives of mkdocstrings.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, Final
 import yaml
 
 from tools.browser.bundle import PLACE
+from tools.public_names import FOLDER
+from tools.site.api_pages import directives
 
 ROOT: Final = Path(__file__).parents[2]
 OUTPUT: Final = ROOT / "build" / "docs"
@@ -54,6 +57,8 @@ def stage(output: Path = OUTPUT, extra: Mapping[str, Any] | None = None) -> Path
             shutil.copyfile(path, target)
     if (output / BROWSER).is_dir():
         shutil.copytree(output / BROWSER, pages / PLACE)
+    for name, text in directives():
+        (pages / FOLDER.relative_to(ROOT / DOCS) / name).write_text(text, encoding="utf-8")
     configuration = output / "mkdocs.yml"
     configuration.write_text(
         yaml.safe_dump(_configuration(extra or {}), sort_keys=False), encoding="utf-8"
