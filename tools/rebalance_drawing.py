@@ -7,6 +7,7 @@ each partition. The colours follow the light or dark setting of the reader's sys
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -19,6 +20,8 @@ TITLES: Final = {
     "eager": "Classic protocol, eager assignor (range)",
     "cooperative": "Classic protocol, cooperative-sticky",
     "consumer": "Consumer protocol (KIP-848)",
+    "leave": "Classic protocol, cooperative-sticky",
+    "kill": "Consumer protocol (KIP-848)",
 }
 WIDTH: Final = 690
 ROW: Final = 26
@@ -54,7 +57,7 @@ def drawing(kind: str) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img"',
         f'     aria-labelledby="title description" width="{WIDTH}" height="{height}">',
-        f'<title id="title">{TITLES[kind]}: member B joins member A</title>',
+        f'<title id="title">{TITLES[kind]}: member B {KINDS[kind].change}</title>',
         f'<desc id="description">{escape(description(found))}</desc>',
         f"<style>{STYLE}</style>",
         _markers(),
@@ -87,7 +90,7 @@ def _markers() -> str:
 
 
 def _head(kind: str, height: int) -> Iterator[str]:
-    yield f'<text class="text head" x="8" y="26">{TITLES[kind]}: B joins</text>'
+    yield f'<text class="text head" x="8" y="26">{TITLES[kind]}: B {KINDS[kind].change}</text>'
     for lane, x in LANES.items():
         name = lane if lane == "coordinator" else f"member {lane}"
         yield f'<text class="text head" x="{x}" y="{TOP - 20}" text-anchor="middle">{name}</text>'
@@ -127,7 +130,7 @@ def _strips(found: list[Event]) -> Iterator[str]:
 def _event(event: Event, y: int) -> Iterator[str]:
     member, middle = LANES[event.member], LANES["coordinator"]
     text = escape(event.text)
-    if event.kind == "callback":
+    if event.kind in ("callback", "note"):
         width = 116
         yield (
             f'<rect class="note" x="{member - width // 2}" y="{y - 10}" width="{width}" '
@@ -156,6 +159,8 @@ def path(kind: str) -> Path:
 
 def main() -> None:
     """Write all drawings."""
+    # A killed member of a run logs that no broker responds.
+    logging.getLogger("kohort").setLevel(logging.CRITICAL)
     FOLDER.mkdir(exist_ok=True)
     for kind in KINDS:
         path(kind).write_text(drawing(kind))

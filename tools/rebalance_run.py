@@ -1,7 +1,7 @@
 """Runs of a rebalance on the in-process cluster, as events for :mod:`tools.rebalance_drawing`.
 
-Member A owns all partitions when member B joins. The clock is virtual and the seed fixed, so each
-run has the same events.
+Member B joins member A, which owns all partitions. Or B leaves the group, or is killed. The clock
+is virtual and the seed fixed, so each run has the same events.
 """
 
 from __future__ import annotations
@@ -26,20 +26,41 @@ GROUP: Final = "billing"
 DELAY: Final = 0.005
 """Seconds that a request takes to the coordinator, and its response back."""
 START: Final = 13.5
-"""Seconds after which member B starts."""
-DURATION: Final = 20.0
-"""Seconds that are recorded. The rebalance ends in the first half."""
-APIS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "ConsumerGroupHeartbeat")
+"""Seconds after which member B joins, leaves or is killed."""
+DURATION: Final = 60.0
+"""Seconds that are recorded. A rebalance ends before."""
+LOOK: Final = 0.05
+"""Seconds between two looks at the members of the group."""
+APIS: Final = (
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "OffsetCommit",
+    "LeaveGroup",
+    "ConsumerGroupHeartbeat",
+)
 
-KINDS: Final[dict[str, dict[str, Any]]] = {
-    "eager": {"group_protocol": "classic", "partition_assignment_strategy": "range"},
-    "cooperative": {
-        "group_protocol": "classic",
-        "partition_assignment_strategy": "cooperative-sticky",
-    },
-    "consumer": {"group_protocol": "consumer"},
+
+class Run(NamedTuple):
+    """One kind of run."""
+
+    change: str
+    """Change of member B: joins, leaves or is killed."""
+    options: dict[str, Any]
+    """Options of the members."""
+
+
+_EAGER: Final = {"group_protocol": "classic", "partition_assignment_strategy": "range"}
+_COOPERATIVE: Final = {**_EAGER, "partition_assignment_strategy": "cooperative-sticky"}
+_CONSUMER: Final = {"group_protocol": "consumer"}
+KINDS: Final[dict[str, Run]] = {
+    "eager": Run("joins", _EAGER),
+    "cooperative": Run("joins", _COOPERATIVE),
+    "consumer": Run("joins", _CONSUMER),
+    "leave": Run("leaves", _COOPERATIVE),
+    "kill": Run("is killed", _CONSUMER),
 }
-"""Kind of rebalance -> options of the members."""
+"""Kind of run -> its change and options."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +68,12 @@ class Event:
     """One line of a drawing."""
 
     at: float
-    """Seconds since member B started."""
+    """Seconds since the change began."""
     member: str
+    """A, B or coordinator."""
     text: str
     kind: str
-    """request, response or callback."""
+    """request, response, callback or note."""
     owners: tuple[str, ...]
     """Owner of each partition after the event. Empty text: none."""
 
@@ -73,6 +95,8 @@ class Recorder:
     owners: dict[int, str] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     """Latest epoch that a member of the consumer protocol got."""
+    killed: str = ""
+    """Member whose requests do not arrive any longer. Its events are left out."""
     _events: list[tuple[int, Event]] = field(default_factory=list)
     _marks: int = 0
 
@@ -82,10 +106,20 @@ class Recorder:
         owners = tuple(self.owners.get(number, "") for number in range(PARTITIONS))
         return Mark(self._marks, anyio.current_time() - self.began, owners)
 
+    def begin(self) -> None:
+        """Record events from this moment on."""
+        self.is_on, self.began = True, anyio.current_time()
+
+    def kill(self, member: str) -> None:
+        """Let the requests of a member get lost, like those of a killed process."""
+        self.owners = {part: owner for part, owner in self.owners.items() if owner != member}
+        self.add(member, "killed", "note")
+        self.killed = member
+
     def add(self, member: str, text: str, kind: str, mark: Mark | None = None) -> None:
         """Add an event of this moment, or of that of ``mark``."""
         mark = mark or self.mark()
-        if self.is_on and mark.at >= 0:
+        if self.is_on and mark.at >= 0 and member != self.killed:
             event = Event(mark.at, member, text, kind, mark.owners)
             self._events.append((mark.number, event))
 
@@ -96,6 +130,8 @@ class Recorder:
     async def observe(self, call: Call) -> Any:
         """Record a request and its response. It is a handler of the cluster."""
         member = call.client_id
+        if member == self.killed:
+            await anyio.sleep_forever()
         sent = self.mark()
         asked = describe_request(call)
         if asked and not call.api.endswith("Heartbeat"):
@@ -126,8 +162,8 @@ class Narrator:
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Record the new owner."""
-        for tp in assigned:
-            self._recorder.owners[tp.partition] = self._member
+        if self._member != self._recorder.killed:
+            self._recorder.owners |= {tp.partition: self._member for tp in assigned}
         self._recorder.add(self._member, f"assigned {shown(assigned)}", "callback")
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
@@ -137,8 +173,8 @@ class Narrator:
         self._recorder.add(self._member, f"revoked {shown(revoked)}", "callback")
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """Fail, because a lost partition means that the run went wrong."""
-        raise AssertionError("no partition is lost in these runs")
+        """Fail, because only a killed member may lose a partition in these runs."""
+        assert self._member == self._recorder.killed
 
 
 def shown(partitions: Iterable[TopicPartition | int]) -> str:
@@ -170,6 +206,8 @@ def describe_response(api: str, response: Any) -> str:
         return "committed"
     if response.error_code:
         return error_name(response.error_code)
+    if api == "LeaveGroup":
+        return "left"
     if api == "JoinGroup":
         leads = ", leader" if response.leader == response.member_id else ""
         return f"generation {response.generation_id}{leads}"
@@ -207,30 +245,46 @@ def _assigned(data: bytes) -> list[int]:
 
 
 def events(kind: str) -> list[Event]:
-    """Return the events of a rebalance of a kind of ``KINDS``."""
+    """Return the events of a kind of ``KINDS``."""
     found: list[Event] = run_virtual(_run, KINDS[kind], seed=1)
     return found
 
 
-async def _run(options: dict[str, Any]) -> list[Event]:
+async def _run(run: Run) -> list[Event]:
     recorder = Recorder()
     async with MemoryCluster(topics={TOPIC: PARTITIONS}) as cluster:
         cluster.produce(TOPIC, [f"order {number}" for number in range(40)])
         for api in APIS:
             cluster.on(api, recorder.observe)
         async with anyio.create_task_group() as tasks:
-            first = _member("A", cluster, options)
+            first, second = (_member(name, cluster, run.options) for name in "AB")
             first.subscribe([TOPIC], listener=Narrator("A", recorder))
-            tasks.start_soon(_poll, first)
-            await anyio.sleep(START)
-            recorder.is_on, recorder.began = True, anyio.current_time()
-            second = _member("B", cluster, options)
             second.subscribe([TOPIC], listener=Narrator("B", recorder))
-            tasks.start_soon(_poll, second)
+            ended = anyio.Event()
+            tasks.start_soon(_poll, first, anyio.Event(), recorder)
+            if run.change != "joins":
+                await anyio.sleep(1)
+                tasks.start_soon(_poll, second, ended, recorder)
+            await anyio.sleep(START)
+            if run.change == "joins":
+                recorder.begin()
+                tasks.start_soon(_poll, second, ended, recorder)
+            elif run.change == "leaves":
+                ended.set()
+            else:
+                recorder.begin()
+                recorder.kill("B")
+                tasks.start_soon(_note_end_of_session, cluster, recorder)
             await anyio.sleep(DURATION)
             recorder.is_on = False
             tasks.cancel_scope.cancel()
     return trimmed(recorder.events())
+
+
+async def _note_end_of_session(cluster: MemoryCluster, recorder: Recorder) -> None:
+    while len(cluster.group(GROUP).members) > 1:  # noqa: ASYNC110 - the clock is virtual
+        await anyio.sleep(LOOK)
+    recorder.add("coordinator", "B's session ends", "note")
 
 
 def trimmed(found: list[Event]) -> list[Event]:
@@ -253,7 +307,8 @@ def _member(name: str, cluster: MemoryCluster, options: dict[str, Any]) -> Async
     )
 
 
-async def _poll(consumer: AsyncKafkaConsumer) -> None:
+async def _poll(consumer: AsyncKafkaConsumer, ended: anyio.Event, recorder: Recorder) -> None:
     async with consumer:
-        while True:
+        while not ended.is_set():
             await consumer.poll(timeout_ms=1000)
+        recorder.begin()

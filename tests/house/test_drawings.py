@@ -33,3 +33,13 @@ def test_only_an_eager_rebalance_stops_all_partitions(kind: str, stopped: set[in
     found = events(kind)
     assert without_owner(found) == stopped
     assert found[-1].owners == ("A", "A", "B", "B")
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("leave", (0, 4)), ("kill", (40, 52))])
+def test_partitions_of_a_killed_member_wait_for_its_session(
+    kind: str, seconds: tuple[int, int]
+) -> None:
+    found = events(kind)
+    assert without_owner(found) == {2, 3}
+    assert found[-1].owners == ("A", "A", "A", "A")
+    assert seconds[0] <= found[-1].at <= seconds[1]
