@@ -103,8 +103,18 @@ def test_versions_are_side_by_side_with_the_newest_first(tmp_path: Path) -> None
     assert listed == ["0.10", "0.9"]
     assert (folder / "0.10" / "types" / "index.html").read_text() == "0.10"
     assert 'url=0.10/"' in (folder / "index.html").read_text()
-    with pytest.raises(ValueError, match="is not digits with dots"):
+    with pytest.raises(ValueError, match="neither 'dev' nor digits with dots"):
         add_version(site, folder, "../x")
+
+
+def test_unreleased_version_is_last(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    folder = tmp_path / "versions"
+    for version in ("dev", "0.2"):
+        add_version(tmp_path / "site", folder, version)
+    listed = [each["version"] for each in json.loads((folder / "versions.json").read_text())]
+    assert listed == ["0.2", "dev"]
+    assert 'url=0.2/"' in (folder / "index.html").read_text()
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
