@@ -14,6 +14,7 @@ from tests.conformance.known import KNOWN, UNSERVED
 from tests.conformance.probe import PROBES
 from tests.conformance.rows import ROWS, SECTIONS, Row
 from tests.support.jars import KAFKA_VERSION
+from tools.prose import MAX_CELL
 
 PATH = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 _FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"
@@ -123,16 +124,27 @@ def _section(number: str, *, last: bool = False) -> Iterator[str]:
     yield ""
     yield "| row | behaviour | probes, or the reason for none |"
     yield "|---|---|---|"
-    for row in ROWS:
-        if row.number.split(".")[0] == number:
-            yield f"| {row.number} | {row.says} | {_probes(row)} |"
+    rows = [row for row in ROWS if row.number.split(".")[0] == number]
+    for row in rows:
+        yield f"| {row.number} | {row.says} | {_probes(row)} |"
+    long = {row.number: names for row in rows if len(names := _names(row)) > MAX_CELL}
+    for name, names in long.items():
+        yield f"\nProbes of row {name}:\n\n```text"
+        yield ", ".join(names).replace("`", "")
+        yield "```"
     if not last:
         yield ""
 
 
+def _names(row: Row) -> list[str]:
+    return [f"`{probe.name}`" for probe in PROBES.values() if row.number in probe.rows]
+
+
 def _probes(row: Row) -> str:
-    names = [probe.name for probe in PROBES.values() if row.number in probe.rows]
-    return ", ".join(f"`{name}`" for name in names) if names else row.reason
+    names = _names(row)
+    if len(names) > MAX_CELL:
+        return f"{len(names)} probes, listed below"
+    return ", ".join(names) if names else row.reason
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ SECTIONS = {
 
 NOT_HERE = "The cluster does not implement this: "
 ONE_BROKER = (
-    "This needs a second broker, and Apache Kafka runs with one here. "
-    "`tests/testing/test_brokers.py` and `test_failover.py` test it on the cluster."
+    "Apache Kafka runs with one broker here. `tests/testing/test_brokers.py` and "
+    "`test_failover.py` test it."
 )
 
 
@@ -35,7 +35,7 @@ class Row:
 ROWS = (
     Row(
         "2.1a",
-        "ApiVersions in an unknown version: response of version 0 with error 35 and its own range",
+        "ApiVersions in an unknown version: response of version 0 with error 35 and a range",
     ),
     Row("2.1b", "other APIs in an unknown version, and unknown API keys: the connection ends"),
     Row("2.1c", "the version ranges in ApiVersions, with Produce from 0 on"),
@@ -49,8 +49,7 @@ ROWS = (
     Row(
         "2.4c",
         "a nullable structure in a tagged field starts with a uvarint, 0 or 1",
-        "No request or response has one, only records of `__consumer_offsets`. "
-        "`tests/protocol/test_golden.py` compares those byte by byte.",
+        "Only records of `__consumer_offsets` have one: `tests/protocol/test_golden.py`.",
     ),
     Row("2.5a", "responses come in the order of the requests, which may be pipelined"),
     Row("2.5b", "a waiting fetch does not delay other connections"),
@@ -196,8 +195,7 @@ ROWS = (
     Row(
         "6.7a",
         "errors 5 and 6 for a moment after a topic is created",
-        "They come only sometimes, while Kafka creates the topic. Every probe waits until "
-        "they are over.",
+        "They come only sometimes. Every probe waits until they are over.",
     ),
     Row("6.7b", "Metadata creates topics, unless the request forbids it"),
     Row("6.8a", "producer ids"),
@@ -217,7 +215,7 @@ ROWS = (
     Row(
         "6.12",
         "replication, throttling, quotas, SSL, tiers, telemetry",
-        NOT_HERE + "a partition has one log, and no response is throttled.",
+        NOT_HERE + "one log for a partition, and no throttling.",
     ),
     Row("7.1a", "each order of steps before a login, and the response to each"),
     Row("7.1b", "SaslHandshake: versions, unknown mechanisms 33, repeated 34, without SASL 34"),
