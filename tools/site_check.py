@@ -2,8 +2,9 @@
 
 It opens each page from a local server at two widths, light and dark. It reports messages of the
 console, requests to other hosts and pages wider than the window. With ``axe.min.js`` of the npm
-package ``axe-core`` it reports serious faults of accessibility. It needs the extra ``browser`` and
-the program ``chromium`` or ``chromium-headless-shell``.
+package ``axe-core`` it reports serious faults of accessibility. At both widths it also searches for
+a name and follows the first result. It needs the extra ``browser`` and the program ``chromium`` or
+``chromium-headless-shell``.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
 ROOT: Final = Path(__file__).parents[1]
 SITE: Final = ROOT / "build" / "docs" / "site"
@@ -31,6 +34,12 @@ SERIOUS: Final = ("serious", "critical")
 AXE_LOOKS: Final = ((400, "light"), (1400, "dark"))
 """Looks in which axe runs. It takes seconds on a page, and these have each width and scheme."""
 AXE_RUN: Final = "axe.run({resultTypes: ['violations'], preload: false}).then(r => r.violations)"
+OPENS_SEARCH: Final = "[for=__search], .md-search__button"
+"""Icon of the search on a narrow window, and its field on a wide one."""
+SEARCHED: Final = "max_poll_interval_ms"
+"""Words to search for. The page of the first result contains them."""
+SEARCH_MS: Final = 10_000
+"""Time in which a search has to show a result, and the result its page."""
 BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
@@ -74,6 +83,35 @@ class SiteCheck:
     def look(self, path: str, width: int, scheme: str) -> None:
         """Open one page and note what is wrong."""
         where = f"/{path} at {width} px, {scheme}"
+        context, page = self._open(path, width, scheme, where)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        if wide > width:
+            self.faults.append(f"{where}: the page is {wide} px wide")
+        if self._axe and (width, scheme) in AXE_LOOKS:
+            self._accessibility(where, page)
+        name = path.strip("/").replace("/", ".") or "start"
+        self._picture(page, f"{name}-{width}-{scheme}.png")
+        context.close()
+
+    def search(self, width: int) -> None:
+        """Search from the start page by the keyboard, and follow the first result."""
+        where = f"search at {width} px"
+        context, page = self._open("", width, SCHEMES[0], where)
+        try:
+            page.locator(OPENS_SEARCH).locator("visible=true").first.click(timeout=SEARCH_MS)
+            page.keyboard.type(SEARCHED)
+            result = page.locator(f"a[href]:has-text('{SEARCHED}')").locator("visible=true").first
+            result.wait_for(timeout=SEARCH_MS)
+            self._picture(page, f"search-{width}.png")
+            result.click()
+            page.wait_for_url(lambda url: urlsplit(url).path != "/", timeout=SEARCH_MS)
+            if SEARCHED not in page.locator("main").inner_text():
+                self.faults.append(f"{where}: {page.url} does not contain {SEARCHED}")
+        except PlaywrightError as error:
+            self.faults.append(f"{where}: {error.message.partition(chr(10))[0]}")
+        context.close()
+
+    def _open(self, path: str, width: int, scheme: str, where: str) -> tuple[BrowserContext, Page]:
         context = self._browser.new_context(
             viewport={"width": width, "height": HEIGHT},
             color_scheme="dark" if scheme == "dark" else "light",
@@ -83,15 +121,11 @@ class SiteCheck:
         page.on("pageerror", lambda error: self.faults.append(f"{where}: {error}"))
         page.on("request", lambda request: self._request(where, request.url))
         page.goto(f"{self._address}{path}", wait_until="networkidle")
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        if wide > width:
-            self.faults.append(f"{where}: the page is {wide} px wide")
-        if self._axe and (width, scheme) in AXE_LOOKS:
-            self._accessibility(where, page)
+        return context, page
+
+    def _picture(self, page: Page, name: str) -> None:
         if self._pictures is not None:
-            name = f"{path.strip('/').replace('/', '.') or 'start'}-{width}-{scheme}.png"
             page.screenshot(path=self._pictures / name)
-        context.close()
 
     def _console(self, where: str, kind: str, text: str) -> None:
         if kind in ("error", "warning"):
@@ -129,6 +163,8 @@ def main(arguments: list[str]) -> int:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         check = SiteCheck(browser, address, axe, pictures)
         pages = args.pages or paths_of(SITE)
+        for width in WIDTHS:
+            check.search(width)
         for path in pages:
             for width in WIDTHS:
                 for scheme in SCHEMES:
