@@ -13,6 +13,7 @@ while IFS= read -r argument; do
   if [ -n "$argument" ]; then arguments+=("$argument"); fi
 done <<< "$KOHORT_ARGUMENTS"
 
+: > "$log" # the loop below may read it before the broker creates it
 nohup "$KOHORT_PYTHON" -m kohort broker "${arguments[@]}" > "$log" 2>&1 < /dev/null &
 pid=$!
 for _ in $(seq 300); do
