@@ -218,7 +218,7 @@ REMEDIES: Final[dict[str, Remedy]] = {
     "CommitFailedError": Remedy(
         "Continue to poll. Another member may repeat the records. Keep the work on one poll "
         "shorter than ``max_poll_interval_ms``.",
-        "troubleshooting.md#commitfailederror",
+        "troubleshooting.md#a-commit-raises-commitfailederror",
     ),
     "RebalanceListenerError": Remedy(
         "Correct the listener: ``__cause__`` has its error and ``callback`` the method. Then "
@@ -243,7 +243,8 @@ REMEDIES: Final[dict[str, Remedy]] = {
     ),
     "ReadOnlyError": Remedy("Write to another sink, such as Spark's own source for Kafka."),
     "SessionStoppedError": Remedy(
-        "Call ``query.stop()`` before ``spark.stop()``.", "troubleshooting.md#sessionstoppederror"
+        "Call ``query.stop()`` before ``spark.stop()``.",
+        "troubleshooting.md#a-query-ends-with-sessionstoppederror",
     ),
     # Error codes of brokers
     "BrokerResponseError": Remedy(

@@ -50,5 +50,5 @@ def _first_sentence(text: str) -> str:
     for paragraph in text.split("\n\n")[1:]:
         if not paragraph.startswith(("#", "|", "<", "`", ":", "-")):
             plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
-            return re.split(r"(?<=[.:])\s", plain, maxsplit=1)[0]
+            return re.split(r"(?<=\.)\s", plain, maxsplit=1)[0]
     return "Reference of the module."
