@@ -59,7 +59,8 @@ kohort errors 25
 ```
 
 `str(error)` is the message alone. The name of the section is a note of the exception, in
-`error.__notes__`.
+`error.__notes__`. `pytest.raises(match=...)` searches the notes too, so a pattern that ends with
+`$` needs `(?m)`.
 
 `{COMMAND}` writes this page from the docstrings and `kohort/cli/_remedies.py`.
 """
