@@ -69,7 +69,7 @@ docs: $(VENV)/.docs $(PYODIDE) ## Build the documentation site into build/docs/s
 docs-serve: $(VENV)/.docs $(PYODIDE) ## Show the documentation site on localhost:8000, and follow changes.
 	$(BIN)/python -m tools.site serve $(ARGS)
 
-docs-check: $(VENV)/.browser $(AXE) ## Look at each page of the site in Chromium: console, requests, accessibility.
+docs-check: $(VENV)/.browser $(PYODIDE) $(AXE) ## Look at each page of the site in Chromium: console, requests, accessibility.
 	$(BIN)/python -m tools.site build
 	$(BIN)/python -m tools.site_check --axe $(AXE) $(ARGS)
 	$(BIN)/python -m tools.browser.check --axe $(AXE)
