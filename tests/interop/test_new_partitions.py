@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kohort import AsyncKafkaConsumer, TopicPartition
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import UnknownTopicOrPartitionError
 from tests.interop.brokers import Broker
 from tests.interop.reading import consumer, read_on
@@ -51,3 +51,37 @@ async def test_nothing_is_missed_after_start(broker: Broker, unique: Unique) -> 
         broker.write(topic, b"after")
         records = await one.poll(timeout_ms=20_000)
         assert [r.value for r in records[TopicPartition(topic, 0)]] == [b"after"]
+
+
+def _assign(member: KafkaConsumer, count: int) -> None:
+    """Poll until the member has this number of partitions."""
+
+    def has_all() -> bool:
+        member.poll(timeout_ms=100)
+        return len(member.assignment()) == count
+
+    wait_until(has_all)
+
+
+@pytest.mark.parametrize("before", ["classic", "consumer"])
+def test_a_static_member_finds_partitions_added_meanwhile(
+    broker: Broker, unique: Unique, before: str
+) -> None:
+    """The group keeps its assignment when the member returns by the classic protocol.
+
+    A consumer group becomes classic then, and no member knows that it leads.
+    """
+    topic = broker.create_topic(unique("static"), 2)
+    options: dict[str, Any] = {**OPTIONS, "group_id": topic, "group_instance_id": "a"}
+    server = broker.bootstrap_servers
+    with KafkaConsumer(
+        topic, **options | {"bootstrap_servers": server, "group_protocol": before}
+    ) as first:
+        _assign(first, 2)
+    if before == "classic":
+        broker.add_partitions(topic, 3)
+    with consumer(server, topic, group_protocol="classic", **options) as again:
+        if before == "consumer":
+            _assign(again, 2)
+            broker.add_partitions(topic, 3)
+        _assign(again, 3)
