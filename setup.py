@@ -1,4 +1,4 @@
-"""The optional extension, and README.md with absolute links.
+"""The optional extension, README.md with absolute links, and a reproducible source distribution.
 
 The extension is modules of ``records`` compiled again, and the selector of ``transport``. The
 module ``_record_decoder`` is compiled as ``_record_decoder_c``.
@@ -11,16 +11,20 @@ All else is in pyproject.toml. Their types are in ``_record_decoder_c.pxd``, ``_
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
-import platform
 import re
 import sys
+import tarfile
 import tomllib
 import warnings
 import zlib
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.sdist import sdist
 
 RECORDS = Path("kohort", "records")
 MODULES = {
@@ -48,9 +52,9 @@ TRANSPORT = Path("kohort", "transport")
 POLLER = ("_poller_c.pyx", "_openssl.h")
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
-# Clang has the CRC instructions apart from SSE 4.2, which the CRC functions name as their target.
-COMPILE_ARGS = ["-mcrc32"] if (sys.platform, platform.machine()) == ("darwin", "x86_64") else []
 LINES = os.environ.get("KOHORT_LINES") == "1"
+# Debugging information has the path of the folder of the build, so that no two builds are the same.
+COMPILE_ARGS = [] if LINES or sys.platform == "win32" else ["-g0"]
 
 
 RELATIVE_LINK = re.compile(r"(!?\[[^\]]*\])\((?!https?:|mailto:|#)([^)\s]+)\)")
@@ -131,7 +135,39 @@ def extensions() -> list[Extension]:
     return modules
 
 
+class StableSdist(sdist):
+    """Builds the source distribution with the times that SOURCE_DATE_EPOCH names, and no owners.
+
+    Two builds of one commit are then the same to the byte, as wheels already are.
+    """
+
+    def make_archive(self, *arguments: Any, **options: Any) -> str:
+        """Return the path of the archive."""
+        path = super().make_archive(*arguments, **options)
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if epoch is not None and path.endswith(".tar.gz"):
+            stabilize(Path(path), int(epoch))
+        return path
+
+
+def stabilize(path: Path, epoch: int) -> None:
+    """Write an archive again, with one time for all of its files, in seconds since 1970."""
+    content = io.BytesIO()
+    with (
+        tarfile.open(path) as old,
+        gzip.GzipFile("", "wb", fileobj=content, mtime=epoch) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
+        for member in sorted(old.getmembers(), key=lambda each: each.name):
+            stable = tarfile.TarInfo(member.name)
+            stable.type, stable.size, stable.mtime = member.type, member.size, epoch
+            stable.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            new.addfile(stable, old.extractfile(member) if member.isfile() else None)
+    path.write_bytes(content.getvalue())
+
+
 setup(
+    cmdclass={"sdist": StableSdist},
     ext_modules=extensions(),
     long_description=readme(),
     long_description_content_type="text/markdown",

@@ -216,7 +216,12 @@ static uint32_t kohort_crc_table(uint32_t crc, const uint8_t *p, size_t n) {
 
 #if defined(KOHORT_SSE42) || defined(KOHORT_ARM)
 #ifdef KOHORT_SSE42
+#ifdef __clang__
+/* Clang has the CRC instructions apart from SSE 4.2. */
+#define KOHORT_TARGET __attribute__((target("sse4.2,crc32")))
+#else
 #define KOHORT_TARGET __attribute__((target("sse4.2")))
+#endif
 #define KOHORT_STEP8(crc, v) _mm_crc32_u64(crc, v)
 #define KOHORT_STEP1(crc, v) _mm_crc32_u8((uint32_t)(crc), v)
 #else

@@ -62,6 +62,30 @@ def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> Non
     assert [name for name in packed_names if name.endswith(".pth")] == []
 
 
+def test_source_distribution_is_the_same_when_built_twice(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
+    # The tree has generated C files once kohort was compiled, and a source distribution has not.
+    environment = os.environ | {"KOHORT_PURE": "1", "SOURCE_DATE_EPOCH": "1700000000"}
+    built = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        subprocess.run(
+            [*command, "sdist", "--dist-dir", str(folder)],
+            cwd=ROOT,
+            env=environment | {"USER": str(number)},
+            check=True,
+            timeout=60,
+            capture_output=True,
+        )
+        [packed] = folder.glob("*.tar.gz")
+        built.append(packed.read_bytes())
+        os.utime(tmp_path / "kohort.egg-info" / "PKG-INFO", (number, number))
+    assert built[0] == built[1]
+    with tarfile.open(packed) as archive:
+        members = archive.getmembers()
+    assert {(each.mtime, each.uid, each.uname) for each in members} == {(1_700_000_000, 0, "")}
+
+
 def test_nothing_runs_at_the_start_of_python(tmp_path: Path) -> None:
     """Neither the wheel nor the installation has a .pth file that runs code of kohort."""
     command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
