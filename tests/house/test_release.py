@@ -7,15 +7,18 @@ import re
 import signal
 import subprocess
 import sys
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from kohort import KafkaConsumer
 from tests.house._source import ROOT
-from tools.release import checks, installs, placeholders
-from tools.release.__main__ import report
-from tools.release.commands import Row, tool
+from tools.release import checks, installs, modules, placeholders, pythons, suites
+from tools.release.__main__ import closing, report
+from tools.release.commands import ProgramFailedError, Row, environment, project, tool
+from tools.release.index import write_index
 
 FOLDER = ROOT / ".github"
 WORKFLOWS = sorted((FOLDER / "workflows").glob("*.yml"))
@@ -122,6 +125,116 @@ def test_report_marks_what_failed_and_what_was_not_tried() -> None:
         "          second",
         "-       all    x      not installed",
     ]
+
+
+def test_report_ends_with_what_was_not_checked_and_placeholders() -> None:
+    done = Row("wheel", "build", True, "made")
+    left = Row("macOS", "all", None, "not here")
+    marked = Row("README.md:1", placeholders.CHECK, None, "repository.invalid")
+    assert closing([left, marked, done]).splitlines() == [
+        "Checked",
+        "ok      wheel  build  made",
+        "",
+        "Not checked",
+        "-       macOS  all  not here",
+        "",
+        "Placeholders, which a person replaces before a release",
+        "-       README.md:1  placeholder  repository.invalid",
+    ]
+
+
+def test_wheel_without_a_compiled_module_is_an_error(tmp_path: Path) -> None:
+    names = [f"{name}.cpython-311-x86_64-linux-gnu.so" for name in modules.COMPILED[:-1]]
+    wheel = _wheel(tmp_path / "kohort-1-cp311-cp311-manylinux1_x86_64.whl", dict.fromkeys(names))
+    with pytest.raises(ProgramFailedError, match=r"no compiled module kohort/transport/_poller_c"):
+        modules.check_compiled(wheel, musl=False)
+
+
+def test_wheel_for_musl_is_an_error_with_modules_for_glibc(tmp_path: Path) -> None:
+    names = [f"{name}.cpython-311-x86_64-linux-gnu.so" for name in modules.COMPILED]
+    wheel = _wheel(tmp_path / "kohort-1-cp311-cp311-musllinux_1_2_x86_64.whl", dict.fromkeys(names))
+    with pytest.raises(ProgramFailedError, match=r"does not end with -musl\.so"):
+        modules.check_compiled(wheel, musl=True)
+
+
+def test_plain_wheel_is_an_error_with_a_compiled_module(tmp_path: Path) -> None:
+    path = tmp_path / "kohort-1-py3-none-any.whl"
+    with pytest.raises(ProgramFailedError, match=r"has compiled modules: kohort/records/_x\.so"):
+        modules.check_plain(_wheel(path, {"kohort/records/_x.so": ""}))
+    with pytest.raises(ProgramFailedError, match="not named as a plain wheel"):
+        modules.check_plain(_wheel(tmp_path / "kohort-1-cp311-cp311-linux_x86_64.whl", {}))
+
+
+@pytest.mark.parametrize(
+    ("readme", "problem"),
+    [
+        ("see [errors](docs/errors.md)", "relative links: ](docs/errors.md)"),
+        ("![drawing](drawing.svg)", "relative links: ](drawing.svg)"),
+        ('<img src="docs/drawing.svg">', 'relative links: src="docs/drawing.svg"'),
+        ("[errors]: docs/errors.md", "relative links: [errors]: docs/errors.md"),
+        ("[a](https://a.invalid/b) [c](#d) <a href='https://a.invalid'>", None),
+    ],
+)
+def test_metadata_with_relative_links_is_an_error(
+    tmp_path: Path, readme: str, problem: str | None
+) -> None:
+    addresses = "".join(f"Project-URL: {name}, x\n" for name in project()["urls"])
+    metadata = f"Version: {project()['version']}\n{addresses}\n{readme}"
+    licenses = dict.fromkeys(["kohort-1.dist-info/LICENSE", "kohort-1.dist-info/NOTICE"])
+    path = tmp_path / "kohort-1-py3-none-any.whl"
+    wheel = _wheel(path, {"kohort-1.dist-info/METADATA": metadata} | licenses)
+    assert checks.problems(wheel) == ([f"{wheel.name} has {problem}"] if problem else [])
+
+
+def test_metadata_names_each_fault_of_a_wheel(tmp_path: Path) -> None:
+    path = tmp_path / "kohort-1-py3-none-any.whl"
+    found = checks.problems(
+        _wheel(path, {"kohort-1.dist-info/METADATA": "Version: 0\n\n", "tests/test_a.py": ""})
+    )
+    assert [problem.removeprefix(f"{path.name} ").split()[0:2] for problem in found] == [
+        ["contains", "tests"],
+        ["has", "version"],
+        ["has", "the"],
+        ["lacks", "LICENSE"],
+    ]
+
+
+def test_index_has_a_page_for_each_normalized_project(tmp_path: Path) -> None:
+    names = ("A_b.c-1.0-py3-none-any.whl", "a-b-c-1.1.tar.gz", "kohort-1-py3-none-any.whl")
+    address = write_index(tmp_path / "index", [tmp_path / name for name in names])
+    assert address == (tmp_path / "index").as_uri()
+    page = (tmp_path / "index" / "a-b-c" / "index.html").read_text()
+    assert [name in page for name in names] == [True, True, False]
+    assert "kohort-1" in (tmp_path / "index" / "kohort" / "index.html").read_text()
+
+
+def test_programs_get_no_variable_that_changes_a_build() -> None:
+    given = {"KOHORT_PURE": "1", "PYTHONPATH": "x", "PIP_FIND_LINKS": "x", "PATH": "y"}
+    wanted = {"PATH": "y", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "CC": "false"}
+    assert environment(given, {"CC": "false"}) == wanted
+
+
+def test_missing_interpreters_are_those_not_found() -> None:
+    here = [pythons.Interpreter(version, False, Path()) for version in ("3.11", "3.14t")]
+    assert pythons.missing(here) == [
+        "3.12 glibc",
+        "3.13 glibc",
+        "3.14 glibc",
+        "any version, musl",
+    ]
+    assert pythons.missing([pythons.Interpreter("3.11", True, Path())])[0] == "3.11 glibc"
+
+
+def test_supported_interpreters_are_those_of_cibuildwheel() -> None:
+    built = suites.cibuildwheel()["build"].split()
+    assert [f"cp{each.replace('.', '')}-*" for each in pythons.SUPPORTED] == built
+
+
+def _wheel(path: Path, files: Mapping[str, str | None]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content or "")
+    return path
 
 
 def _text(name: str) -> str:

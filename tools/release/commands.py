@@ -1,4 +1,4 @@
-"""Running of programs, the interpreters of this machine, and the rows of the report."""
+"""Running of programs, the folders of the check, and the rows of the report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,12 +18,9 @@ WORK: Final = ROOT / "build" / "release"
 DIST: Final = WORK / "dist"
 """Folder of what would be uploaded, and of nothing else."""
 PINS: Final = ROOT / "constraints" / "pins.txt"
-OLDEST: Final = (3, 11)
-NEWEST: Final = (3, 14)
-_TAG = (
-    "import sys, sysconfig; v = sys.version_info; "
-    "print(v.major, v.minor, 't' if sysconfig.get_config_var('Py_GIL_DISABLED') else '', sep='.')"
-)
+_BEGAN: Final = time.monotonic()
+_REMOVED: Final = ("KOHORT_", "PIP_FIND_LINKS", "PIP_REQUIRE", "PYTHON")
+"""Beginnings of the variables that would change what a clean machine builds or installs."""
 
 
 class Row(NamedTuple):
@@ -38,10 +36,35 @@ class ProgramFailedError(Exception):
     """A program of the check ended with an error. The text ends with its last lines."""
 
 
+class NotTriedError(Exception):
+    """A part of the check cannot be done on this machine. The text says why."""
+
+
 def project() -> dict[str, Any]:
     """Return the table ``project`` of pyproject.toml."""
     found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return found
+
+
+def attempt(subject: str, check: str, action: Callable[[], str]) -> Row:
+    """Do one part of the check with a line before it, and return the row of its result."""
+    print(
+        f"{time.monotonic() - _BEGAN:6.0f} s  {subject}: {check} ...", file=sys.stderr, flush=True
+    )
+    try:
+        return Row(subject, check, True, action())
+    except ProgramFailedError as error:
+        return Row(subject, check, False, str(error))
+    except NotTriedError as error:
+        return Row(subject, check, None, str(error))
+
+
+def environment(
+    environ: Mapping[str, str], more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the variables for a program: without those that would change the result."""
+    kept = {name: value for name, value in environ.items() if not name.startswith(_REMOVED)}
+    return kept | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"} | dict(more or {})
 
 
 def run(
@@ -51,7 +74,7 @@ def run(
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **(env or {})},
+        env=environment(os.environ, env),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -63,29 +86,30 @@ def run(
     return done.stdout
 
 
+def last_line(output: str) -> str:
+    """Return the last line of a program's output, or nothing."""
+    return (output.strip().splitlines() or [""])[-1]
+
+
+def only(paths: Iterable[Path], wanted: str) -> Path:
+    """Return the one path. Raises ProgramFailedError, with the name of what was wanted."""
+    found = list(paths)
+    if len(found) != 1:
+        raise ProgramFailedError(f"{len(found)} files instead of one: {wanted}")
+    return found[0]
+
+
 def tool(name: str) -> str | None:
     """Return the path of a program beside this interpreter or on the path, or None."""
-    beside = BIN / name
-    return str(beside) if beside.exists() else shutil.which(name)
+    for folder in (BIN, WORK / "tools"):
+        if (folder / name).exists():
+            return str(folder / name)
+    return shutil.which(name)
 
 
-def interpreters() -> dict[str, Path]:
-    """Return the supported interpreters of this machine by version, such as ``3.13`` or ``3.14t``.
+def source_date() -> dict[str, str]:
+    """Return SOURCE_DATE_EPOCH as the time of the last commit, in seconds since 1970.
 
-    Found are those of pyenv and those on the path.
+    Builds of one commit are then the same to the byte.
     """
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    candidates = sorted(pyenv.glob("*/bin/python3"))
-    for minor in range(OLDEST[1], NEWEST[1] + 1):
-        for suffix in ("", "t"):
-            if found := shutil.which(f"python3.{minor}{suffix}"):
-                candidates.append(Path(found))
-    versions: dict[str, Path] = {}
-    for path in candidates:
-        try:
-            major, minor_text, threads = run([path, "-c", _TAG]).strip().split(".")
-        except ProgramFailedError:
-            continue  # a shim of pyenv without its version
-        if OLDEST <= (int(major), int(minor_text)) <= NEWEST:
-            versions.setdefault(f"{major}.{minor_text}{threads}", path)
-    return dict(sorted(versions.items()))
+    return {"SOURCE_DATE_EPOCH": run(["git", "log", "-1", "--format=%ct"]).strip()}

@@ -3,113 +3,143 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from tools.release.commands import DIST, PINS, ROOT, WORK, ProgramFailedError, Row, project, run
+from tools.release.commands import (
+    DIST,
+    PINS,
+    ROOT,
+    WORK,
+    NotTriedError,
+    ProgramFailedError,
+    Row,
+    attempt,
+    project,
+    run,
+)
+from tools.release.index import write_index
+from tools.release.pythons import Interpreter
 
 RECORDS: Final = 100_000
+KINDS: Final = ("compiled", "plain", "no compiler")
+"""Contents of an index: all of DIST, no wheel for this Python, or the source distribution alone."""
 _READER: Final = ROOT / "tools" / "release" / "reader.py"
-_HOUSE: Final = WORK / "wheelhouse"
-"""Wheels of the dependencies. With it and DIST, no installation asks an index."""
-_TESTS: Final = ("tests/records", "tests/consumer/test_sync_methods.py")
-"""Tests that run with the lowest versions of the dependencies."""
+_MUSL: Final = ("musllinux_1_2_x86_64", "musllinux_1_1_x86_64")
 
 
-def newest() -> list[str]:
-    """Return the requirements of kohort, as they are."""
-    return [str(each) for each in project()["dependencies"]]
+def check_installs(pythons: Iterable[Interpreter]) -> Iterator[Row]:
+    """Install each kind of distribution on each interpreter, and let a consumer read there."""
+    for python in pythons:
+        for versions, wanted in (("newest", newest()), ("lowest", lowest())):
+            for kind in KINDS if versions == "newest" else KINDS[:2]:
+                yield attempt(
+                    f"kohort, {kind}, {python}",
+                    f"install, {versions}",
+                    partial(install_and_read, python, kind, versions, wanted),
+                )
 
 
-def lowest() -> list[str]:
-    """Return the requirements of kohort with the lowest version that each allows."""
-    return [re.sub(r">=", "==", each) for each in newest()]
+def newest(*extras: str) -> list[str]:
+    """Return the requirements of kohort and of some extras, as they are."""
+    optional = project()["optional-dependencies"]
+    return [*project()["dependencies"], *(each for name in extras for each in optional[name])]
 
 
-def collect(version: str, python: Path) -> None:
-    """Write wheels of the dependencies and of the build tools into a folder."""
-    house = _HOUSE / version
-    for wanted in (newest(), lowest()):
-        run([python, "-m", "pip", "download", "-q", "--only-binary=:all:", "-d", house, *wanted])
-    tools = ["setuptools", "cython"]
-    run([python, "-m", "pip", "download", "-q", "-d", house, "-c", PINS, *tools])
+def lowest(*extras: str) -> list[str]:
+    """Return the requirements of kohort and of some extras with the lowest version of each."""
+    return [re.sub(r">=", "==", each) for each in newest(*extras)]
 
 
-def install_and_read(
-    kind: str, version: str, python: Path, versions: str, distribution: Path
-) -> Iterator[Row]:
-    """Install a distribution with the newest or the lowest dependencies, and run a consumer.
+def pinned(*names: str) -> list[str]:
+    """Return the requirements of some projects with the versions of constraints/pins.txt."""
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", PINS.read_text(), re.MULTILINE))
+    versions = {name.lower(): version for name, version in pins.items()}
+    return [f"{name}=={versions[name]}" for name in names]
 
-    ``kind`` is ``compiled``, ``plain`` or ``no compiler``, where the source is built without one.
-    """
-    subject = f"{distribution.suffix[1:]}, {kind}, {version}"
+
+def collect(python: Interpreter, name: str, wanted: Iterable[str]) -> list[Path]:
+    """Return wheels of requirements for one Python, which pip downloads."""
+    folder = WORK / "wheelhouse" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    # An interpreter of a distribution may have no pip.
+    command: list[object] = [sys.executable, "-m", "pip", "--python", python.path, "download"]
+    if python.musl:
+        # That interpreter may have been built without TLS, so that its pip reaches no index.
+        digits, abi = python.version.removesuffix("t").replace(".", ""), python.tags.split("-")[1]
+        command = [sys.executable, "-m", "pip", "download", f"--python-version={digits}"]
+        command += [f"--platform={each}" for each in _MUSL]
+        command += [f"--abi={each}" for each in (abi, "abi3", "none")]
     try:
-        wanted = newest() if versions == "newest" else lowest()
-        environment = _environment(f"{kind}-{version}-{versions}".replace(" ", "-"), python)
-        began = time.monotonic()
-        _install(environment, version, [str(distribution), *wanted], kind)
-        took = time.monotonic() - began
-        facts = _read(environment)
-        problem = _problem(kind, facts)
+        run([*command, "-q", "--only-binary=:all:", "-d", folder, *wanted])
     except ProgramFailedError as error:
-        yield Row(subject, versions, False, str(error))
-        return
+        if absent := re.search(r"No matching distribution found for (\S+)", str(error)):
+            raise NotTriedError(f"{absent[1]} has no wheel for {python}") from None
+        raise
+    return sorted(folder.iterdir())
+
+
+def install_and_read(python: Interpreter, kind: str, versions: str, wanted: list[str]) -> str:
+    """Install kohort from a local index, and return what a consumer did with it."""
+    files = _dependencies(python, versions)
+    name = f"{kind}-{python}-{versions}".replace(" ", "-")
+    place = new_environment(name, python)
+    began = time.monotonic()
+    install(place, name, [*_offered(kind), *files], wanted, kind)
+    took = time.monotonic() - began
+    facts = _read(place)
+    if problem := _problem(kind, facts):
+        raise ProgramFailedError(problem)
     rate = facts["read"] / facts["seconds"] / 1000
     decoders = "compiled" if facts["compiled"] else f"plain, because {facts['plain_reason']}"
-    text = f"{facts['read']:,} records, {rate:,.0f} thousand/s; {decoders}; pip {took:.0f} s"
-    yield Row(subject, versions, not problem, problem or text)
+    return f"{facts['read']:,} records, {rate:,.0f} thousand/s; {decoders}; pip {took:.0f} s"
 
 
-def run_tests(version: str, python: Path, wheel: Path) -> Iterator[Row]:
-    """Run tests of the records and of the consumer with the lowest dependencies."""
-    subject = f"{wheel.suffix[1:]}, compiled, {version}"
-    environment = _environment(f"tests-{version}", python)
-    needed = ["pytest", "pytest-timeout", "hypothesis", "trio", "cryptography", "trustme", "lz4"]
-    needed += ["pyarrow", "pytest-asyncio", "typing_extensions"]
-    try:
-        _install(environment, version, [str(wheel), *lowest()], "compiled")
-        run([environment, "-m", "pip", "install", "-q", "-c", PINS, *needed, *lowest()])
-        # A copy without kohort beside it, so that the tests import the installed one.
-        place = WORK / f"tests-{version}"
-        shutil.rmtree(place, ignore_errors=True)
-        for folder in ("tests", "tools"):
-            shutil.copytree(ROOT / folder, place / folder)
-        for name in ("pyproject.toml", "README.md"):
-            shutil.copy(ROOT / name, place)
-        command = [environment, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_TESTS]
-        last = run(command, cwd=place).strip().splitlines()[-1]
-        yield Row(subject, "tests, lowest", True, last)
-    except ProgramFailedError as error:
-        yield Row(subject, "tests, lowest", False, str(error))
-
-
-def distributions(kind: str, version: str) -> list[Path]:
-    """Return the file of DIST that a Python with glibc installs for this kind."""
-    if kind == "no compiler":
-        return list(DIST.glob("*.tar.gz"))
-    tag = f"cp{version.replace('.', '')}"
-    abi = tag if tag.endswith("t") else f"{tag}-{tag}"
-    return list(DIST.glob("*-py3-none-any.whl" if kind == "plain" else f"*-{abi}-manylinux*.whl"))
-
-
-def _environment(name: str, python: Path) -> Path:
+def new_environment(name: str, python: Interpreter) -> Path:
     """Return the Python of a new environment."""
     folder = WORK / "environments" / name
     shutil.rmtree(folder, ignore_errors=True)
-    run([python, "-m", "venv", folder])
+    run([python.path, "-m", "venv", folder])
     return folder / "bin" / "python"
 
 
-def _install(python: Path, version: str, wanted: list[str], kind: str) -> None:
-    command: list[object] = [python, "-m", "pip", "install", "-q", "--no-index"]
-    command += ["--find-links", _HOUSE / version, *wanted]
-    env = {"CC": "false", "CXX": "false"} if kind == "no compiler" else {}
-    run(command, env=env)
+def install(
+    python: Path, name: str, files: Iterable[Path], wanted: Iterable[str], kind: str = "compiled"
+) -> None:
+    """Install this version of kohort with requirements from an index of these files alone."""
+    address = write_index(WORK / "indexes" / name, files)
+    kohort = f"kohort=={project()['version']}"
+    env = {"PIP_CONFIG_FILE": os.devnull}
+    if kind == "no compiler":
+        env |= {"CC": "false", "CXX": "false"}
+    command = [python, "-m", "pip", "install", "-q", "--no-cache-dir", "--index-url", address]
+    run([*command, kohort, *wanted], env=env)
     run([python, "-m", "pip", "check"])
+
+
+@cache
+def _dependencies(python: Interpreter, versions: str) -> list[Path]:
+    """Return wheels of the dependencies, and of what builds kohort from source."""
+    wanted = newest() if versions == "newest" else lowest()
+    name = f"{python}-{versions}".replace(" ", "-")
+    builders = collect(python, f"{name}-build", pinned("setuptools", "cython"))
+    return [*collect(python, name, wanted), *builders]
+
+
+def _offered(kind: str) -> list[Path]:
+    files = list(DIST.glob("*.tar.gz"))
+    if kind == "compiled":
+        files = list(DIST.iterdir())
+    elif kind == "plain":
+        files += DIST.glob("*-py3-none-any.whl")
+    return files
 
 
 def _read(python: Path) -> dict[str, Any]:

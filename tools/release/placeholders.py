@@ -11,9 +11,10 @@ from typing import Final
 from tools.release.commands import ROOT, Row
 
 PLACEHOLDER: Final = re.compile(
-    r"[\w@./:-]*\.invalid\b[\w@./-]*|@?PLACEHOLDER[\w-]*|^SITE: Final\[str\] = \"\""
+    r"[\w@./:-]+\.invalid\b[\w@./-]*|@?PLACEHOLDER[\w-]*|^SITE: Final\[str\] = \"\""
 )
 """Addresses under the reserved ending of RFC 2606, marked names, and an empty address."""
+CHECK: Final = "placeholder"
 FILES: Final = ("pyproject.toml", "mkdocs.yml", "*.md", ".github", "kohort/errors/addresses.py")
 """Files to search. The code and its tests use the ending for hosts that do not exist."""
 
@@ -39,7 +40,7 @@ def placeholders() -> list[tuple[str, int, str]]:
 def list_placeholders() -> Iterator[Row]:
     """Report each placeholder. A release from here on would publish them."""
     for name, number, text in placeholders():
-        yield Row(f"{name}:{number}", "placeholder", None, text)
+        yield Row(f"{name}:{number}", CHECK, None, text)
 
 
 if __name__ == "__main__":
