@@ -126,7 +126,7 @@ def owners_release_first(log: EventLog) -> list[str]:
     revoking: dict[str, Partitions] = {}
     names: dict[str, str] = {}
     for event in log:
-        if unstored and not isinstance(event, (EpochStored, MemberStored, RebalanceForgotten)):
+        if unstored and not isinstance(event, MemberStored):
             for who in unstored:
                 stored[who] = NOTHING
                 owned[who].clear()

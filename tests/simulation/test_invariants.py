@@ -432,6 +432,8 @@ def test_a_classic_member_that_an_upgrade_does_not_store_owns_nothing() -> None:
         stored("b", 6, ONE),
     ]
     assert epoch_invariants.owners_release_first(log_of(events)) == []
+    events[4] = EpochStored(epoch=6)  # of the newcomer, in the same batch of records
+    assert epoch_invariants.owners_release_first(log_of(events)) == []
     events.insert(3, stored("a", 5, ONE))
     assert len(epoch_invariants.owners_release_first(log_of(events))) == 1
 
