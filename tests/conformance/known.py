@@ -158,6 +158,21 @@ KNOWN = (
         {"groups_before_the_offsets_topic": (r"first look-up\.coordinators\[0\]\..*",)},
     ),
     Known(
+        "Too few replicas of the groups' records",
+        "__consumer_offsets may have fewer replicas in sync than min.insync.replicas. Kafka then "
+        "responds with error 15 to each request that writes a record. The cluster writes it.",
+        {
+            "groups_with_too_few_replicas": (
+                r"commit\.topics\[0\]\.partitions\[0\]\.error_code",
+                r"delete\.results\[0\]\.error_code",
+                r"offset delete\.(error_code|topics.*)",
+                r"join\..*",
+                r"leave\.(error_code|members.*)",
+                r"described (members|new)\..*",
+            )
+        },
+    ),
+    Known(
         "Sizes of disks",
         "The logs are in memory, so the size of the disk is reported as -1 (unknown).",
         {"log_directories": (r".*\.(total|usable)_bytes",)},

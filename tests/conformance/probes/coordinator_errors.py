@@ -23,13 +23,17 @@ from kohort.protocol.messages import (
     JoinGroupRequest,
     LeaveGroupRequest,
     MetadataRequest,
+    MetadataResponse,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
     TxnOffsetCommitRequest,
 )
+from tests.conformance.consumers import ConsumerMember, described
 from tests.conformance.probe import Observations, probe
+from tests.conformance.probes.settings import DELETE, SET, change
+from tests.conformance.probes.upgrading import classic
 from tests.conformance.session import READY_S, Session
 from tests.conformance.wire import Connection
 
@@ -231,6 +235,43 @@ def groups_without_a_leader(session: Session) -> Observations:
     yield "its broker is back", found
 
 
+@probe("8.14", variant="two")
+def groups_with_too_few_replicas(session: Session) -> Observations:
+    """Send requests while fewer replicas of the records are in sync than a write requires: 15."""
+    topic = _topic_on_first(session)
+    labels = ("members", "offsets", "new", "classic")
+    members, offsets, new, old = (_group_of(session, 1, label) for label in labels)
+    numbers = [coordinator_partition(group, PARTITIONS) for group in (members, offsets, new, old)]
+    one = ConsumerMember(session, members, "one", [topic])
+    one.join()
+    yield "acknowledged before", one.acknowledge().error_code
+    commit = _commit(offsets, topic, "", -1)
+    yield "committed before", session.ask(commit, 8)
+    change(session, OFFSETS, (SET, "min.insync.replicas", "2"))
+    session.second.stop()
+    try:
+        for number in numbers:
+            _wait_for_replicas(session, number, [1])
+        yield "heartbeat", one.beat()
+        yield "commit", session.ask(commit, 8)
+        for label, request, version in _other_requests(offsets, topic):
+            if label in ("offset delete", "delete"):
+                yield label, _renamed(session, offsets, session.ask(request, version))
+        yield "join", ConsumerMember(session, new, "new", [topic]).join()
+        static = classic(session, "classic", topic, instance="i")
+        static.group = old
+        yield "classic join", static.connection.ask(static.join_request(), 9).error_code
+        leaving = [LeaveGroupRequest.MemberIdentity(member_id="one")]
+        yield "leave", session.ask(LeaveGroupRequest(group_id=members, members=leaving), 5)
+        for number, group in enumerate((members, offsets, new)):
+            yield f"described {labels[number]}", _renamed(session, group, described(session, group))
+    finally:
+        change(session, OFFSETS, (DELETE, "min.insync.replicas", None))
+        session.second.start()
+        for number in numbers:
+            _wait_for_replicas(session, number, [1, 2])
+
+
 def _reassign(session: Session, number: int, *replicas: int) -> None:
     """Give a partition of the group's records other replicas, and wait until it has them."""
     cls = AlterPartitionReassignmentsRequest
@@ -240,12 +281,25 @@ def _reassign(session: Session, number: int, *replicas: int) -> None:
     assert answer.responses[0].partitions[0].error_code == 0, answer
     deadline = time.monotonic() + READY_S
     while True:
-        asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=OFFSETS)])
-        found = {p.partition_index: p for p in session.ask(asked, 12).topics[0].partitions}[number]
+        found = _records_of(session, number)
         nodes = list(found.replica_nodes)
         if nodes == list(replicas) and sorted(found.isr_nodes) == sorted(replicas):
             return
         assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def _records_of(session: Session, number: int) -> MetadataResponse.MetadataResponsePartition:
+    """Return the metadata of a partition of the groups' records."""
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=OFFSETS)])
+    return {p.partition_index: p for p in session.ask(asked, 12).topics[0].partitions}[number]
+
+
+def _wait_for_replicas(session: Session, number: int, in_sync: Sequence[int]) -> None:
+    """Return when these replicas are in sync."""
+    deadline = time.monotonic() + READY_S
+    while sorted(_records_of(session, number).isr_nodes) != list(in_sync):
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
