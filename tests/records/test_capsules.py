@@ -185,7 +185,7 @@ def _kept(use: Callable[[Any], object], size: int) -> int:
 
 
 def test_all_that_is_given_back_is_let_go_of(way: str) -> None:
-    size = 10_000
+    size = 2_000
 
     def drop(taken: Any) -> None:
         del taken

@@ -1,4 +1,4 @@
-"""Logins with mutated responses: 20,000 here, 500,000 in ``make fuzz``."""
+"""Logins with mutated responses: 5,000 here, 500,000 in ``make fuzz``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from kohort.transport._login import Login
 from tests.support import login_fuzz
 
-LOGINS = 10_000
+LOGINS = 2_500
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -6,17 +6,25 @@ import pytest
 
 from tests.simulation.planted import BUGS, EPOCH_BUGS
 from tests.simulation.protocols import CONSUMER
-from tests.simulation.simulate import simulate
+from tests.simulation.simulate import OPERATIONS, simulate
 
 SEEDS = (*range(2, 23), 25, 40, 42)
 """Seeds to try. The first two find most bugs, others are for changes of members or cluster."""
+
+SHORTER = {"heartbeat with an old generation": 8}
+"""Number of operations for bugs that let members rejoin all the time, which takes long."""
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     kind = CONSUMER if name in EPOCH_BUGS else None
+    operations = SHORTER.get(name, OPERATIONS)
+
+    def has_violations(seed: int) -> bool:
+        return bool(simulate(seed, operations, kind).violations)
+
     with BUGS[name]():
-        found = next((seed for seed in SEEDS if simulate(seed, kind=kind).violations), None)
+        found = next(filter(has_violations, SEEDS), None)
     assert found is not None
-    assert simulate(found, kind=kind).violations == []
+    assert not has_violations(found)

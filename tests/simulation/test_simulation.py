@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.simulate import simulate
 from tests.simulation.soak import Failure, replay, soak
 
-SEEDS = 300
+SEEDS = 100
 ROOT = Path(__file__).parents[2]
 
 
