@@ -32,7 +32,7 @@ ifneq ($(findstring --without-browser,$(ARGS)),)
 PYODIDE :=
 endif
 
-# A file's tests stay together, in the order of the files: the longest are put first.
+# A file's tests stay together, in the order of the files: tests/longest.txt lists the first ones.
 SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Or every process of a demo, a test or Spark would do it anew where Python is told to write no bytecode.
 COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort

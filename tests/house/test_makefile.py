@@ -124,3 +124,9 @@ def test_slow_tests_are_listed_once_and_exist() -> None:
         file, *_, name = entry.split("::")
         text = (ROOT / file).read_text()
         assert name == "runTest" or f"def {name}(" in text, entry
+
+
+def test_longest_files_are_listed_once_and_exist() -> None:
+    listed = (ROOT / "tests" / "longest.txt").read_text().split()
+    assert len(listed) == len(set(listed))
+    assert [name for name in listed if not (ROOT / name).is_file()] == []

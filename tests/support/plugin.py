@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import uuid
 from collections import Counter
@@ -31,10 +32,14 @@ NEEDS: dict[str, Callable[[], str | None]] = {
 }
 SLOW = (*NEEDS, "interop")
 REAL_TIMEOUT_S = 300
-LISTED_SLOW = Path(__file__).parents[1] / "slow.txt"
+TESTS = Path(__file__).parents[1]
+LISTED_SLOW = TESTS / "slow.txt"
+LISTED_LONGEST = TESTS / "longest.txt"
 NOT_RUN = "not_run"
 """Property of a test's report. It carries the reason over from worker processes, too."""
 SERVERS = pytest.StashKey[list[KafkaServer]]()
+SLOW_FILES = pytest.StashKey[frozenset[Path]]()
+"""Files that have tests on real components."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,13 +61,22 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Create the register of servers."""
     config.stash[SERVERS] = []
+    config.stash[SLOW_FILES] = frozenset()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one process more than there are CPUs, because tests on real components often wait."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, None, None]:
-    """Put slow tests first, so that no process is left alone with one, or shuffle all tests.
+    """Put long files on real components first, then other long files, or shuffle all tests.
+
+    So no process is left alone with a long file, and Kafka ends before the other half of the run.
 
     pytest itself groups the tests that share a parameter of a module or a session. It does so after
     the shuffling, which would otherwise start such fixtures many times.
@@ -73,7 +87,22 @@ def pytest_collection_modifyitems(
         items[:] = shuffled(items, seed)
     yield
     if seed is None:
-        items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in SLOW))
+        config.stash[SLOW_FILES] = frozenset(item.path for item in items if is_slow(item))
+        sort_by_length(items, config.stash[SLOW_FILES])
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """True if the test needs real components."""
+    return any(item.get_closest_marker(name) for name in SLOW)
+
+
+def sort_by_length(items: list[pytest.Item], slow: frozenset[Path]) -> None:
+    """Sort files by their kind and by tests/longest.txt, and put slow tests of a file first."""
+    listed = [TESTS.parent / line for line in LISTED_LONGEST.read_text().split()]
+    ranks = {path: rank for rank, path in enumerate(listed)}
+    for path in dict.fromkeys(item.path for item in items):
+        ranks.setdefault(path, len(ranks))
+    items.sort(key=lambda item: (item.path not in slow, ranks[item.path], not is_slow(item)))
 
 
 def mark_slow(items: list[pytest.Item]) -> None:
@@ -123,6 +152,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if required() and marker != "kerberos":
                 pytest.fail(f"{reason} (KOHORT_REQUIRE_REAL is set)", pytrace=False)
             pytest.skip(reason)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Kill all nodes of Kafka when no later test of this process uses them. They cost CPU."""
+    slow = item.config.stash[SLOW_FILES]
+    if nextitem is not None and item.path in slow and nextitem.path not in slow:
+        for server in item.config.stash[SERVERS]:
+            server.kill()
 
 
 @pytest.hookimpl(wrapper=True)
