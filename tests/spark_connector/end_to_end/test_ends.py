@@ -122,7 +122,7 @@ def end(
 
 
 @plainly_on("cluster")
-@pytest.mark.parametrize("query", ["idle", "in a batch"])
+@pytest.mark.parametrize("query", ["idle", pytest.param("in a batch", marks=pytest.mark.long)])
 def test_a_session_that_ends_leaves(
     broker: Broker, unique: Unique, tmp_path: Path, record_property: Record, query: str
 ) -> None:
