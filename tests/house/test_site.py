@@ -141,6 +141,7 @@ def test_site_requests_no_fonts() -> None:
         ("Raises ``DataError``.", "Raises [`DataError`][kohort.errors.DataError]."),
         ("Raises MyDataError.", "Raises MyDataError."),
         ("See docs/types.md.", "See [Types][types]."),
+        ("See ``docs/types.md``.", "See [Types][types]."),
         ("So::\n\n    a = ``b``\n\nDone.", "So:\n\n```text\na = ``b``\n```\n\nDone."),
     ],
 )

@@ -17,7 +17,7 @@ from tools.public_names import ROOT, public_modules, public_places
 
 _ROLE = re.compile(r":(?:\w+:)+`~?([\w.]+)`")
 _CODE = re.compile(r"``(.+?)``", re.DOTALL)
-_PAGE = re.compile(r"`?\bdocs/([\w/.-]+\.md)\b`?")
+_PAGE = re.compile(r"`{0,2}\bdocs/([\w/.-]+\.md)\b`{0,2}")
 _NAME = re.compile(r"(?<![\w.`\[/])([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?![\w`\]])")
 _FENCE: Final = "```"
 
