@@ -37,7 +37,7 @@ def headings(page: str) -> Iterator[tuple[int, str]]:
 
 def contents(page: str) -> str:
     """Return the table of contents as a nested list."""
-    return "".join(_entry("  " * (level - 2), text) for level, text in headings(page))
+    return "".join(_entry("    " * (level - 2), text) for level, text in headings(page))
 
 
 def _entry(indent: str, text: str) -> str:
