@@ -65,6 +65,34 @@ def use():
 
 atexit.register(use)
 """
+LIKE_A_BROWSER = """
+import sys, threading, socket, warnings
+for name in ("cramjam", "lz4", "crc32c", "trustme", "cryptography", "trio"):
+    sys.modules[name] = None  # an import of it raises ImportError
+warnings.simplefilter("ignore", RuntimeWarning)  # the plain CRC function says that it is slow
+
+def refuse(*_, **__):
+    raise RuntimeError("a browser has no threads and no sockets")
+
+import asyncio
+import kohort
+from kohort.testing import MemoryCluster
+
+async def main():
+    threading.Thread.start = socket.socket.connect = socket.socket.bind = refuse
+    async with MemoryCluster(brokers=2, topics={"orders": 2}) as cluster:
+        cluster.produce("orders", ["a", "b"])
+        async with kohort.AsyncKafkaConsumer(
+            "orders",
+            bootstrap_servers=cluster.bootstrap_servers,
+            connect=cluster.connect,
+            group_id="billing",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            print(*sorted([(await anext(consumer)).value for _ in range(2)]))
+
+asyncio.run(main())
+"""
 INTERRUPTED_IMPORT = """
 import sys
 from kohort import KafkaConsumer
@@ -193,6 +221,11 @@ def test_first_use_in_several_threads_finds_one_object() -> None:
 
 def test_first_use_at_exit_works() -> None:
     assert run(FIRST_USE_AT_EXIT) == "done"
+
+
+def test_a_consumer_reads_without_codecs_threads_and_sockets() -> None:
+    """A web worker has none of them: tools/browser."""
+    assert run(LIKE_A_BROWSER) == "b'a' b'b'"
 
 
 def test_an_interrupted_import_of_tables_is_repeated() -> None:
