@@ -21,7 +21,6 @@ from tests.house._source import ROOT
 from tests.support.snippets import is_shown, python_blocks, shown_output
 from tests.support.virtual import VirtualLoop
 from tools.browser.live.drawing import Group, Mark, Window, timeline
-from tools.browser.live.examples import Block
 from tools.browser.live.group import PARTITIONS, SESSION_MS, LiveGroup
 from tools.browser.live.history import Span
 from tools.browser.live.worker import Worker, accept_past_times
@@ -154,56 +153,63 @@ def test_times_that_have_passed_are_due_at_once() -> None:
     assert loop.call_at(103.0, print) == (3.0, print, (), None)
 
 
-async def with_blocking(main: Callable[[Block], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine whose code may block, as WebAssembly can by switching its stack."""
-    [result] = await _in_greenlet(main)
-    return result
+def block(main: Coroutine[Any, Any, Any]) -> Any:
+    """Wait for a coroutine, as WebAssembly can by switching its stack."""
+    return greenlet.getcurrent().parent.switch(main)
 
 
 @types.coroutine
-def _in_greenlet(main: Callable[[Block], Coroutine[Any, Any, T]]) -> Generator[Any, Any, list[T]]:
-    results: list[T] = []
+def with_blocking(main: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Run a coroutine whose code may call ``block``, in a greenlet that this one resumes."""
     here = greenlet.getcurrent()
-
-    def block(inner: Coroutine[Any, Any, Any]) -> Any:
-        assert greenlet.getcurrent() is child
-        return here.switch(inner)
+    results: list[T] = []
 
     def drive() -> None:
-        coroutine, value = main(block), None
+        value, error = None, None
         while True:
             try:
-                value = here.switch(coroutine.send(value))
+                yielded = main.send(value) if error is None else main.throw(error)
             except StopIteration as end:
                 results.append(end.value)
                 return
+            value, error = here.switch(yielded)
 
     child = greenlet.greenlet(drive)
     child.gr_context = contextvars.copy_context()
     yielded = child.switch()
     while not child.dead:
         if inspect.iscoroutine(yielded):
-            task = asyncio.ensure_future(yielded)
-            while not task.done():
-                yield from asyncio.wait([task])
+            task = asyncio.ensure_future(with_blocking_task(yielded))
+            yield from asyncio.wait([task])
             error = task.exception()
             yielded = child.switch(task.result()) if error is None else child.throw(error)
         else:
-            yielded = child.switch((yield yielded))
-    return results
+            resumed: tuple[Any, BaseException | None]
+            try:
+                resumed = (yield yielded), None
+            except BaseException as cancelled:
+                resumed = None, cancelled
+            yielded = child.switch(resumed)
+    [result] = results
+    return result
+
+
+async def with_blocking_task(main: Coroutine[Any, Any, T]) -> T:
+    """Run ``with_blocking`` as a coroutine, which a task needs."""
+    return await with_blocking(main)
 
 
 def output_of(code: str, *, can_block: bool = True) -> tuple[bool, str]:
     """Run an example in a worker. Return True if it did not raise, and the output."""
     sent: list[dict[str, Any]] = []
 
-    async def main(block: Block | None) -> bool:
-        worker = Worker(lambda text: sent.append(json.loads(text)), block)
+    async def main() -> bool:
+        worker = Worker(lambda text: sent.append(json.loads(text)), block if can_block else None)
         text = json.dumps({"call": "run", "with": {"code": code}})
         return json.loads(await worker.call(text)) is True
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        done = runner.run(with_blocking(main) if can_block else main(None))
+        done = runner.run(with_blocking_task(main()))
     return done, "".join(each["value"] for each in sent if each["kind"] == "output")
 
 

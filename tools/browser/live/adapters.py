@@ -101,6 +101,7 @@ class Adapters:
 
         class Consumer:
             def __init__(self, *topics: str, **options: Any) -> None:
+                self._timeout_ms = options.pop("consumer_timeout_ms", None)
                 self._consumer = inner(*topics, **options)
 
             def __getattr__(self, name: str) -> Any:
@@ -120,9 +121,10 @@ class Adapters:
                 return self
 
             def __next__(self) -> Any:
+                seconds = None if self._timeout_ms is None else self._timeout_ms / 1000
                 try:
-                    return block(anext(self._consumer))
-                except StopAsyncIteration:
+                    return block(asyncio.wait_for(anext(self._consumer), seconds))
+                except (StopAsyncIteration, TimeoutError):
                     raise StopIteration from None
 
         return Consumer
