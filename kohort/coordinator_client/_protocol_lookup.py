@@ -69,8 +69,8 @@ class ProtocolLookup:
             raise
 
     def _raise_if_retried(self, api: str, code: int) -> None:
-        """Raise a retriable error for a code that the next attempt may not get."""
-        if not code:
+        """Raise a retriable error if the broker failed, because the next attempt may succeed."""
+        if code != ErrorCode.UNKNOWN_SERVER_ERROR:
             return
         if self._refusals.allows_retry(code, anyio.current_time()):
             raise GroupError(f"{api} failed with {error_name(code)}. The consumer retries")

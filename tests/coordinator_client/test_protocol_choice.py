@@ -215,7 +215,7 @@ async def test_join_names_the_look_up_that_fails_in_the_broker(auto: Any) -> Non
         assert "DescribeGroups failed with UNKNOWN_SERVER_ERROR" in obstruction
 
 
-@pytest.mark.parametrize("code", [35, 42, 9999])
+@pytest.mark.parametrize("code", [35, 42, 111, 9999])
 async def test_auto_stays_classic_when_the_look_up_is_refused(auto: Any, code: int) -> None:
     cluster = _cluster()
     cluster.once(DescribeGroupsRequest, _described("", code))
