@@ -101,7 +101,7 @@ class ConsumerMembership(CommonMembership):
                 role = self._pending.finish(event.token)
                 if role is not None:
                     self._completed(role, event)
-        self._leaving.advance()  # first, because it ends the reconciliation
+        self._leaving.steps.advance()  # first, because it ends the reconciliation
         self._reconciliation.advance()
         self.heartbeats.send_if_due()
         return self._pending.take()
@@ -111,7 +111,7 @@ class ConsumerMembership(CommonMembership):
         times = [
             self.heartbeats.schedule.deadline(),
             self._reconciliation.deadline,
-            self._leaving.deadline,
+            self._leaving.steps.deadline,
             self._poll_interval.deadline() if self._must_poll() else None,
             self.failures.deadline(),
         ]
@@ -158,7 +158,7 @@ class ConsumerMembership(CommonMembership):
         reaction = CONSUMER_REACTIONS[self.state, ConsumerSignal.LEAVE]
         if reaction is not ConsumerReaction.IGNORE:
             self._signals.forget_refusals()
-            self._leaving.begin(request)
+            self._leaving.steps.begin(request)
 
     def _warn_of_rejoin(self) -> None:
         if not self._has_warned:
@@ -208,7 +208,7 @@ class ConsumerMembership(CommonMembership):
     @property
     def leave(self) -> LeaveRequested | None:
         """The caller's request, until the member has left."""
-        return self._leaving.request
+        return self._leaving.steps.request
 
     @property
     def is_finishing_rebalance(self) -> bool:

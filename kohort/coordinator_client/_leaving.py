@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 from kohort.coordinator_client._commands import LeaveGroup
 from kohort.coordinator_client._events import Event, LeaveRequested, ResponseReceived
 from kohort.coordinator_client._failures import MembershipFailures
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS, LastRequest, Waits
 from kohort.coordinator_client._leadership import Leadership
+from kohort.coordinator_client._leaving_steps import LeavingSteps
 from kohort.coordinator_client._member import MemberData
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._rebalance import Rebalance
@@ -17,9 +16,6 @@ from kohort.coordinator_client._signal_reactions import REACTIONS, Reaction, Sig
 from kohort.coordinator_client._state import MemberState
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
-from kohort.transport import escaped
-
-logger = logging.getLogger(__name__)
 
 MEMBER_ID_WAIT_SECONDS = 0.5
 """Seconds to wait for the member id of a first JoinGroup in flight.
@@ -52,29 +48,14 @@ class Leaving:
         self._heartbeats = heartbeats
         self._leadership = leadership
         self._rebalance = rebalance
-        self._failures = failures
-        self.request: LeaveRequested | None = None
-        """The caller's request, until the member has left."""
-        self.deadline: float | None = None
-        """The time at which the current step ends without an event."""
+        self.steps = LeavingSteps(member, pending, failures, rebalance, self._run)
         self._sync_until = 0.0
         self._last = LastRequest(member, pending, ApiKey.LEAVE_GROUP)
-        self._steps: Waits | None = None
 
     def begin(self, request: LeaveRequested) -> None:
         """Begin to leave, or replace the request of a member that still rebalances."""
-        self.request = request
         self._sync_until = min(self._pending.now + SYNC_WAIT_SECONDS, request.deadline)
-        if self._steps is None:
-            self._steps = self._run()
-
-    def advance(self) -> None:
-        """Take the steps that are possible now. Called after each event."""
-        if self._steps is not None:
-            try:
-                self.deadline = next(self._steps)
-            except StopIteration:
-                self._steps = self.deadline = None
+        self.steps.begin(request)
 
     # --- leaving, from top to bottom ------------------------------------------------------------
 
@@ -88,11 +69,10 @@ class Leaving:
                 self._last.call_back()
             yield self._sync_until
         if member.state is MemberState.FAILED and not self._needs_leave_group():
-            member.cell.move(MemberState.UNSUBSCRIBED, self._reason)
-            self.request = None
+            self.steps.end_failed()
             return
         self._stop_rebalance()
-        member.cell.move(MemberState.LEAVING, self._reason)
+        member.cell.move(MemberState.LEAVING, self.steps.reason)
         member_id_until = pending.now + MEMBER_ID_WAIT_SECONDS
         while member.owned:  # with heartbeats, so that the callback can commit
             if not pending.waits_for(Role.CALLBACK):
@@ -103,34 +83,24 @@ class Leaving:
         while pending.waits_for(Role.JOIN) and pending.now < member_id_until:
             yield member_id_until
         if self._needs_leave_group():
-            given = self.request.deadline if self.request else 0.0
+            request = self.steps.request
+            given = request.deadline if request else 0.0
             deadline = max(given, pending.now + LEAVE_MIN_SECONDS)
             yield from self._last.send(self._leave_command, deadline)
-        self._finish()
+        self._leadership.stop()
+        self.steps.finish()
 
     def _stop_rebalance(self) -> None:
         """Stop the rebalance. A JoinGroup that may return a new member id stays in flight."""
         self._rebalance.stop()
-        if not self._leaves_group or self._member.member_id:
+        if not self.steps.leaves_group or self._member.member_id:
             self._pending.forget(Role.JOIN)
 
     def _leave_command(self, token: int) -> LeaveGroup:
-        return LeaveGroup(token, self._member.member_id, self._reason)
+        return LeaveGroup(token, self._member.member_id, self.steps.reason)
 
-    def _finish(self) -> None:
-        """End the membership. Join again if there is a new subscription."""
-        member = self._member
-        logger.info("[%s] left the group: %s", member.settings.group_id, escaped(self._reason))
-        self._pending.forget(*Role)
-        self._heartbeats.stop()
-        self._leadership.stop()
-        member.end()
-        self._failures.forget_all()
-        self._rebalance.forget_attempts()
-        self.request = None
-        member.cell.move(MemberState.UNSUBSCRIBED, "left")
-        if member.topics is not None:
-            self._rebalance.start("subscribed")
+    def _needs_leave_group(self) -> bool:
+        return self.steps.leaves_group and bool(self._member.member_id)
 
     # --- the rebalance that a leaving member finishes --------------------------------------------
 
@@ -138,7 +108,7 @@ class Leaving:
     def is_finishing_rebalance(self) -> bool:
         """True if a leaving member completes a rebalance, so that its last commit is accepted."""
         reaction = REACTIONS[self._member.state, Signal.LEAVE]
-        is_requested = self.request is not None
+        is_requested = self.steps.request is not None
         return is_requested and reaction is Reaction.FINISH and bool(self._member.owned)
 
     def _takes_part_in_rebalance(self) -> bool:
@@ -155,7 +125,7 @@ class Leaving:
 
     def take(self, role: Role, event: Event) -> bool:
         """Take an event that the rebalance must not get. Return False for the others."""
-        if self.request is None:
+        if self.steps.request is None:
             return False
         match role, event:
             case Role.CALLBACK, _:
@@ -181,16 +151,3 @@ class Leaving:
         # After a generation without this member, another member may own its partitions.
         follows = response.generation_id == member.generation + 1
         return bool(response.error_code) or not follows
-
-    # --- the request ----------------------------------------------------------------------------
-
-    @property
-    def _reason(self) -> str:
-        return self.request.reason if self.request else "done"
-
-    @property
-    def _leaves_group(self) -> bool:
-        return self.request is not None and self.request.leave_group
-
-    def _needs_leave_group(self) -> bool:
-        return self._leaves_group and bool(self._member.member_id)

@@ -87,7 +87,7 @@ class ClassicMembership(CommonMembership):
                 role = self._pending.finish(event.token)
                 if role is not None:
                     self._completed(role, event)
-        self._leaving.advance()
+        self._leaving.steps.advance()
         return self._pending.take()
 
     def next_deadline(self) -> float | None:
@@ -95,7 +95,7 @@ class ClassicMembership(CommonMembership):
         times = [
             self.heartbeats.deadline(),
             self._rebalance.retry_at,
-            self._leaving.deadline,
+            self._leaving.steps.deadline,
             self._poll_interval.deadline() if self._must_poll() else None,
             self.failures.deadline(),
         ]
@@ -182,7 +182,7 @@ class ClassicMembership(CommonMembership):
         if REACTIONS[self.state, Signal.POLL_OVERDUE] is Reaction.IGNORE:
             return False
         if self.state in EXCHANGE:
-            return self._leaving.request is None
+            return self._leaving.steps.request is None
         return self.member.in_generation
 
     # --- the member -------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class ClassicMembership(CommonMembership):
     @property
     def leave(self) -> LeaveRequested | None:
         """The caller's request, until the member has left."""
-        return self._leaving.request
+        return self._leaving.steps.request
 
     @property
     def is_leader(self) -> bool:
