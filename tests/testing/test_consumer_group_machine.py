@@ -259,6 +259,32 @@ def test_instance_id_of_a_live_member_is_not_released(machine: ConsumerMachine) 
     assert list(machine.group.members) == ["a"]
 
 
+def test_member_with_a_new_instance_id_has_no_target_yet(machine: ConsumerMachine) -> None:
+    a = machine.join("a", ["t"])
+    machine.beat("a", a.member_epoch, {"t": [0, 1, 2, 3]})
+    b = machine.join("b", ["t"])
+    again = machine.join("a", ["t"], instance_id="i")
+    assert again.member_epoch == b.member_epoch
+    assert machine.assignment(again) == {}
+    assert machine.assignment(machine.beat("b", b.member_epoch)) == {"t": [2, 3]}
+    # The next target has its partitions again.
+    c = machine.join("c", ["u"])
+    assert machine.assignment(machine.beat("a", again.member_epoch)) == {"t": [0, 1]}
+    assert c.error_code == 0
+
+
+def test_member_is_found_by_its_former_instance_id(machine: ConsumerMachine) -> None:
+    first = machine.join("a", ["t"], instance_id="i")
+    second = machine.join("a", ["t"], instance_id="j")
+    assert machine.assignment(second) == {"t": [0, 1, 2, 3]}
+    for instance_id in ("i", "j", None):
+        answer = machine.beat("a", first.member_epoch, instance_id=instance_id)
+        assert answer.error_code == 0
+    assert machine.join("b", ["t"], instance_id="i").error_code == 111
+    machine.leave(("a", None))
+    assert machine.join("b", ["t"], instance_id="i").error_code == 0
+
+
 def test_static_return_with_other_topics_rebalances(machine: ConsumerMachine) -> None:
     machine.topics.create("u", 1)
     machine.join("a", instance_id="i")

@@ -96,6 +96,7 @@ def join_classic(
         member = reconcile_member(
             group,
             member,
+            group.targets.get(member.member_id, {}),
             subscription.owned,
             now,
             subscription_changed=changed,

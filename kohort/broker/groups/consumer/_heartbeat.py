@@ -66,9 +66,12 @@ def heartbeat(
         check_regex(group, member.topic_regex)
     if replaced is not None:
         replace_static(group, replaced, found)
+    # As in Kafka, a known member that joins with a new instance id has no target before the next.
+    has_target = member.instance_id is None or group.static_member(member.instance_id) is not None
     changed = update_member(group, found, member, caller, now)
-    update_target(group, now)
-    member = reconcile_member(group, member, owned, now, subscription_changed=changed)
+    has_target = update_target(group, now) or has_target
+    target = group.targets.get(member.member_id, {}) if has_target else {}
+    member = reconcile_member(group, member, target, owned, now, subscription_changed=changed)
     for kind in ("member-join", "member-sync"):
         # Only a classic member has them, which this heartbeat turns into a consumer member.
         group.cancel(kind, member.member_id)
@@ -111,13 +114,13 @@ def update_member(
 def reconcile_member(
     group: ConsumerGroup,
     member: ConsumerMember,
+    target: PartitionSets,
     owned: PartitionSets | None,
     now: float,
     *,
     subscription_changed: bool,
 ) -> ConsumerMember:
     """Move a member towards its target assignment, and start or stop its rebalance timeout."""
-    target = group.targets.get(member.member_id, {})
     moved = reconcile(group, member, target, owned, subscription_changed=subscription_changed)
     if moved == member:
         return member

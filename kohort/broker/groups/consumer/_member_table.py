@@ -19,7 +19,9 @@ class MemberTable(Mapping[str, ConsumerMember]):
     def __init__(self) -> None:
         self._members: dict[str, ConsumerMember] = {}
         self._instances: dict[str, list[str]] = {}
-        """Instance id -> ids of its members"""
+        """Instance id -> ids of the members that have it or have had it"""
+        self._instances_of: dict[str, set[str]] = {}
+        """The same by member id"""
         self._regexes: dict[str, int] = {}
         """Pattern -> number of members that subscribe to it"""
         self._holders: dict[tuple[bytes, int], list[str]] = {}
@@ -39,12 +41,15 @@ class MemberTable(Mapping[str, ConsumerMember]):
         before = self._members.get(member.member_id)
         self._members[member.member_id] = member
         if before is None:
-            self._add_subscription(member)
+            self._add_instance(member)
+            self._add_regex(member)
             self._add_partitions(member)
             return
-        if (before.instance_id, before.topic_regex) != (member.instance_id, member.topic_regex):
-            self._remove_subscription(before)
-            self._add_subscription(member)
+        if before.instance_id != member.instance_id:
+            self._add_instance(member)
+        if before.topic_regex != member.topic_regex:
+            self._remove_regex(before)
+            self._add_regex(member)
         if (
             before.assigned is not member.assigned
             or before.pending_revocation is not member.pending_revocation
@@ -56,11 +61,16 @@ class MemberTable(Mapping[str, ConsumerMember]):
         """Remove a member if it is there."""
         member = self._members.pop(member_id, None)
         if member is not None:
-            self._remove_subscription(member)
+            for instance_id in self._instances_of.pop(member_id, ()):
+                _remove(self._instances, instance_id, member_id)
+            self._remove_regex(member)
             self._remove_partitions(member)
 
     def static(self, instance_id: str) -> ConsumerMember | None:
-        """Return the first member with this instance id, None if there is none."""
+        """Return the first member with this instance id, None if there is none.
+
+        As in Kafka, a member that has taken another instance id is found by both.
+        """
         found = self._instances.get(instance_id)
         return None if found is None else self._members[found[0]]
 
@@ -74,15 +84,18 @@ class MemberTable(Mapping[str, ConsumerMember]):
         holders = self._holders.get((topic_id, partition), ())
         return any(holder != member_id for holder in holders)
 
-    def _add_subscription(self, member: ConsumerMember) -> None:
+    def _add_instance(self, member: ConsumerMember) -> None:
         if member.instance_id is not None:
-            self._instances.setdefault(member.instance_id, []).append(member.member_id)
+            found = self._instances_of.setdefault(member.member_id, set())
+            if member.instance_id not in found:
+                found.add(member.instance_id)
+                self._instances.setdefault(member.instance_id, []).append(member.member_id)
+
+    def _add_regex(self, member: ConsumerMember) -> None:
         if member.topic_regex:
             self._regexes[member.topic_regex] = self._regexes.get(member.topic_regex, 0) + 1
 
-    def _remove_subscription(self, member: ConsumerMember) -> None:
-        if member.instance_id is not None:
-            _remove(self._instances, member.instance_id, member.member_id)
+    def _remove_regex(self, member: ConsumerMember) -> None:
         if member.topic_regex:
             self._regexes[member.topic_regex] -= 1
             if not self._regexes[member.topic_regex]:

@@ -7,17 +7,18 @@ from kohort.broker.groups.consumer._records import set_assignment_epoch, set_tar
 from kohort.broker.groups.consumer.assignors import MemberSpec, assign
 
 
-def update_target(group: ConsumerGroup, now: float) -> None:
+def update_target(group: ConsumerGroup, now: float) -> bool:
     """Compute a new target assignment if the group epoch is newer than the present one.
 
-    It waits until the assignment interval has passed since the last computation.
+    It waits until the assignment interval has passed since the last computation. Return True if
+    there is a new one.
     """
     if group.epoch <= group.assignment_epoch:
-        return
+        return False
     now_ms = group.env.wall_ms(now)
     interval_ms = group.env.group_settings(group.group_id).consumer_assignment_interval_ms
     if group.assigned_at_ms and now_ms < group.assigned_at_ms + interval_ms:
-        return
+        return False
     found = (group.env.topics.named(name) for name in sorted(group.subscribed_topics))
     topics = {topic.topic_id: len(topic.racks) for topic in found if topic is not None}
     members = {
@@ -32,3 +33,4 @@ def update_target(group: ConsumerGroup, now: float) -> None:
         if target != group.targets.get(member_id):
             set_target(group, member_id, target)
     set_assignment_epoch(group, group.epoch, now_ms)
+    return True
