@@ -197,3 +197,31 @@ def static_members_of_a_full_target(session: Session) -> Observations:
         ("c joins again", static.join),
         ("c beats without its instance", lambda: static.beat(instance_id=None)),
     )
+
+
+@probe("8.5")
+def members_take_another_instance_id(session: Session) -> Observations:
+    """Join again under the same member id with a first, and with another instance id."""
+    topic = new_topic(session)
+    for label, instance in ("dynamic", None), ("static", "first"):
+        for state in "stable", "behind":
+            a = ConsumerMember(session, session.group(f"{label} {state}"), "a", [topic], instance)
+            a.settle()
+            b = peer(a, "b")
+            if state == "behind":
+                b.join()
+            what = f"{label}, {state}"
+            yield f"{what}: joins again", a.join(instance_id="other")
+            yield f"{what}: described", described(session, a.group)
+            for name in dict.fromkeys((instance, "other", None)):
+                yield f"{what}: beats as {name}", a.beat(instance_id=name)
+                yield f"{what}: described as {name}", described(session, a.group)
+            c = peer(a, "c", instance=instance or "other")
+            yield f"{what}: the first is held", c.join()
+            yield f"{what}: b joins", b.join()
+            for number in range(2):
+                for step, seen in rounds(a, b):
+                    yield f"{what}: {number} {step}", seen
+            yield f"{what}: in the end", described(session, a.group)
+            yield f"{what}: a leaves", a.leave()
+            yield f"{what}: the first is free", c.join()
