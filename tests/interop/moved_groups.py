@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from kohort.broker._cluster_server import ClusterServer
 from kohort.broker._transaction_router import stored_records
 from kohort.broker.groups.consumer._metadata_hash import group_hash, topic_hash
+from kohort.errors import ErrorCode
 from kohort.protocol import encode
 from kohort.protocol.messages import ConsumerGroupMetadataValue
 from kohort.records import NewRecord, RecordBatch, encode_batch
@@ -21,12 +22,14 @@ from tests.conformance.consumers import (
     described,
     new_topic,
 )
+from tests.conformance.members import describe
 from tests.conformance.offsets_log import TOPIC, GroupLog, Stored
 from tests.conformance.probes.epoch_offsets import commit_as, fetch_as
 from tests.conformance.probes.regexes import settle
 from tests.conformance.probes.upgrading import views
-from tests.conformance.session import Session, produce_request
+from tests.conformance.session import READY_S, Session, produce_request
 
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 TOPICS = {"x": 6, "y": 2}
 REBALANCE_MS = 300_000
 """Rebalance timeout that outlasts the restart of a broker."""
@@ -51,6 +54,14 @@ class Life:
     def groups(self) -> list[str]:
         of_classic = {one.group for one in self.classic.values()}
         return sorted(of_classic | {one.group for one in self.consumers.values()})
+
+    def wait_loaded(self) -> None:
+        """Wait until the coordinator has loaded the groups, which takes a moment after a start."""
+        deadline = time.monotonic() + READY_S
+        for group in self.groups:
+            while describe(self.session, group).groups[0].error_code == LOADING:
+                assert time.monotonic() < deadline, f"{group} is not loaded"
+                time.sleep(0.02)
 
     def moved(self, session: Session) -> Life:
         """Return the same members for another cluster, whose topics have other ids."""
@@ -154,6 +165,7 @@ def return_to_classic(session: Session) -> Life:
 def go_on_without_rebalance(life: Life) -> Observations:
     """Let the remaining member go on. It owns half of the partitions."""
     old = life.classic["old"]
+    life.wait_loaded()
     yield "loaded", views(life.session, old.group)
     yield "old beats", old.heartbeat()
     yield "old returns", replace(old, id="", generation=-1).join()
@@ -164,6 +176,7 @@ def go_on(life: Life) -> Observations:
     """Continue with every group and yield the responses."""
     session, member = life.session, life.consumers
     x = life.topics["x"]
+    life.wait_loaded()
     yield "before", described(session, *life.groups)
     for group in life.groups:
         yield f"offsets of {group}", fetch_as(session, group, None, None, -1)

@@ -36,9 +36,11 @@ pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
-def server(start_kafka: Callable[..., KafkaServer]) -> KafkaServer:
+def server(start_kafka: Callable[..., KafkaServer]) -> Iterator[KafkaServer]:
     """Apache Kafka without an assignment interval, which can be restarted."""
-    return start_kafka(KAFKA_PROPERTIES)
+    server = start_kafka(KAFKA_PROPERTIES)
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="module")
