@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_kafka]
-PARTITIONS, EACH = 4, 4_000
+PARTITIONS, EACH = 4, 1_000
 Unique = Callable[[str], str]
 
 
@@ -32,7 +32,7 @@ def plan(broker: Broker, topic: str, group: str, folder: Path) -> Plan:
         "kafka.heartbeat.interval.ms": "300",
         "subscribe": topic,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "6000",
+        "maxOffsetsPerTrigger": "1500",
     }
     return Plan("nightly", str(folder), options, available_now=True)
 
@@ -44,7 +44,7 @@ def test_it_reads_in_batches_commits_all_and_ends(
     feed = broker.feed(topic, PARTITIONS)
     feed.write(EACH)
     nightly = plan(broker, topic, group, tmp_path)
-    sizes = [6000, 6000, 4000]
+    sizes = [1500, 1500, 1000]
     for _ in range(2):  # the second run finds nothing
         query = start(spark, nightly)
         assert query.awaitTermination(DEADLINE_S)

@@ -19,8 +19,8 @@ from tests.spark_connector.end_to_end.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.timeout(580)]
 PARTITIONS = 6
-RATE = 1_500
-SHARE = 500
+RATE = 600
+SHARE = 150
 """Records that each member has to read before the next change."""
 Unique = Callable[[str], str]
 Record = Callable[[str, object], None]
