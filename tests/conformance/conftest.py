@@ -27,7 +27,7 @@ from tests.support.secure_kafka import PROTOCOLS, SecureKafka
 THREADS = 80
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, Target]]:
     """Apache Kafka and the in-process cluster, both ready for all probes."""
     kafka = start_kafka(KAFKA_PROPERTIES)
@@ -54,9 +54,10 @@ def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, T
             session.warm_up()
             session.close()
         yield both
+    kafka.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secured_targets(_shared_secure_kafka: SecureKafka) -> Iterator[tuple[Target, Target]]:
     """Secured Apache Kafka and secured in-process cluster."""
     kafka = _shared_secure_kafka
@@ -74,7 +75,7 @@ def _secured(name: str, kafka: SecureKafka, servers: Callable[[str], str], token
     return Target(name, "127.0.0.1", ports["PLAINTEXT"], token, secured=secured)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secured_runner(
     secured_targets: tuple[Target, Target], request: pytest.FixtureRequest
 ) -> Iterator[Runner]:
@@ -87,7 +88,7 @@ def secured_runner(
         yield runner
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def runner(targets: tuple[Target, Target], request: pytest.FixtureRequest) -> Iterator[Runner]:
     """Runner for the probes of this test run. Those that wait for long start first and together."""
     with ThreadPoolExecutor(THREADS) as pool:
@@ -104,7 +105,7 @@ def runner(targets: tuple[Target, Target], request: pytest.FixtureRequest) -> It
         yield runner
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def variant_runners(
     start_kafka: Callable[..., KafkaServer], request: pytest.FixtureRequest
 ) -> Iterator[dict[str, Runner]]:
@@ -115,7 +116,7 @@ def variant_runners(
         pool = stack.enter_context(ThreadPoolExecutor(THREADS))
 
         def start(name: str) -> tuple[Target, Target]:
-            first, second = _start_kafka_of(VARIANTS[name], start_kafka)
+            first, second = _start_kafka_of(VARIANTS[name], start_kafka, stack)
             cluster = stack.enter_context(start_cluster(name))
             return (
                 Target("Apache Kafka", "127.0.0.1", first.port, token, second=second),
@@ -136,14 +137,16 @@ def variant_runners(
 
 
 def _start_kafka_of(
-    variant: Variant, start_kafka: Callable[..., KafkaServer]
+    variant: Variant, start_kafka: Callable[..., KafkaServer], stack: ExitStack
 ) -> tuple[KafkaServer, SecondBroker | None]:
     properties = {**KAFKA_PROPERTIES, **variant.properties}
     features = {"group.version": variant.group_version} if variant.group_version != 1 else None
     first = start_kafka(properties, features)
+    stack.callback(first.kill)
     if variant.brokers == 1:
         return first, None
     second = start_kafka(properties, first=first)
+    stack.callback(second.kill)
     return first, SecondBroker(second.port, second.stop, second.start)
 
 
