@@ -57,7 +57,8 @@ async function load() {
     const { kind, value } = JSON.parse(text);
     post(kind, value);
   };
-  return Worker(send, canBlock ? ffi.run_sync : null);
+  // Python has null as an object, and undefined as None.
+  return Worker(send, canBlock ? ffi.run_sync : undefined);
 }
 
 const ready = load();
