@@ -15,7 +15,6 @@ from pathlib import Path
 from tests.support import supervise
 from tests.support.java_tools import java_command
 from tests.support.net import answers_api_versions, free_ports
-from tests.support.topics import create_topic
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
@@ -169,6 +168,8 @@ class KafkaServer:
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
         """Create a topic and return its name once every partition has a leader."""
+        from tests.support.topics import create_topic
+
         return create_topic(self.bootstrap_servers, name, partitions, config)
 
     def first_segment(self, topic: str, partition: int = 0) -> Path:

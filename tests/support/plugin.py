@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,7 +22,9 @@ from tests.support.jars import (
 from tests.support.kafka_server import KafkaServer
 from tests.support.kerberos import Kdc
 from tests.support.needs import missing_kerberos, missing_spark, required
-from tests.support.secure_kafka import SecureKafka
+
+if TYPE_CHECKING:
+    from tests.support.secure_kafka import SecureKafka
 
 NEEDS: dict[str, Callable[[], str | None]] = {
     "real_kafka": missing_kafka,
@@ -237,6 +240,9 @@ def kafka(_shared_kafka: KafkaServer) -> KafkaServer:
 def _shared_secure_kafka(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[SecureKafka]:
+    # The tests of an installed wheel run without the packages that this needs.
+    from tests.support.secure_kafka import SecureKafka
+
     server = SecureKafka(jars(), tmp_path_factory.mktemp("secure-kafka"))
     pytestconfig.stash[SERVERS].append(server)
     server.start()
@@ -265,6 +271,8 @@ def kerberos_kafka(
     kdc: Kdc, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[SecureKafka]:
     """A ``secure_kafka`` whose listener SASL_PLAINTEXT accepts GSSAPI, too."""
+    from tests.support.secure_kafka import SecureKafka
+
     server = SecureKafka(jars(), tmp_path_factory.mktemp("kerberos-kafka"), kdc=kdc)
     pytestconfig.stash[SERVERS].append(server)
     server.start()

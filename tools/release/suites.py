@@ -16,7 +16,16 @@ from tools.release.pythons import Interpreter
 EXTRAS: Final = ("arrow", "crypto", "lz4", "testing")
 """Extras whose lowest versions are tested with those of kohort."""
 TESTS: Final = ("tests/records", "tests/consumer")
-TOOLS: Final = ("hypothesis", "pytest", "pytest-timeout", "trio", "typing_extensions")
+TOOLS: Final = (
+    "aiokafka",
+    "confluent-kafka",
+    "hypothesis",
+    "kafka-python",
+    "pytest",
+    "pytest-timeout",
+    "trio",
+)
+SOURCES: Final = ("benchmarks", "docs", "examples", "tests", "tools", "pyproject.toml", "README.md")
 MARKERS: Final = "not (long or slow or real_kafka or old_kafka or kerberos or spark or interop)"
 
 
@@ -40,7 +49,9 @@ def cibuildwheel() -> dict[str, Any]:
 def _tests(python: Interpreter, versions: str, requirements: list[str]) -> str:
     name = f"tests-{versions}-{python}".replace(" ", "-")
     place = _installed(python, name, [*requirements, *pinned(*TOOLS)])
-    command = [place, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKERS, *TESTS]
+    command = [place, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKERS]
+    # The lowest anyio uses a name that this pytest is going to remove.
+    command += ["-W", "ignore::pytest.PytestRemovedIn10Warning", *TESTS]
     return last_line(run(command, cwd=_copy(name)))
 
 
@@ -62,7 +73,7 @@ def _installed(python: Interpreter, name: str, wanted: list[str]) -> Path:
     return place
 
 
-def _copy(name: str, sources: Iterable[str] = ("tests", "tools", "pyproject.toml")) -> Path:
+def _copy(name: str, sources: Iterable[str] = SOURCES) -> Path:
     """Return a folder with the tests and without kohort, so that they import the installed one."""
     folder = WORK / "suites" / name
     shutil.rmtree(folder, ignore_errors=True)
