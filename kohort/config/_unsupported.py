@@ -255,6 +255,7 @@ PROPERTIES: tuple[Unsupported, ...] = (
     *_dotted(
         "broker.address.ttl", why="addresses are resolved at each connection", harmless=(1_000,)
     ),
+    *_dotted("socket.keepalive.enable", why="SO_KEEPALIVE is always set", harmless=(True, False)),
     *_dotted("socket.nagle.disable", why="TCP_NODELAY is always set", harmless=(True, False)),
     *_dotted("socket.max.fails", why=_TUNING, harmless=(1,)),
     *_dotted("socket.blocking.max.ms", why=_TUNING, harmless=(1_000,)),

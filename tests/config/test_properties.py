@@ -238,6 +238,7 @@ def test_an_unknown_dotted_name_is_answered_with_the_nearest(name: str, hint: st
         ("interceptor.classes", "com.example.Tap"),
         ("default.api.timeout.ms", "1"),
         ("debug", "all"),
+        ("socket.keepalive.enable", "sometimes"),
         ("stats_cb", print),
         ("queued.min.messages", 5),
     ],
@@ -258,6 +259,8 @@ def test_a_known_property_that_is_not_built_is_never_ignored(name: str, value: A
         ("statistics.interval.ms", "0"),
         ("default.api.timeout.ms", "60000"),
         ("client.dns.lookup", "use_all_dns_ips"),
+        ("socket.keepalive.enable", "true"),
+        ("socket.keepalive.enable", False),
         ("enable.ssl.certificate.verification", "true"),
     ],
 )
