@@ -227,7 +227,23 @@ class DecompressionBudgetError(CorruptBatchError):
 
 
 class RecordDeserializationError(DataError):
-    """Failure of the key or value deserializer. ``__cause__`` is its error (KIP-1036)."""
+    """Failure of the key or value deserializer. ``__cause__`` is its error (KIP-1036).
+
+    ``raw`` holds the bytes that do not deserialize, which are those of the key or of the value.
+    ``key``, ``value``, ``headers`` and ``timestamp`` are those of the record as it was received.
+    """
+
+    key: bytes | None = None
+    """Bytes of the key, or None for a record without a key."""
+
+    value: bytes | None = None
+    """Bytes of the value, or None for a record without a value."""
+
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    """Headers of the record, in its order."""
+
+    timestamp: int = -1
+    """Timestamp of the record in milliseconds since 1970 UTC, or -1 without one."""
 
 
 class NoOffsetForPartitionError(DataError):

@@ -39,7 +39,7 @@ def _failed(
 ) -> RecordDeserializationError:
     tp = TopicPartition(record.topic, record.partition)
     reason = f"the {what} does not deserialize: {type(error).__name__}: {error}"
-    return RecordDeserializationError(
+    failed = RecordDeserializationError(
         f"the {what} of {tp.topic}-{tp.partition} offset {record.offset} does not deserialize: "
         f"{type(error).__name__}: {error}. No record is skipped, and other partitions continue. "
         f"Each poll tries the record again. To skip it, call seek({tp}, {record.offset + 1}). "
@@ -50,3 +50,6 @@ def _failed(
         raw=raw,
         reason=reason,
     )
+    failed.key, failed.value = record.key, record.value
+    failed.headers, failed.timestamp = record.headers, record.timestamp
+    return failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from kohort.errors import (
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
-from kohort.testing import Cluster
+from kohort.testing import Cluster, ProducerRecord
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import (
     apoll_quietly,
@@ -130,6 +131,25 @@ def test_a_raising_key_deserializer_is_the_same(
     assert error.raw == b"poison"
     consumer.seek(error.topic_partition, error.next_offset)
     assert [(r.key, r.value) for r in read(consumer, 1)] == [("k", b"w")]
+
+
+@pytest.mark.parametrize("failing", ["key", "value"])
+def test_error_has_the_record_as_received_when_either_part_fails(
+    cluster: Cluster, topic: str, make: MakeConsumer, failing: str
+) -> None:
+    parts: dict[str, bytes | None] = {"key": b"k", "value": None, failing: b"poison"}
+    headers = (("source", b"shop"), ("none", None))
+    record = ProducerRecord(
+        parts["value"], key=parts["key"], headers=headers, timestamp=1_700_000_000_000
+    )
+    cluster.produce(topic, [record], partition=0)
+    consumer = make(topic, **{f"{failing}_deserializer": picky})
+    error = poll_error(consumer, RecordDeserializationError)
+    for each in (error, pickle.loads(pickle.dumps(error))):
+        assert each.raw == b"poison"
+        assert {"key": each.key, "value": each.value} == parts
+        assert each.headers == headers
+        assert each.timestamp == 1_700_000_000_000
 
 
 def test_iteration_raises_at_the_record_and_goes_on_behind_it(

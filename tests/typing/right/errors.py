@@ -17,6 +17,8 @@ try:
     consumer.poll()
 except RecordDeserializationError as error:
     assert_type(error.topic_partition, TopicPartition | None)
+    assert_type(error.key, bytes | None)
+    assert_type(error.headers, tuple[tuple[str, bytes | None], ...])
     if error.topic_partition is not None and error.next_offset is not None:
         consumer.seek(error.topic_partition, error.next_offset)
 except (CorruptBatchError, KafkaError):
