@@ -12,7 +12,7 @@ from kohort.coordinator_client._last_request import Waits
 from kohort.coordinator_client._member import CommonMemberData
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._state import MemberState
-from kohort.transport import escaped
+from kohort.transport import escaped, weak_callback
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class LeavingSteps:
         self._pending = pending
         self._failures = failures
         self._joining = joining
-        self._run = run
+        self._run = weak_callback(run)  # its object owns this one
         self.request: LeaveRequested | None = None
         """The caller's request, until the member has left."""
         self.deadline: float | None = None

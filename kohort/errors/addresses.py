@@ -16,7 +16,11 @@ def note_of(error: type[BaseException]) -> str:
 
     A class without a section has that of its nearest base class.
     """
-    name = next(each.__name__ for each in error.__mro__ if each.__module__ in _HOMES)
+    name = error.__name__
+    for each in error.__mro__:  # no generator: an interrupt inside of one is reported as unraisable
+        if each.__module__ in _HOMES:
+            name = each.__name__
+            break
     if SITE:
         return f"More: {page_address('reference/errors.md')}#{name.lower()}"
     return f"More: kohort errors {name}"

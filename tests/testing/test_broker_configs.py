@@ -44,7 +44,7 @@ def set_config(raw: Raw, broker: str, name: str, value: str) -> int:
     [
         ("group.min.session.timeout", "5", "did you mean group.min.session.timeout.ms?"),
         ("group_min_session_timeout_ms", "5", "did you mean group.min.session.timeout.ms?"),
-        ("zzz", "5", "brokers have no config 'zzz'$"),
+        ("zzz", "5", "(?m)brokers have no config 'zzz'$"),
         ("num.partitions", "many", "'many' is not a whole number of 32 bits of at least 1"),
         ("num.partitions", "0", "'0' is not a whole number"),
         ("offsets.topic.replication.factor", "40000", "of 16 bits"),
