@@ -18,7 +18,11 @@ from tools.public_names import ROOT, public_modules, public_places
 _ROLE = re.compile(r":(?:\w+:)+`~?([\w.]+)`")
 _CODE = re.compile(r"``(.+?)``", re.DOTALL)
 _PAGE = re.compile(r"`{0,2}\bdocs/([\w/.-]+\.md)\b`{0,2}")
-_NAME = re.compile(r"(?<![\w.`\[/])([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?![\w`\]])")
+_NAME = re.compile(
+    # Code comes first, so that a name inside it stays as it is.
+    r"(`+).+?\1|(?<![\w.`\[/])([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?![\w`\]])",
+    re.DOTALL,
+)
 _FENCE: Final = "```"
 
 
@@ -97,7 +101,9 @@ def _prose(text: str, names: Mapping[str, str]) -> str:
     text = _ROLE.sub(lambda found: _link(found[1].rpartition(".")[2], names), text)
     text = _PAGE.sub(_page_link, text)
     text = _CODE.sub(lambda found: _code(found[1], names), text)
-    return _NAME.sub(lambda found: _link(found[1], names, plain=True), text)
+    return _NAME.sub(
+        lambda found: _link(found[2], names, plain=True) if found[2] else found[0], text
+    )
 
 
 def _code(text: str, names: Mapping[str, str]) -> str:

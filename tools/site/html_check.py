@@ -7,6 +7,7 @@ templates, docstrings and tables of anchors have made.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,6 +16,8 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 _LOADED: Final = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
 """Element -> attribute with an address that a browser requests without a click."""
+_REFERENCE: Final = re.compile(r"\]\[(kohort[\w.]*)\]")
+"""Markdown of a cross-reference. It is in the text of a page if it was not read as one."""
 _NO_REQUEST: Final = {"canonical", "alternate", "prev", "next"}
 
 
@@ -28,7 +31,10 @@ class _Page(HTMLParser):
         self.loaded: list[str] = []
         self.unresolved: list[str] = []
         self.has_next = False
+        self._text: list[str] = []
         self.feed(text)
+        self.close()
+        self.markup = _REFERENCE.findall("".join(self._text))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what an element refers to."""
@@ -42,6 +48,10 @@ class _Page(HTMLParser):
         address = found.get(_LOADED.get(tag, ""))
         if address and not (tag == "link" and found.get("rel") in _NO_REQUEST):
             self.loaded.append(address)
+
+    def handle_data(self, data: str) -> None:
+        """Note the text of the page."""
+        self._text.append(data)
 
 
 @functools.cache
@@ -78,6 +88,8 @@ def _page_faults(path: Path, site: Path) -> Iterator[str]:
     page = _read(path)
     for name in page.unresolved:
         yield f"the reference to {name} is not resolved"
+    for name in page.markup:
+        yield f"the text contains Markdown, ][{name}]"
     for address in page.loaded:
         if urlsplit(address).netloc:
             yield f"the page requests {address} from another host"
