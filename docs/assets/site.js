@@ -10,5 +10,24 @@ function letKeyboardScroll() {
   }
 }
 
+// On a narrow screen site.css shows each row of a wide table as a block, with a label at each cell.
+const WIDE_COLUMNS = 5;
+
+function labelWideTables() {
+  for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
+    const heads = [...table.querySelectorAll("thead th")];
+    if (heads.length < WIDE_COLUMNS) {
+      continue;
+    }
+    table.dataset.wide = "";
+    for (const row of table.querySelectorAll("tbody tr")) {
+      [...row.cells].forEach((cell, index) => {
+        cell.dataset.label = heads[index]?.textContent ?? "";
+      });
+    }
+  }
+}
+
+window.addEventListener("DOMContentLoaded", labelWideTables);
 window.addEventListener("load", letKeyboardScroll);
 window.addEventListener("resize", letKeyboardScroll);
