@@ -38,6 +38,35 @@ OPENS_SEARCH: Final = "[for=__search], .md-search__button"
 """Icon of the search on a narrow window, and its field on a wide one."""
 SEARCHED: Final = "max_poll_interval_ms"
 """Words to search for. The page of the first result contains them."""
+QUERIES: Final = {
+    "kicked out of the group": "troubleshooting/#poll-was-not-called",
+    "max_poll_interval_ms": "reference/options/#max_poll_interval_ms",
+    "session_timeout_ms": "reference/options/#session_timeout_ms",
+    "group_id": "reference/options/#group_id",
+    "wrong password": "troubleshooting/#the-login-fails",
+    "dead letter": "poison/",
+    "dlq": "poison/",
+}
+"""Words of readers, and the start of an address that is among the first results."""
+FIRST_RESULTS: Final = 3
+ASKS_WORKER: Final = """
+async ([script, queries]) => {
+  const index = await (await fetch("search.json")).json();
+  const worker = new Worker(script);
+  const ask = (message) => new Promise((resolve, reject) => {
+    worker.onmessage = ({data}) => data.type === 4 ? reject("it failed") : resolve(data.data);
+    worker.postMessage(message);
+  });
+  await ask({type: 0, data: index});
+  const found = {};
+  for (const input of queries) {
+    const {items} = await ask({type: 2, data: {input}});
+    found[input] = items.map(({id}) => index.items[id].location);
+  }
+  return found;
+}
+"""
+"""Script that sends queries to the web worker of the search, as the page of the site does."""
 SEARCH_MS: Final = 10_000
 """Time in which a search has to show a result, and the result its page."""
 BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -111,6 +140,16 @@ class SiteCheck:
             self.faults.append(f"{where}: {error.message.partition(chr(10))[0]}")
         context.close()
 
+    def ranks(self, script: str) -> None:
+        """Send each query to the worker of the search, and compare its first results."""
+        context, page = self._open("", WIDTHS[-1], SCHEMES[0], "search")
+        found = page.evaluate(ASKS_WORKER, [script, list(QUERIES)])
+        for query, expected in QUERIES.items():
+            first = found[query][:FIRST_RESULTS]
+            if not any(each.startswith(expected) for each in first):
+                self.faults.append(f"search for {query!r}: {first}, without {expected}")
+        context.close()
+
     def _open(self, path: str, width: int, scheme: str, where: str) -> tuple[BrowserContext, Page]:
         context = self._browser.new_context(
             viewport={"width": width, "height": HEIGHT},
@@ -165,6 +204,8 @@ def main(arguments: list[str]) -> int:
         pages = args.pages or paths_of(SITE)
         for width in WIDTHS:
             check.search(width)
+        [worker] = SITE.glob("assets/javascripts/workers/search.*.js")
+        check.ranks(worker.relative_to(SITE).as_posix())
         for path in pages:
             for width in WIDTHS:
                 for scheme in SCHEMES:

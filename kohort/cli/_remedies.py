@@ -360,7 +360,7 @@ REMEDIES: Final[dict[str, Remedy]] = {
     "SaslAuthenticationFailedError": Remedy(
         "Correct user and password, or the token. For passwords that change, set "
         "``sasl_credentials``.",
-        "troubleshooting.md#the-login-fails",
+        "troubleshooting.md#the-login-fails-or-the-password-is-wrong",
     ),
     "UnknownProducerIdError": _PRODUCER,
     "NonEmptyGroupError": Remedy("Close the members of the group, then repeat the request."),

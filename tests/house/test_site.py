@@ -24,6 +24,7 @@ from markdown_it import MarkdownIt
 
 from tools.site.docstrings import to_markdown
 from tools.site.html_check import check_site
+from tools.site.search import arrange_index
 from tools.site.staging import read_configuration
 from tools.site.versions import add_version
 
@@ -79,6 +80,7 @@ def test_check_reports_faults_of_a_site(built: Path, tmp_path: Path) -> None:
     page.write_text(
         '<a href="../nowhere/">x</a><a href="#nowhere">x</a><autoref identifier="kohort.X">'
         '<script src="https://cdn.example/x.js"></script><a id="here" href="#here">x</a>'
+        "[<code>X</code>][kohort.X]"
     )
     (tmp_path / "pages").mkdir()
     for name in ("types.md", "lost.md"):
@@ -86,9 +88,38 @@ def test_check_reports_faults_of_a_site(built: Path, tmp_path: Path) -> None:
     assert check_site(tmp_path, ["types.md"], tmp_path / "pages") == [
         "lost.md: the page is not in nav of mkdocs.yml",
         "types/index.html: the reference to kohort.X is not resolved",
+        "types/index.html: the text contains Markdown, ][kohort.X]",
         "types/index.html: the page requests https://cdn.example/x.js from another host",
         "types/index.html: the link ../nowhere/ is dead",
         "types/index.html: the anchor of #nowhere does not exist",
+    ]
+
+
+def test_index_has_rows_first_and_internals_by_title(tmp_path: Path) -> None:
+    def entry(location: str, level: int, *path: str) -> dict[str, object]:
+        return {"location": location, "level": level, "title": "T", "text": "t", "path": [*path]}
+
+    items = [
+        entry("changes/", 1, "Internals", "T"),
+        entry("changes/#a", 2, "Internals", "T"),
+        entry("api/", 1, "Reference", "Modules", "T"),
+        entry("options/", 1, "Reference", "T"),
+        entry("options/#group", 1, "Reference", "T"),
+    ]
+    (tmp_path / "search.json").write_text(json.dumps({"config": {}, "items": items}))
+    for name in ("api", "options"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").write_text("<p>x</p>")
+    row = '<tr>\n<td><a id="group_id"></a><code>group_id</code></td>\n<td>a &lt; b</td></tr>'
+    (tmp_path / "options" / "index.html").write_text(row)
+    arrange_index(tmp_path)
+    found = json.loads((tmp_path / "search.json").read_text())["items"]
+    assert [(each["location"], each["title"], each["text"]) for each in found] == [
+        ("options/#group_id", "group_id", "<p>group_id a &lt; b</p>"),
+        ("options/", "T", "t"),
+        ("options/#group", "T", "t"),
+        ("api/", "T", "t"),
+        ("changes/", "T", ""),
     ]
 
 
@@ -140,6 +171,8 @@ def test_site_requests_no_fonts() -> None:
         ("Raises DataError.", "Raises [`DataError`][kohort.errors.DataError]."),
         ("Raises ``DataError``.", "Raises [`DataError`][kohort.errors.DataError]."),
         ("Raises MyDataError.", "Raises MyDataError."),
+        ("A ``{key: DataError | None}``.", "A `{key: DataError | None}`."),
+        ("A ``list of DataError`` here.", "A `list of DataError` here."),
         ("See docs/types.md.", "See [Types][types]."),
         ("See ``docs/types.md``.", "See [Types][types]."),
         ("So::\n\n    a = ``b``\n\nDone.", "So:\n\n```text\na = ``b``\n```\n\nDone."),

@@ -13,6 +13,7 @@ from typing import Final
 from tools.browser.bundle import BundleError, write_bundle
 from tools.site.html_check import check_site
 from tools.site.llms import write_texts
+from tools.site.search import arrange_index
 from tools.site.staging import BROWSER, OUTPUT, ROOT, pages_of, read_configuration, stage
 from tools.site.versions import SELECTOR, add_version
 
@@ -33,6 +34,7 @@ def build(output: Path = OUTPUT, version: str = "") -> int:
         print(done.stdout.partition("Traceback (most recent call last)")[0])
         return 1
     write_texts(pages, output / "pages", output / "site")
+    arrange_index(output / "site")
     faults = check_site(output / "site", [page for _, page in pages], output / "pages")
     print("\n".join([*faults, f"{len(pages)} pages, {len(faults)} faults: {output / 'site'}"]))
     if version and not faults:
