@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
@@ -183,24 +183,49 @@ class SiteCheck:
                 self.faults.append(f"{where}: {found['id']} at {count} places: {nodes}")
 
 
-def main(arguments: list[str]) -> int:
-    """Look at all pages, or at those given. Return 1 if something is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tools.site_check", description=__doc__)
-    parser.add_argument("pages", nargs="*", help="paths such as spark/; default: all pages")
+class Visit(NamedTuple):
+    """What the checks of the built site need."""
+
+    browser: Browser
+    address: str
+    """Address of the served site, which ends with a slash."""
+    axe: str
+    """Text of ``axe.min.js``, or "" for no check of accessibility."""
+    pictures: Path | None
+    """Folder for pictures, which exists."""
+
+
+def options(prog: str, description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options that :func:`visit` reads."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--axe", type=Path, help="path of axe.min.js")
     parser.add_argument("--pictures", action="store_true", help=f"write pictures to {PICTURES}")
-    args = parser.parse_args(arguments)
+    return parser
+
+
+@contextmanager
+def visit(args: argparse.Namespace) -> Iterator[Visit]:
+    """Serve the built site and start Chromium. Exit with an error if there is no Chromium."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
-        print("Chromium is missing; on Debian: apt-get install chromium-headless-shell")
-        return 1
+        sys.exit("Chromium is missing; on Debian: apt-get install chromium-headless-shell")
     axe = args.axe.read_text(encoding="utf-8") if args.axe else ""
     pictures = PICTURES if args.pictures else None
     if pictures is not None:
         pictures.mkdir(parents=True, exist_ok=True)
     with served(SITE) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        check = SiteCheck(browser, address, axe, pictures)
+        yield Visit(browser, address, axe, pictures)
+        browser.close()
+
+
+def main(arguments: list[str]) -> int:
+    """Look at all pages, or at those given. Return 1 if something is wrong."""
+    parser = options("python -m tools.site_check", __doc__)
+    parser.add_argument("pages", nargs="*", help="paths such as spark/; default: all pages")
+    args = parser.parse_args(arguments)
+    with visit(args) as site:
+        check = SiteCheck(*site)
         pages = args.pages or paths_of(SITE)
         for width in WIDTHS:
             check.search(width)
@@ -211,7 +236,6 @@ def main(arguments: list[str]) -> int:
                 for scheme in SCHEMES:
                     check.look(path, width, scheme)
             print(f"/{path}", flush=True)
-        browser.close()
     print("\n".join([*check.faults, f"{len(pages)} pages, {len(check.faults)} faults"]))
     return 1 if check.faults else 0
 

@@ -8,17 +8,15 @@ record.
 
 from __future__ import annotations
 
-import argparse
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from playwright.sync_api import Error as BrowserError
 
-from tools.site_check import AXE_RUN, BROWSERS, HEIGHT, PICTURES, SERIOUS, SITE, served
+from tools.site_check import AXE_RUN, HEIGHT, SERIOUS, SITE, options, visit
 
 PAGE: Final = "browser/"
 SYNC_PAGE: Final = "install/"
@@ -222,22 +220,9 @@ def pages_with_examples(site: Path) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Run the check. Return 1 if something is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tools.browser.check", description=__doc__)
-    parser.add_argument("--axe", type=Path, help="path of axe.min.js")
-    parser.add_argument("--pictures", action="store_true", help=f"write pictures to {PICTURES}")
-    args = parser.parse_args(arguments)
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        print("Chromium is missing; on Debian: apt-get install chromium-headless-shell")
-        return 1
-    axe = args.axe.read_text(encoding="utf-8") if args.axe else ""
-    pictures = PICTURES if args.pictures else None
-    if pictures is not None:
-        pictures.mkdir(parents=True, exist_ok=True)
-    with served(SITE) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        faults = check(browser, address, axe, pictures)
-        browser.close()
+    args = options("python -m tools.browser.check", __doc__).parse_args(arguments)
+    with visit(args) as site:
+        faults = check(*site)
     print("\n".join([*faults, f"cluster in the browser: {len(faults)} faults"]))
     return 1 if faults else 0
 
