@@ -195,8 +195,8 @@ REMEDIES: Final[dict[str, Remedy]] = {
         "troubleshooting.md#a-small-batch-decompresses-to-gigabytes",
     ),
     "RecordDeserializationError": Remedy(
-        "Correct the deserializer, or choose by ``on_error``: skip, pause, or keep ``error.raw`` "
-        "elsewhere and skip.",
+        "Correct the deserializer, or choose by ``on_error``: skip, pause, or keep ``error.key``, "
+        "``error.value`` and ``error.headers`` elsewhere and skip.",
         "poison.md",
     ),
     "NoOffsetForPartitionError": Remedy(
