@@ -31,7 +31,11 @@ NEXT_INTERVALS = 1
 
 
 class HeartbeatSchedule:
-    """The schedule of heartbeats. One is in flight, and the next follows an interval later."""
+    """The schedule of heartbeats. One is in flight at most, and they are sent an interval apart.
+
+    An interval counts from the sending. If the response takes longer than it, the next heartbeat
+    follows the response at once.
+    """
 
     def __init__(self, member: ConsumerMemberData) -> None:
         self._member = member
@@ -116,7 +120,7 @@ class HeartbeatSchedule:
             self._interval = min(max(interval, MIN_INTERVAL), longest)
         self._confirmed_until = self._sent_at + session_timeout
         if now >= self._regular:
-            self._regular = now + self._interval
+            self._regular = self._sent_at + self._interval
             self._pace = FOLLOW_UP
             if self._member.owned:
                 self.follow_until = -math.inf
