@@ -31,8 +31,9 @@ from tests.support.needs import java
 ABOUT = """\
 Measured on one node of Apache Kafka, whose minimum of the heartbeat interval is lowered. A topic
 has eight partitions. After a part of a heartbeat interval a second member starts. The time ends
-with the last callback of a member for its share. After another part the second member leaves, and
-the time ends when the first one has all partitions. The parts are spread evenly over the interval.
+with the last callback of a member for its share. After another part the second member leaves. It
+polls neither before nor after that, and the time ends when the first one has all partitions. The
+parts are spread evenly over the interval.
 All clients have the same ones in a round. Or four members start at once, with the broker's
 defaults. A member starts when its client is created. Java's starts when it has connected. The
 clients take turns within each round. With heartbeats of a second or more they run at the same time,
@@ -211,19 +212,28 @@ def measure(case: Case, broker: Broker, topic: str, phase: Phases) -> dict[str, 
             return {FOUR: group.settle(*four, since=lambda: max(m.started_at for m in four))}
         first = group.join()
         group.settle(first, since=time.time)
-        _wait(case, phase.join)
+        time.sleep(SETTLED_S + phase.join * case.heartbeat_s)
         second = group.join()
         joined = group.settle(first, second, since=lambda: second.started_at)
-        _wait(case, phase.leave)
-        left_at = time.time()
-        second.start_leaving()
+        time.sleep(SETTLED_S)
+        left_at = _leave(second, phase.leave * case.heartbeat_s)
         left = group.settle(first, since=lambda: left_at)
         return {JOIN: joined, LEAVE: left}
 
 
-def _wait(case: Case, part: float) -> None:
-    """Wait until the group is at rest, then for this part of a heartbeat interval."""
-    time.sleep(SETTLED_S + part * case.heartbeat_s)
+def _leave(member: Member, pause_s: float) -> float:
+    """Let the member leave after a pause between two polls. Return the time of the leave.
+
+    Without the pause it would leave at the end of a poll. The polls of 100 ms keep their distance
+    to the heartbeats of another member if these are 100 ms apart too.
+    """
+
+    def leave(_: object) -> float:
+        time.sleep(pause_s)
+        member.start_leaving()
+        return time.time()
+
+    return member.call(leave)
 
 
 def run(rounds: int, rng: random.Random, heartbeats_s: Collection[float] = HEARTBEATS_S) -> str:

@@ -93,9 +93,9 @@ class Member:
             peer = self._peer = make(settings)
             try:
                 while not self._leaving.is_set():
-                    self._answer(peer)
                     self.reads += peer.poll_once()
                     self.owned = peer.assignment()
+                    self._answer(peer)
             finally:
                 if self._killed:
                     assert isinstance(peer, Process)
