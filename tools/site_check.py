@@ -184,7 +184,7 @@ class SiteCheck:
 
 
 class Visit(NamedTuple):
-    """What the checks of the built site need."""
+    """The served site, and the browser that opens it."""
 
     browser: Browser
     address: str
