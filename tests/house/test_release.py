@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,9 +16,17 @@ import pytest
 
 from kohort import KafkaConsumer
 from tests.house._source import ROOT
-from tools.release import checks, installs, modules, placeholders, pythons, suites
+from tools.release import builds, checks, installs, modules, placeholders, pythons, suites
 from tools.release.__main__ import closing, report
-from tools.release.commands import ProgramFailedError, Row, environment, project, tool
+from tools.release.commands import (
+    NotTriedError,
+    ProgramFailedError,
+    Row,
+    attempt,
+    environment,
+    project,
+    tool,
+)
 from tools.release.index import write_index
 
 FOLDER = ROOT / ".github"
@@ -225,9 +234,59 @@ def test_missing_interpreters_are_those_not_found() -> None:
     assert pythons.missing([pythons.Interpreter("3.11", True, Path())])[0] == "3.11 glibc"
 
 
+def test_interpreter_without_usable_headers_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    include = tmp_path / "include"
+    include.mkdir()
+    (include / "Python.h").write_text("#include <absent/pyconfig.h>\n")
+    python = _python(tmp_path, monkeypatch, include)
+    row = attempt("wheel", "build", lambda: str(builds._compiled(python, tmp_path / "built")))
+    reason = "CPython 3.14 glibc has no usable headers: absent/pyconfig.h: No such file"
+    assert (row.ok, row.result.startswith(reason)) == (None, True), row
+    (include / "Python.h").write_text("")
+    pythons.require_headers(python)
+
+
+def test_absent_wheel_is_an_error_unless_headers_are_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    include = tmp_path / "include"
+    include.mkdir()
+    python = _python(tmp_path, monkeypatch, include)
+    monkeypatch.setattr(installs, "DIST", tmp_path)
+    _wheel(tmp_path / "kohort-1-cp314-cp314-musllinux_1_2_x86_64.whl", {})
+    with pytest.raises(NotTriedError, match="no usable headers"):
+        installs.require_wheel(python)
+    (include / "Python.h").write_text("")
+    with pytest.raises(ProgramFailedError, match=r"no compiled wheel for CPython 3\.14 glibc"):
+        installs.require_wheel(python)
+    _wheel(tmp_path / "kohort-1-cp314-cp314-manylinux_2_34_x86_64.whl", {})
+    installs.require_wheel(python)
+
+
+def test_wheel_for_musl_is_not_tried_without_its_builder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = pythons.Interpreter("3.14", True, Path())
+    monkeypatch.setattr(installs, "DIST", tmp_path)
+    monkeypatch.setattr(pythons, "interpreters", lambda: [python])
+    with pytest.raises(NotTriedError, match=r"CPython 3\.14 for glibc, which builds it"):
+        installs.require_wheel(python)
+
+
 def test_supported_interpreters_are_those_of_cibuildwheel() -> None:
     built = suites.cibuildwheel()["build"].split()
     assert [f"cp{each.replace('.', '')}-*" for each in pythons.SUPPORTED] == built
+
+
+def _python(folder: Path, monkeypatch: pytest.MonkeyPatch, include: Path) -> pythons.Interpreter:
+    """Return CPython 3.14 for glibc, with its headers in another folder."""
+    if tool("cc") is None:
+        pytest.skip("no C compiler is installed")
+    monkeypatch.setattr(pythons, "WORK", folder / "work")
+    monkeypatch.setattr(pythons, "_FOLDERS", f"print({json.dumps(json.dumps([str(include)]))})")
+    return pythons.Interpreter("3.14", False, Path(sys.executable))
 
 
 def _wheel(path: Path, files: Mapping[str, str | None]) -> Path:

@@ -25,7 +25,7 @@ from tools.release.commands import (
 )
 from tools.release.modules import check_compiled, check_plain
 from tools.release.musl_link import TARGET
-from tools.release.pythons import Interpreter
+from tools.release.pythons import Interpreter, require_headers
 
 MUSL: Final = "musllinux_1_2_x86_64"
 _BUILT: Final = WORK / "built"
@@ -80,6 +80,7 @@ def _plain(folder: Path) -> Path:
 
 def _compiled(python: Interpreter, folder: Path) -> Path:
     """Return the wheel of one Python for glibc. auditwheel names the oldest glibc that it needs."""
+    require_headers(python)
     wheel = _wheel(python.path, folder, {"KOHORT_REQUIRE_EXTENSIONS": "1"})
     wheel = _repaired(wheel, folder / "repaired", "manylinux")
     check_compiled(wheel, musl=False)
@@ -88,6 +89,7 @@ def _compiled(python: Interpreter, folder: Path) -> Path:
 
 def _for_musl(python: Interpreter, folder: Path) -> Path:
     """Return the wheel of one Python for musl, built by an interpreter for glibc."""
+    require_headers(python)
     # musl's interpreters import no file with the suffix of glibc's.
     suffix = run(
         [python.path, "-c", "import sysconfig as s; print(s.get_config_var('EXT_SUFFIX'))"]

@@ -26,7 +26,7 @@ from tools.release.commands import (
     run,
 )
 from tools.release.index import write_index
-from tools.release.pythons import Interpreter
+from tools.release.pythons import Interpreter, builder, require_headers
 
 RECORDS: Final = 100_000
 KINDS: Final = ("compiled", "plain", "no compiler")
@@ -88,6 +88,8 @@ def collect(python: Interpreter, name: str, wanted: Iterable[str]) -> list[Path]
 
 def install_and_read(python: Interpreter, kind: str, versions: str, wanted: list[str]) -> str:
     """Install kohort from a local index, and return what a consumer did with it."""
+    if kind == "compiled":
+        require_wheel(python)
     files = _dependencies(python, versions)
     name = f"{kind}-{python}-{versions}".replace(" ", "-")
     place = new_environment(name, python)
@@ -100,6 +102,21 @@ def install_and_read(python: Interpreter, kind: str, versions: str, wanted: list
     rate = facts["read"] / facts["seconds"] / 1000
     decoders = "compiled" if facts["compiled"] else f"plain, because {facts['plain_reason']}"
     return f"{facts['read']:,} records, {rate:,.0f} thousand/s; {decoders}; pip {took:.0f} s"
+
+
+def require_wheel(python: Interpreter) -> None:
+    """Raise an error if DIST has no compiled wheel for an interpreter.
+
+    It is NotTriedError if this machine cannot build one, and ProgramFailedError otherwise.
+    """
+    platform = "musllinux" if python.musl else "manylinux"
+    if any(DIST.glob(f"*-{python.tags}-*{platform}*.whl")):
+        return
+    builds_it = builder(python)
+    if builds_it is None:
+        raise NotTriedError(f"CPython {python.version} for glibc, which builds it, is not here")
+    require_headers(builds_it)
+    raise ProgramFailedError(f"{DIST} has no compiled wheel for CPython {python}")
 
 
 def new_environment(name: str, python: Interpreter) -> Path:

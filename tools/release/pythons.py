@@ -7,10 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tools.release.commands import ProgramFailedError, run
+from tools.release.commands import WORK, NotTriedError, ProgramFailedError, run, tool
 
 SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 """Versions that a release has wheels for. ``t`` marks the free-threaded build."""
@@ -22,6 +23,11 @@ print(json.dumps({
     "musl": platform.libc_ver()[0] != "glibc",
     "name": sys.implementation.name,
 }))
+"""
+
+_FOLDERS: Final = """
+import json, sysconfig
+print(json.dumps([sysconfig.get_path(name) for name in ("include", "platinclude")]))
 """
 
 
@@ -47,6 +53,7 @@ class Interpreter(NamedTuple):
         return f"{self.version} {self.libc}"
 
 
+@cache
 def interpreters() -> list[Interpreter]:
     """Return the supported interpreters of this machine, the first of each version and C library.
 
@@ -69,6 +76,34 @@ def missing(found: list[Interpreter]) -> list[str]:
     versions = {each.version for each in found if not each.musl}
     absent = [f"{version} glibc" for version in SUPPORTED if version not in versions]
     return absent if any(each.musl for each in found) else [*absent, "any version, musl"]
+
+
+def require_headers(python: Interpreter) -> None:
+    """Raise NotTriedError if an interpreter has no headers that a module can be compiled with.
+
+    One that was unpacked from a distribution's package may lack them, or the folder they include.
+    """
+    compiler = tool("cc")
+    if compiler is None:
+        raise NotTriedError("no C compiler is here")
+    folders = json.loads(run([python.path, "-c", _FOLDERS]))
+    WORK.mkdir(parents=True, exist_ok=True)
+    source = WORK / "headers.c"
+    source.write_text("#include <Python.h>\n")
+    try:
+        run([compiler, "-fsyntax-only", *(f"-I{folder}" for folder in folders), source])
+    except ProgramFailedError as error:
+        faults = [line.partition("error: ")[2] for line in str(error).splitlines()]
+        reason = next(filter(None, faults), "the compiler fails")
+        raise NotTriedError(f"CPython {python} has no usable headers: {reason}") from None
+
+
+def builder(python: Interpreter) -> Interpreter | None:
+    """Return the interpreter for glibc that builds the wheels of a version, or None."""
+    if not python.musl:
+        return python
+    same = [each for each in interpreters() if each.version == python.version and not each.musl]
+    return same[0] if same else None
 
 
 def _candidates() -> Iterator[Path]:

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tools.release.commands import DIST, ROOT, WORK, Row, attempt, last_line, run
-from tools.release.installs import collect, install, lowest, new_environment, newest, pinned
+from tools.release.installs import (
+    collect,
+    install,
+    lowest,
+    new_environment,
+    newest,
+    pinned,
+    require_wheel,
+)
 from tools.release.pythons import Interpreter
 
 EXTRAS: Final = ("arrow", "crypto", "lz4", "testing")
@@ -68,6 +76,7 @@ def _as_cibuildwheel(python: Interpreter) -> str:
 
 def _installed(python: Interpreter, name: str, wanted: list[str]) -> Path:
     """Return the Python of a new environment with the wheel of kohort and with requirements."""
+    require_wheel(python)
     place = new_environment(name, python)
     install(place, name, [*DIST.iterdir(), *collect(python, name, wanted)], wanted)
     return place
