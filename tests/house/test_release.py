@@ -25,6 +25,7 @@ from tools.release.commands import (
     attempt,
     environment,
     project,
+    run,
     tool,
 )
 from tools.release.index import write_index
@@ -273,6 +274,11 @@ def test_wheel_for_musl_is_not_tried_without_its_builder(
     monkeypatch.setattr(pythons, "interpreters", lambda: [python])
     with pytest.raises(NotTriedError, match=r"CPython 3\.14 for glibc, which builds it"):
         installs.require_wheel(python)
+
+
+def test_program_that_runs_too_long_is_an_error_with_its_output() -> None:
+    with pytest.raises(ProgramFailedError, match="did not end within 1 s:\nbegun"):
+        run(["sh", "-c", "echo begun; exec sleep 60"], limit=1)
 
 
 def test_supported_interpreters_are_those_of_cibuildwheel() -> None:

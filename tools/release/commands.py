@@ -68,22 +68,38 @@ def environment(
 
 
 def run(
-    command: Sequence[object], *, env: Mapping[str, str] | None = None, cwd: Path = ROOT
+    command: Sequence[object],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    limit: float | None = None,
 ) -> str:
-    """Return the output of a program. Raises ProgramFailedError."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=environment(os.environ, env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    """Return the output of a program. Raises ProgramFailedError.
+
+    A program that runs longer than ``limit`` seconds is killed, which is an error, too.
+    """
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=cwd,
+            env=environment(os.environ, env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=limit,
+        )
+    except subprocess.TimeoutExpired as error:
+        last = _last_lines(error.output or b"")
+        text = f"{command[0]} did not end within {limit:.0f} s:\n{last}"
+        raise ProgramFailedError(text) from None
     if done.returncode:
-        last = "\n".join(done.stdout.strip().splitlines()[-15:])
+        last = _last_lines(done.stdout)
         raise ProgramFailedError(f"{command[0]} ended with {done.returncode}:\n{last}")
-    return done.stdout
+    return done.stdout.decode(errors="replace")
+
+
+def _last_lines(output: bytes) -> str:
+    return "\n".join(output.decode(errors="replace").strip().splitlines()[-15:])
 
 
 def last_line(output: str) -> str:

@@ -24,6 +24,10 @@ from tools.release.pythons import Interpreter
 EXTRAS: Final = ("arrow", "crypto", "lz4", "testing")
 """Extras whose lowest versions are tested with those of kohort."""
 TESTS: Final = ("tests/records", "tests/consumer")
+WORKERS: Final = ("--numprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
+"""Processes of pytest. Tests of the consumer wait more than they compute."""
+LIMIT: Final = 900.0
+"""Seconds after which a run of the tests is an error."""
 TOOLS: Final = (
     "aiokafka",
     "confluent-kafka",
@@ -31,6 +35,7 @@ TOOLS: Final = (
     "kafka-python",
     "pytest",
     "pytest-timeout",
+    "pytest-xdist",
     "trio",
 )
 SOURCES: Final = ("benchmarks", "docs", "examples", "tests", "tools", "pyproject.toml", "README.md")
@@ -59,8 +64,8 @@ def _tests(python: Interpreter, versions: str, requirements: list[str]) -> str:
     place = _installed(python, name, [*requirements, *pinned(*TOOLS)])
     command = [place, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKERS]
     # The lowest anyio uses a name that this pytest is going to remove.
-    command += ["-W", "ignore::pytest.PytestRemovedIn10Warning", *TESTS]
-    return last_line(run(command, cwd=_copy(name)))
+    command += ["-W", "ignore::pytest.PytestRemovedIn10Warning", *WORKERS, *TESTS]
+    return last_line(run(command, cwd=_copy(name), limit=LIMIT))
 
 
 def _as_cibuildwheel(python: Interpreter) -> str:
