@@ -270,7 +270,7 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 def kerberos_kafka(
     kdc: Kdc, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[SecureKafka]:
-    """A ``secure_kafka`` whose listener SASL_PLAINTEXT accepts GSSAPI, too."""
+    """A ``secure_kafka`` whose listeners SASL_PLAINTEXT and SASL_SSL accept GSSAPI, too."""
     from tests.support.secure_kafka import SecureKafka
 
     server = SecureKafka(jars(), tmp_path_factory.mktemp("kerberos-kafka"), kdc=kdc)

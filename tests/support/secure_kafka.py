@@ -57,7 +57,7 @@ class SecureKafka(KafkaServer):
         reauth_ms: int = REAUTH_MS,
         kdc: Kdc | None = None,
     ) -> None:
-        """Set up the node. With ``kdc`` its listener SASL_PLAINTEXT accepts GSSAPI, too."""
+        """Set up the node. With ``kdc`` its listeners SASL_PLAINTEXT and SASL_SSL accept GSSAPI."""
         self.certificates = Certificates(folder / "tls")
         self.signing_key = SigningKey()
         self._jwks = folder / "jwks.json"
@@ -143,12 +143,13 @@ class SecureKafka(KafkaServer):
             for mechanism, login in _LOGINS.items():
                 values[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = login
         if self._kdc is not None:
-            prefix = "listener.name.sasl_plaintext"
-            values[f"{prefix}.sasl.enabled.mechanisms"] = ",".join([*MECHANISMS, "GSSAPI"])
-            values[f"{prefix}.gssapi.sasl.jaas.config"] = (
+            login = (
                 "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
                 f'storeKey=true keyTab="{self._kdc.service_keytab}" principal="{SERVICE}@{REALM}";'
             )
+            for prefix in "listener.name.sasl_plaintext", "listener.name.sasl_ssl":
+                values[f"{prefix}.sasl.enabled.mechanisms"] = ",".join([*MECHANISMS, "GSSAPI"])
+                values[f"{prefix}.gssapi.sasl.jaas.config"] = login
             values["sasl.kerberos.service.name"] = SERVICE.partition("/")[0]
         return values
 

@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = "# not run"
+RUN_ELSEWHERE = "# not run by itself: "
+"""First line of a block that needs more than a process, which a test of its page provides."""
 FENCED = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN = re.compile(r"\n((?:.+\n)+)\n```text\n((?:.*\n)*?)```$", re.MULTILINE)
 
@@ -26,6 +28,19 @@ def python_blocks(page: Path) -> Iterator[tuple[int, str]]:
     for match in FENCED.finditer(text):
         if not match[1].startswith(NOT_RUN):
             yield text.count("\n", 0, match.start(1)) + 1, match[1]
+
+
+def run_elsewhere(page: Path) -> list[str]:
+    """Return the blocks of a page that a test of this page runs."""
+    return [code for code in FENCED.findall(page.read_text()) if code.startswith(RUN_ELSEWHERE)]
+
+
+def replaced(code: str, texts: Mapping[str, str]) -> str:
+    """Return a block with other addresses, paths and names. Each must occur in the block."""
+    for old, new in texts.items():
+        assert old in code, f"the block does not have {old}"
+        code = code.replace(old, new)
+    return code
 
 
 def shown_output(page: Path, code: str) -> str | None:
