@@ -282,7 +282,8 @@ def test_member_is_found_by_its_former_instance_id(machine: ConsumerMachine) -> 
         assert answer.error_code == 0
     assert machine.join("b", ["t"], instance_id="i").error_code == 111
     machine.leave(("a", None))
-    assert machine.join("b", ["t"], instance_id="i").error_code == 0
+    assert machine.join("b", ["t"], instance_id="i").error_code == 25
+    assert machine.join("b", ["t"], instance_id="j").error_code == 0
 
 
 def test_static_return_with_other_topics_rebalances(machine: ConsumerMachine) -> None:

@@ -82,21 +82,20 @@ def random_member(rng: random.Random) -> ConsumerMember:
 
 def test_indexes_follow_every_change_of_members() -> None:
     rng, table = random.Random(1), MemberTable()
-    instances: dict[str, set[str | None]] = {}
+    instances: dict[str | None, str] = {}
     for _ in range(2_000):
         member = random_member(rng)
         if rng.random() < 0.3:
+            if member.member_id in table:
+                instances.pop(table[member.member_id].instance_id, None)
             table.remove(member.member_id)
-            instances.pop(member.member_id, None)
         else:
             table.put(member)
-            instances.setdefault(member.member_id, set()).add(member.instance_id)
+            instances[member.instance_id] = member.member_id
         members = list(table.values())
         assert set(table.regexes) == {each.topic_regex for each in members} - {""}
         for instance in "ij":
-            owners = [each for each in members if instance in instances[each.member_id]]
-            found = table.static(instance)
-            assert found in owners if owners else found is None
+            assert table.holder(instance) == instances.get(instance)
         for topic_id in (b"x", b"y"):
             for partition in range(4):
                 for name in "ab":
