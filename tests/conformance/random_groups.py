@@ -106,13 +106,20 @@ class RandomGroup:
             self._session,
             self._group,
             self._rng.choice((gone.id, f"m{self._made:03}")),
-            self._rng.choice((gone.topics, self._names())),
+            self._rng.choice((gone.topics or self._names(), self._names())),
             gone.instance,
             assignor="range",
         )
         self._gone.remove(gone)
         self._consumers.append(again)
         return again.join()
+
+    def _take(self, one: ConsumerMember, instance: str) -> object:
+        """Join again with the instance id of a member that has left."""
+        response = one.join(instance_id=instance)
+        if response.error_code == 0:
+            one.instance = instance
+        return response
 
     def _leave_classic(self, one: ClassicConsumer) -> object:
         self._classic.remove(one)
@@ -139,6 +146,9 @@ class RandomGroup:
         for gone in self._gone[-2:]:
             yield f"{gone.id} returns", partial(self._return, gone)
             yield f"{gone.id} beats as a ghost", gone.beat
+            if others and gone.instance:
+                one = self._rng.choice(others)
+                yield f"{one.id} takes {gone.instance}", partial(self._take, one, gone.instance)
         for classic in self._classic:
             yield from self._of_classic(classic)
         if len(self._consumers) < MAX_CONSUMERS:

@@ -286,6 +286,32 @@ def test_member_is_found_by_its_former_instance_id(machine: ConsumerMachine) -> 
     assert machine.join("b", ["t"], instance_id="j").error_code == 0
 
 
+def test_member_in_the_place_of_another_waits_for_its_former_partitions(
+    machine: ConsumerMachine,
+) -> None:
+    machine.topics.create("u", 1)
+    machine.join("a", ["u"], instance_id="i")
+    b = machine.join("b", ["t"])
+    assert machine.assignment(b) == {"t": [0, 1, 2, 3]}
+    machine.beat("a", -2, instance_id="i")
+    taken = machine.join("b", ["t", "u"], instance_id="i")
+    assert (taken.error_code, machine.assignment(taken)) == (0, {"u": [0]})
+    assert list(machine.group.members) == ["b"]
+    later = machine.beat("b", taken.member_epoch, instance_id="i")
+    assert machine.assignment(later) == {"t": [0, 1, 2, 3], "u": [0]}
+
+
+def test_member_in_the_place_of_another_keeps_its_target_if_the_own_one_is_equal(
+    machine: ConsumerMachine,
+) -> None:
+    machine.join("a", ["t"], instance_id="i")
+    machine.join("b", [])
+    machine.beat("a", -2, instance_id="i")
+    taken = machine.join("b", [], instance_id="i")
+    assert (taken.error_code, machine.assignment(taken)) == (0, {})
+    assert [len(each) for each in machine.group.targets["b"].values()] == [4]
+
+
 def test_static_return_with_other_topics_rebalances(machine: ConsumerMachine) -> None:
     machine.topics.create("u", 1)
     machine.join("a", instance_id="i")

@@ -225,3 +225,44 @@ def members_take_another_instance_id(session: Session) -> Observations:
             yield f"{what}: in the end", described(session, a.group)
             yield f"{what}: a leaves", a.leave()
             yield f"{what}: the first is free", c.join()
+
+
+@probe("8.5")
+def a_live_member_takes_a_released_instance_id(session: Session) -> Observations:
+    """Join again under the own member id with the instance id of a member that left for now."""
+    topic = new_topic(session)
+    for label, instance in ("dynamic", None), ("static", "own"):
+        for state in "stable", "behind":
+            group = session.group(f"{label} {state}")
+            gone = ConsumerMember(session, group, "a", [topic], "i")
+            gone.settle()
+            taker = peer(gone, "b", instance=instance)
+            taker.join()
+            for one in (gone, taker):
+                list(rounds(one))
+            gone.leave(LEAVE_FOR_NOW)
+            other = peer(gone, "d")
+            if state == "behind":
+                other.join()
+            what = f"{label}, {state}"
+            yield f"{what}: before", described(session, group)
+            yield f"{what}: takes it", taker.join(instance_id="i")
+            yield f"{what}: described", described(session, group)
+            for name in (instance, "i"):
+                yield f"{what}: beats as {name}", taker.beat(instance_id=name)
+                yield f"{what}: described as {name}", described(session, group)
+            yield f"{what}: the former one returns", gone.join()
+            again = peer(gone, "c", instance=instance or "i")
+            yield f"{what}: another joins as the first", again.join()
+            yield f"{what}: d joins", other.join()
+            taker.instance = "i"
+            for number in range(2):
+                for step, seen in rounds(taker, other, again):
+                    yield f"{what}: {number} {step}", seen
+            yield f"{what}: in the end", described(session, group)
+            yield f"{what}: leaves for now", taker.leave(LEAVE_FOR_NOW)
+            yield f"{what}: described at the end", described(session, group)
+            yield f"{what}: the former one returns at last", gone.join()
+            yield f"{what}: another joins as the first again", again.join()
+            yield f"{what}: leaves", taker.leave()
+            yield f"{what}: described after all", described(session, group)

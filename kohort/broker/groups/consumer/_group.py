@@ -8,6 +8,7 @@ from enum import Enum
 
 from kohort.broker.groups._base_group import BaseGroup
 from kohort.broker.groups._environment import GroupEnvironment
+from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._member import (
     AssignmentState,
     ConsumerMember,
@@ -16,6 +17,7 @@ from kohort.broker.groups.consumer._member import (
 )
 from kohort.broker.groups.consumer._member_table import MemberTable
 from kohort.broker.groups.consumer._re2j import Regex
+from kohort.errors import ErrorCode
 
 TIMERS = ("session", "rebalance", "member-join", "member-sync")
 """Kinds of timers that a member has."""
@@ -84,8 +86,22 @@ class ConsumerGroup(BaseGroup):
     # Members
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the member with this instance id, None if there is none."""
-        return None if instance_id is None else self.members.static(instance_id)
+        """Return the member with this instance id, None if there is none.
+
+        UNKNOWN_MEMBER_ID is raised if the member was removed after it took another instance id.
+        """
+        member_id = None if instance_id is None else self.members.holder(instance_id)
+        return None if member_id is None else self.known_member(member_id)
+
+    def known_member(self, member_id: str) -> ConsumerMember:
+        """Return the member, or raise UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise GroupRequestError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member
 
     @property
     def classic_members(self) -> list[ConsumerMember]:

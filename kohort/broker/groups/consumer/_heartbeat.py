@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from kohort.broker.groups._join import Caller
@@ -14,16 +14,18 @@ from kohort.broker.groups.consumer._member import (
     unite,
 )
 from kohort.broker.groups.consumer._member_lookup import (
+    FormerPlace,
     check_epoch,
     check_room,
     check_state,
+    former_place,
     joining_member,
     new_member_id,
     present_member,
     replace_static,
 )
 from kohort.broker.groups.consumer._reconciliation import reconcile
-from kohort.broker.groups.consumer._records import set_current, set_member
+from kohort.broker.groups.consumer._records import set_current, set_member, set_target
 from kohort.broker.groups.consumer._subscriptions import (
     RegexChange,
     check_regex,
@@ -64,14 +66,20 @@ def heartbeat(
     member = _updated(found, request, caller)
     if member.topic_regex != found.topic_regex:
         check_regex(group, member.topic_regex)
+    former = FormerPlace()
     if replaced is not None:
+        former = former_place(group, found.member_id, replaced)
         replace_static(group, replaced, found)
     # As in Kafka, a known member that joins with a new instance id has no target before the next.
     has_target = member.instance_id is None or group.static_member(member.instance_id) is not None
     changed = update_member(group, found, member, caller, now)
-    has_target = update_target(group, now) or has_target
-    target = group.targets.get(member.member_id, {}) if has_target else {}
-    member = reconcile_member(group, member, target, owned, now, subscription_changed=changed)
+    is_new_target = update_target(group, now)
+    target = group.targets.get(member.member_id, {}) if has_target or is_new_target else {}
+    if is_new_target and target == former.target:
+        set_target(group, member.member_id, former.stays)
+    member = reconcile_member(
+        group, member, target, owned, now, subscription_changed=changed, withheld=former.partitions
+    )
     for kind in ("member-join", "member-sync"):
         # Only a classic member has them, which this heartbeat turns into a consumer member.
         group.cancel(kind, member.member_id)
@@ -119,9 +127,15 @@ def reconcile_member(
     now: float,
     *,
     subscription_changed: bool,
+    withheld: Set[tuple[bytes, int]] = frozenset(),
 ) -> ConsumerMember:
-    """Move a member towards its target assignment, and start or stop its rebalance timeout."""
-    moved = reconcile(group, member, target, owned, subscription_changed=subscription_changed)
+    """Move a member towards its target assignment, and start or stop its rebalance timeout.
+
+    ``withheld`` has partitions, as (topic id, partition), that the member cannot get yet.
+    """
+    moved = reconcile(
+        group, member, target, owned, subscription_changed=subscription_changed, withheld=withheld
+    )
     if moved == member:
         return member
     set_current(group, moved)

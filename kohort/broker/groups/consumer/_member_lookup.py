@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
@@ -43,17 +43,6 @@ def new_member_id(group: ConsumerGroup) -> str:
             return text
 
 
-def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """Return the member, or raise UNKNOWN_MEMBER_ID."""
-    member = group.members.get(member_id)
-    if member is None:
-        raise GroupRequestError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {member_id} is not a member of group {group.group_id}.",
-        )
-    return member
-
-
 def known_static_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> ConsumerMember:
@@ -75,7 +64,7 @@ def known_static_member(
 def present_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     """Return a member by its member id, which must match the instance id if there is one."""
     if instance_id is None:
-        return known_member(group, member_id)
+        return group.known_member(member_id)
     return known_static_member(group, member_id, instance_id)
 
 
@@ -96,6 +85,34 @@ def joining_member(
             f"because the instance id is owned by {before.member_id} member.",
         )
     return replace(before, member_id=member_id, epoch=0, previous_epoch=0), before
+
+
+@dataclass(frozen=True, slots=True)
+class FormerPlace:
+    """The former partitions and target of a member that took the place of a static member.
+
+    Only a member that is in the group has such a place. Kafka computes the assignment from the
+    group as it was before the heartbeat, so the former place has an effect on it.
+    """
+
+    partitions: Set[tuple[bytes, int]] = frozenset()
+    """Partitions, as (topic id, partition), that the member cannot get by this heartbeat."""
+    target: PartitionSets | None = None
+    """The former target assignment. Kafka does not store a new one that is equal to it."""
+    stays: PartitionSets = field(default_factory=dict)
+    """The target assignment that stays then: the one of the static member."""
+
+
+def former_place(group: ConsumerGroup, member_id: str, before: ConsumerMember) -> FormerPlace:
+    """Return what a member that takes the place of a static one had so far."""
+    former = group.members.get(member_id)
+    if former is None or former is before:
+        return FormerPlace()
+    return FormerPlace(
+        partitions=frozenset(former.held),
+        target=group.targets.get(member_id, {}),
+        stays=group.targets.get(before.member_id, {}),
+    )
 
 
 def replace_static(group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember) -> None:

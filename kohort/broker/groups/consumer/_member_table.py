@@ -18,10 +18,8 @@ class MemberTable(Mapping[str, ConsumerMember]):
 
     def __init__(self) -> None:
         self._members: dict[str, ConsumerMember] = {}
-        self._instances: dict[str, list[str]] = {}
-        """Instance id -> ids of the members that have it or have had it"""
-        self._instances_of: dict[str, set[str]] = {}
-        """The same by member id"""
+        self._instances: dict[str, str] = {}
+        """Instance id -> id of the last member with it, which may have another one now"""
         self._regexes: dict[str, int] = {}
         """Pattern -> number of members that subscribe to it"""
         self._holders: dict[tuple[bytes, int], list[str]] = {}
@@ -40,13 +38,12 @@ class MemberTable(Mapping[str, ConsumerMember]):
         """Add a member, or replace the one with its id."""
         before = self._members.get(member.member_id)
         self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self._instances[member.instance_id] = member.member_id
         if before is None:
-            self._add_instance(member)
             self._add_regex(member)
             self._add_partitions(member)
             return
-        if before.instance_id != member.instance_id:
-            self._add_instance(member)
         if before.topic_regex != member.topic_regex:
             self._remove_regex(before)
             self._add_regex(member)
@@ -61,18 +58,18 @@ class MemberTable(Mapping[str, ConsumerMember]):
         """Remove a member if it is there."""
         member = self._members.pop(member_id, None)
         if member is not None:
-            for instance_id in self._instances_of.pop(member_id, ()):
-                _remove(self._instances, instance_id, member_id)
+            if member.instance_id is not None:
+                self._instances.pop(member.instance_id, None)
             self._remove_regex(member)
             self._remove_partitions(member)
 
-    def static(self, instance_id: str) -> ConsumerMember | None:
-        """Return the first member with this instance id, None if there is none.
+    def holder(self, instance_id: str) -> str | None:
+        """Return the member id to which an instance id leads, None if it is free.
 
-        As in Kafka, a member that has taken another instance id is found by both.
+        As in Kafka, an instance id still leads to a member that has taken another one, even after
+        that member was removed.
         """
-        found = self._instances.get(instance_id)
-        return None if found is None else self._members[found[0]]
+        return self._instances.get(instance_id)
 
     @property
     def regexes(self) -> Collection[str]:
@@ -83,13 +80,6 @@ class MemberTable(Mapping[str, ConsumerMember]):
         """True if another member owns the partition or has to give it up."""
         holders = self._holders.get((topic_id, partition), ())
         return any(holder != member_id for holder in holders)
-
-    def _add_instance(self, member: ConsumerMember) -> None:
-        if member.instance_id is not None:
-            found = self._instances_of.setdefault(member.member_id, set())
-            if member.instance_id not in found:
-                found.add(member.instance_id)
-                self._instances.setdefault(member.instance_id, []).append(member.member_id)
 
     def _add_regex(self, member: ConsumerMember) -> None:
         if member.topic_regex:

@@ -6,7 +6,7 @@ assignment and gets those of its new partitions that no other member holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from kohort.broker.groups.consumer._group import ConsumerGroup
@@ -25,12 +25,14 @@ def reconcile(
     owned: PartitionSets | None,
     *,
     subscription_changed: bool,
+    withheld: Set[tuple[bytes, int]] = frozenset(),
 ) -> ConsumerMember:
     """Return the member after one step towards its target assignment.
 
     ``owned`` has the partitions that the client owns, None if it did not say. With
     ``subscription_changed`` the member gives up topics that it does not subscribe to, even without
-    a new target assignment.
+    a new target assignment. ``withheld`` has partitions, as (topic id, partition), that the member
+    cannot get yet, like those of other members.
     """
     epoch = group.assignment_epoch
     if member.is_reconciled_to(epoch) and not subscription_changed:
@@ -43,7 +45,7 @@ def reconcile(
         if subscription_changed:
             return _without_unsubscribed(group, member, owned)
         return member
-    return _next_assignment(group, member, target, owned)
+    return _next_assignment(group, member, target, owned, withheld)
 
 
 def _owns_any(owned: PartitionSets | None, partitions: PartitionEpochs) -> bool:
@@ -92,7 +94,11 @@ def _without_unsubscribed(
 
 
 def _next_assignment(
-    group: ConsumerGroup, member: ConsumerMember, target: PartitionSets, owned: PartitionSets | None
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    target: PartitionSets,
+    owned: PartitionSets | None,
+    withheld: Set[tuple[bytes, int]],
 ) -> ConsumerMember:
     subscribed = group.topic_ids_of(member)
     assigned: dict[bytes, dict[int, int]] = {}
@@ -106,7 +112,8 @@ def _next_assignment(
             kept = assigned if partition in wanted else revoked
             kept.setdefault(topic_id, {})[partition] = epoch
         for partition in sorted(wanted - current.keys()):
-            if group.members.is_held_by_other(topic_id, partition, member.member_id):
+            is_held = group.members.is_held_by_other(topic_id, partition, member.member_id)
+            if is_held or (topic_id, partition) in withheld:
                 unreleased = True
             else:
                 added.setdefault(topic_id, []).append(partition)
