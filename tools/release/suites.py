@@ -24,9 +24,9 @@ from tools.release.pythons import Interpreter
 EXTRAS: Final = ("arrow", "crypto", "lz4", "testing")
 """Extras whose lowest versions are tested with those of kohort."""
 TESTS: Final = ("tests/records", "tests/consumer")
-WORKERS: Final = ("--numprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
+WORKERS: Final = ("--numprocesses=6", "--dist=loadfile", "--no-loadscope-reorder")
 """Processes of pytest. Tests of the consumer wait more than they compute."""
-LIMIT: Final = 900.0
+LIMIT: Final = 1800.0
 """Seconds after which a run of the tests is an error."""
 TOOLS: Final = (
     "aiokafka",
