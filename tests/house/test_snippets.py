@@ -7,15 +7,32 @@ from pathlib import Path
 import pytest
 
 from tests.house._source import ROOT
-from tests.support.snippets import is_shown, python_blocks, run_python, shown_output
+from tests.support.snippets import (
+    FENCED,
+    NOT_RUN,
+    is_shown,
+    python_blocks,
+    run_elsewhere,
+    run_python,
+    shown_output,
+)
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRAGMENTS = ("architecture.md",)
+"""Pages with fragments of signatures, which cannot run."""
 BLOCKS = [
     pytest.param(code, shown_output(page, code), id=f"{page.name}:{line}")
     for page in PAGES
     for line, code in python_blocks(page)
-    if page.name not in ("architecture.md",)  # fragments of signatures, which cannot run
+    if page.name not in FRAGMENTS
 ]
+RUN_BY = {
+    "first-consumer.md": ("tests/house/test_endless_blocks.py", 1),
+    "migration.md": ("tests/house/test_endless_blocks.py tests/compat/test_frameworks.py", 6),
+    "security.md": ("tests/security/test_page.py", 9),
+    "spark.md": ("tests/spark_connector/test_docs.py", 5),
+}
+"""Pages with blocks that need more than a process: the tests that run them, and their number."""
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -30,6 +47,20 @@ def test_a_block_of_a_page_runs(code: str, shown: str | None, tmp_path: Path) ->
     output = run_python(code, tmp_path)
     if shown is not None and not is_shown(output, shown):
         assert output == shown
+
+
+def test_every_block_of_a_page_is_run_by_a_test() -> None:
+    marked = {
+        page.name: sum(code.startswith(NOT_RUN) for code in FENCED.findall(page.read_text()))
+        for page in PAGES
+    }
+    assert {page: count for page, count in marked.items() if count} == {
+        page: count for page, (_, count) in RUN_BY.items()
+    }
+    for page in PAGES:
+        tests = RUN_BY.get(page.name, ("", 0))[0].split()
+        assert all(page.name in (ROOT / test).read_text() for test in tests), page.name
+        assert len(run_elsewhere(page)) == marked[page.name], page.name
 
 
 @pytest.mark.parametrize(
