@@ -62,7 +62,8 @@ def cibuildwheel() -> dict[str, Any]:
 def _tests(python: Interpreter, versions: str, requirements: list[str]) -> str:
     name = f"tests-{versions}-{python}".replace(" ", "-")
     place = _installed(python, name, [*requirements, *pinned(*TOOLS)])
-    command = [place, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKERS]
+    # The report has the last lines alone: the names of the tests that failed.
+    command = [place, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", "-m", MARKERS]
     # The lowest anyio uses a name that this pytest is going to remove.
     command += ["-W", "ignore::pytest.PytestRemovedIn10Warning", *WORKERS, *TESTS]
     return last_line(run(command, cwd=_copy(name), limit=LIMIT))
