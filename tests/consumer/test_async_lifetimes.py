@@ -104,12 +104,18 @@ async def test_a_block_may_be_entered_again_when_no_broker_was_there(net: Net) -
     assert read == [b"b", b"c"]
 
 
-@pytest.mark.parametrize("api", ["Metadata", "JoinGroup", "SyncGroup"])
+@pytest.mark.parametrize(
+    ("net", "api"),
+    [
+        ("classic", "Metadata"),
+        ("classic", "JoinGroup"),
+        ("classic", "SyncGroup"),
+        ("consumer", "Metadata"),
+        ("consumer", "ConsumerGroupHeartbeat"),
+    ],
+    indirect=["net"],
+)
 async def test_a_start_that_was_cancelled_may_be_made_again(net: Net, api: str) -> None:
-    if net.protocol == "consumer":
-        if api == "SyncGroup":
-            pytest.skip("a consumer group has one request")
-        api = api.replace("JoinGroup", "ConsumerGroupHeartbeat")
     net.up = True
     consumer = net.consumer("orders", group_id="shop", bootstrap_timeout_ms=60_000)
     with net.cluster.hang(api) as fault:
