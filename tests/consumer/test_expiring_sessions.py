@@ -64,7 +64,7 @@ def check(report: Report, record_property: Callable[[str, object], None]) -> Non
     assert min(report.least_left) >= min(2.0, TOKEN_S / 5)
     longest = {group.name: max(group.gaps)[0] for group in report.groups}
     # On a busy machine the group without security waits, too.
-    assert max(longest.values()) < max(LONGEST_GAP_S, 2 * longest["plain"])
+    assert max(longest.values()) < max(LONGEST_GAP_S, 3 * longest["plain"])
 
 
 def test_groups_read_on_while_secrets_are_rotated(
