@@ -46,6 +46,9 @@ QUERIES: Final = {
     "wrong password": "troubleshooting/#the-login-fails",
     "dead letter": "poison/",
     "dlq": "poison/",
+    "keeps leaving the group": "troubleshooting/#poll-was-not-called",
+    "kicked out all the time": "troubleshooting/#poll-was-not-called",
+    "seek": "reference/api/kohort/#kohort.KafkaConsumer.seek",
 }
 """Words of readers, and the start of an address that is among the first results."""
 FIRST_RESULTS: Final = 3

@@ -123,6 +123,20 @@ def test_index_has_rows_first_and_internals_by_title(tmp_path: Path) -> None:
     ]
 
 
+def test_search_puts_modules_for_other_clients_last(tmp_path: Path) -> None:
+    pages = ["reference/api/kohort.compat.aiokafka/", "reference/api/kohort/", "listeners/"]
+    items = []
+    for page in pages:
+        (tmp_path / page).mkdir(parents=True)
+        (tmp_path / page / "index.html").write_text("<p>x</p>")
+        part = ["Reference", "Modules"] if "api" in page else ["How-to"]
+        items.append({"location": page, "title": "T", "text": "t", "path": part})
+    (tmp_path / "search.json").write_text(json.dumps({"config": {}, "items": items}))
+    arrange_index(tmp_path)
+    found = json.loads((tmp_path / "search.json").read_text())["items"]
+    assert [each["location"] for each in found] == pages[::-1]
+
+
 def test_versions_are_side_by_side_with_the_newest_first(tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "types").mkdir(parents=True)

@@ -4,7 +4,7 @@ The search puts a match in a title before one in a text. Among equal matches it 
 the index. It knows no weights, so :func:`arrange_index` changes the index:
 
 - A table row with an anchor becomes an entry, with the anchor as its title. Each option is a row.
-- The modules of the reference come after the guides.
+- The modules of the reference come after the guides, and those for other clients' programs last.
 - Pages about the development of kohort come last, and only with their titles.
 """
 
@@ -23,6 +23,9 @@ INTERNALS: Final = "Internals"
 MODULES: Final = "Modules"
 """Part of the navigation with one page for each module."""
 
+COMPAT: Final = "kohort.compat"
+"""Package of the modules with the consumers of other clients."""
+
 _ROW: Final = re.compile(r'<tr>\s*<td[^>]*>\s*<a id="([^"]+)"></a>(.*?)</tr>', re.DOTALL)
 _TAG: Final = re.compile(r"<[^>]*>")
 
@@ -39,7 +42,7 @@ def arrange_index(site: Path) -> None:
     pages = [each for each in public if "#" not in each["location"]]
     index["items"] = [
         *(row for page in pages for row in _rows(site, page)),
-        *sorted(public, key=lambda each: MODULES in each["path"]),
+        *sorted(public, key=lambda each: (MODULES in each["path"], COMPAT in each["location"])),
         *({**each, "text": ""} for each in hidden if "#" not in each["location"]),
     ]
     path.write_text(json.dumps(index, separators=(",", ":")), encoding="utf-8")
