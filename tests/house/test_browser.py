@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import importlib.util
 import inspect
 import json
 import re
+import subprocess
+import sys
 import types
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Coroutine, Generator
@@ -20,6 +23,7 @@ from tests.house._pages import PAGES
 from tests.house._source import ROOT
 from tests.support.snippets import is_shown, python_blocks, shown_output
 from tests.support.virtual import VirtualLoop
+from tools.browser.bundle import LEFT_OUT, is_left_out
 from tools.browser.live.drawing import Group, Mark, Window, timeline
 from tools.browser.live.group import PARTITIONS, SESSION_MS, LiveGroup
 from tools.browser.live.history import Span
@@ -28,6 +32,24 @@ from tools.browser.live.worker import Worker, accept_past_times
 greenlet = pytest.importorskip("greenlet")
 
 PAGE = ROOT / "docs" / "browser.md"
+WITH_THE_ARCHIVE_ONLY = """
+import sys
+from tools.browser.bundle import is_left_out
+
+class LeftOut:
+    def find_spec(self, name, path=None, target=None):
+        if is_left_out(name.replace(".", "/") + ".py"):
+            raise ModuleNotFoundError(f"{name} is not in the archive", name=name)
+
+sys.meta_path.insert(0, LeftOut())
+for name in ("cramjam", "crc32c", "lz4"):
+    sys.modules[name] = None  # an import of it raises ImportError
+
+from tests.house import test_browser as tests  # imports trio, which needs idna
+sys.modules["idna"] = None
+tests.test_worker_sends_states_and_answers_calls()
+print("failed:", *[case.id for case in tests.RUN if not tests.output_of(*case.values[:1])[0]])
+"""
 T = TypeVar("T")
 
 
@@ -255,3 +277,26 @@ def test_names_of_kohort_are_restored_after_an_example() -> None:
     assert not done and output.endswith("SystemExit: 1\n")
     after = kohort.KafkaConsumer, kohort.AsyncKafkaConsumer, kohort.testing.Cluster, asyncio.run
     assert before == after
+
+
+def test_the_page_and_examples_need_no_module_left_out() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_THE_ARCHIVE_ONLY],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "failed:\n"
+
+
+def test_modules_left_out_exist_and_licenses_stay() -> None:
+    for name in LEFT_OUT:
+        assert importlib.util.find_spec(name) is not None, name
+        assert is_left_out(f"{name.replace('.', '/')}/__init__.py")
+    kept = ["kohort/records/_record.py", "kohort-0.2.0.dist-info/licenses/LICENSE"]
+    assert [name for name in kept if is_left_out(name)] == []
+    files = ["kohort/records/_native.pxd", "kohort-0.2.0.dist-info/RECORD"]
+    assert [name for name in files if not is_left_out(name)] == []

@@ -26,10 +26,23 @@ PLACE: Final = "assets/browser/files"
 IMPORTED: Final = ("pyodide.mjs", "pyodide.asm.mjs")
 FETCHED: Final = ("pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip")
 PACKAGES: Final = "packages.zip"
-"""Archive of all Python packages, with their compiled modules."""
+"""Archive of all Python packages. It has compiled modules, and few sources."""
+PLACE_OF_PACKAGES: Final = "/lib/packages.zip"
+"""Path of the archive in the file system of Pyodide."""
 COMPILE: Final = Path(__file__).with_name("compile.mjs")
-NEEDED: Final = ("anyio", "idna", "typing_extensions")
+NEEDED: Final = ("anyio", "typing_extensions")
 """Packages that kohort's plain modules and the cluster import. All have plain wheels."""
+LEFT_OUT: Final = (
+    "anyio._backends._trio",
+    "anyio.pytest_plugin",
+    "kohort.__main__",
+    "kohort.cli",
+    "kohort.compat",
+    "kohort.spark_connector",
+    "pyspark_kohort",
+    "pytest_kohort",
+)
+"""Modules and packages of the wheels that a page has no use for."""
 
 
 class BundleError(Exception):
@@ -50,13 +63,22 @@ def write_bundle(target: Path) -> None:
         shutil.copyfile(PYODIDE / name, target / name)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        parts = [_kohort(folder), *(_wheel(each) for each in NEEDED), _programs(folder)]
-        command = ["node", str(COMPILE), str(PYODIDE), str(target / PACKAGES)]
-        _run([*command, *map(str, parts)])
+        archive = folder / "merged.zip"
+        _merge(archive, [_kohort(folder), *(_wheel(each) for each in NEEDED)])
+        _run(["node", str(COMPILE), str(PYODIDE), str(archive), str(target / PACKAGES)])
     # The page shows the progress by these sizes. The browser imports the other files.
     size = sum((target / name).stat().st_size for name in (*FETCHED, PACKAGES))
-    listed = {"bytes": size, "packages": PACKAGES}
+    listed = {"bytes": size, "packages": PACKAGES, "place": PLACE_OF_PACKAGES}
     (target / "bundle.json").write_text(json.dumps(listed) + "\n", encoding="utf-8")
+
+
+def is_left_out(path: str) -> bool:
+    """Return True if the page does not get this file of a wheel."""
+    module = path.removesuffix(".py").replace("/", ".")
+    if any(module == name or module.startswith(f"{name}.") for name in LEFT_OUT):
+        return True
+    # Licenses stay. The list of the files of a wheel would be wrong.
+    return not path.endswith(".py") and (".dist-info/" not in path or path.endswith("/RECORD"))
 
 
 def _kohort(folder: Path) -> Path:
@@ -83,15 +105,18 @@ def _wheel(name: str) -> Path:
     return wheel
 
 
-def _programs(folder: Path) -> Path:
-    """Write an archive of the programs of the worker."""
-    path = folder / "programs.zip"
+def _merge(path: Path, wheels: list[Path]) -> None:
+    """Write one archive of the wheels and of the programs of the worker."""
     here = Path(__file__).parent
     sources = [ROOT / "tools" / "__init__.py", here / "__init__.py", *here.glob("live/*.py")]
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w") as merged:
+        for wheel in wheels:
+            with zipfile.ZipFile(wheel) as archive:
+                for name in archive.namelist():
+                    if not is_left_out(name):
+                        merged.writestr(name, archive.read(name))
         for source in sorted(sources):
-            archive.write(source, source.relative_to(ROOT).as_posix())
-    return path
+            merged.write(source, source.relative_to(ROOT).as_posix())
 
 
 def _run(command: list[str], **environment: str) -> None:

@@ -21,8 +21,8 @@ from tools.site_check import AXE_RUN, HEIGHT, SERIOUS, SITE, options, visit
 PAGE: Final = "browser/"
 SYNC_PAGE: Final = "install/"
 """Page with one example, which uses the sync API."""
-FIRST_RECORD_MS: Final = 10_000
-"""Most time from the click on Start to the first record."""
+FIRST_RECORD_MS: Final = 30_000
+"""Most time from the click on Start to the first record. A machine without other work needs 5 s."""
 TIMEOUT_MS: Final = 60_000
 OWNERS: Final = "[...document.querySelectorAll('tr[data-owner]')].map(row => row.dataset.owner)"
 SHARED: Final = f"{OWNERS}.filter(owner => owner === name).length"

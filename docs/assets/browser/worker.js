@@ -30,6 +30,20 @@ async function bytesOf(name) {
   return (await fetch(new URL(name, FOLDER))).arrayBuffer();
 }
 
+// Return a Python whose path has the packages. It imports from the archive without unpacking it.
+async function start({ packages, place }) {
+  const archive = bytesOf(packages);
+  const { loadPyodide } = await import(new URL("pyodide.mjs", FOLDER));
+  const pyodide = await loadPyodide({
+    indexURL: FOLDER.href,
+    stdout: (line) => post("log", line),
+    stderr: (line) => post("log", line),
+    fsInit: async (FS) => FS.writeFile(place, new Uint8Array(await archive)),
+  });
+  pyodide.pyimport("sys").path.append(place);
+  return pyodide;
+}
+
 async function load() {
   const listed = await plainFetch(new URL("bundle.json", FOLDER));
   if (!listed.ok) {
@@ -37,17 +51,8 @@ async function load() {
   }
   const bundle = await listed.json();
   total = bundle.bytes;
-  const archive = bytesOf(bundle.packages);
-  const { loadPyodide } = await import(new URL("pyodide.mjs", FOLDER));
-  const pyodide = await loadPyodide({
-    indexURL: FOLDER.href,
-    stdout: (line) => post("log", line),
-    stderr: (line) => post("log", line),
-  });
-  const packages = pyodide.runPython("import sysconfig; sysconfig.get_path('purelib')");
-  pyodide.unpackArchive(await archive, "zip", { extractDir: packages });
+  const pyodide = await start(bundle);
   post("importing", null);
-  pyodide.runPython("import importlib; importlib.invalidate_caches()");
   const { Worker, accept_past_times } = pyodide.pyimport("tools.browser.live.worker");
   accept_past_times(pyodide.pyimport("asyncio").get_event_loop());
   const ffi = pyodide.pyimport("pyodide.ffi");
