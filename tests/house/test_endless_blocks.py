@@ -78,28 +78,33 @@ def wait_for_record(process: subprocess.Popen[str], cluster: Cluster) -> str:
 
 
 @pytest.mark.parametrize(
-    ("code", "address", "leaves"),
+    ("code", "address", "leaves", "client"),
     [
-        pytest.param(block("first-consumer.md", TWO), TWO, True, id="first-consumer"),
+        pytest.param(block("first-consumer.md", TWO), TWO, True, "kohort", id="first-consumer"),
         pytest.param(
             imported_from("kohort.compat.kafka_python", KAFKA_PYTHON),
             ONE,
             False,
+            "kohort.compat.kafka_python",
             id="kafka-python with kohort's import",
         ),
-        pytest.param(block("migration.md", AIOKAFKA), ONE, True, id="aiokafka"),
+        pytest.param(block("migration.md", AIOKAFKA), ONE, True, "aiokafka", id="aiokafka"),
         pytest.param(
             imported_from("kohort.compat.aiokafka", AIOKAFKA),
             ONE,
             True,
+            "kohort.compat.aiokafka",
             id="aiokafka with kohort's import",
         ),
-        pytest.param(block("migration.md", CONFLUENT), ONE, False, id="confluent-kafka"),
+        pytest.param(
+            block("migration.md", CONFLUENT), ONE, False, "confluent_kafka", id="confluent-kafka"
+        ),
     ],
 )
 def test_a_block_prints_records_until_ctrl_c(
-    code: str, address: str, leaves: bool, tmp_path: Path
+    code: str, address: str, leaves: bool, client: str, tmp_path: Path
 ) -> None:
+    pytest.importorskip(client)
     with Cluster(brokers=2, topics={"orders": 1}) as cluster:
         servers = cluster.bootstrap_servers
         with started(replaced(code, {address: servers}), tmp_path) as process:
@@ -115,6 +120,7 @@ def test_a_block_prints_records_until_ctrl_c(
 
 def test_a_listener_of_kafka_python_cannot_commit(tmp_path: Path) -> None:
     """The block on kafka-python fails as the comment in it says."""
+    pytest.importorskip("kafka")
     code = block("migration.md", KAFKA_PYTHON)
     [failure] = [line.partition("# ")[2] for line in code.splitlines() if "RuntimeError" in line]
     with Cluster(topics={"orders": 1}) as cluster:
@@ -122,4 +128,5 @@ def test_a_listener_of_kafka_python_cannot_commit(tmp_path: Path) -> None:
         with started(code, tmp_path) as process:
             _, errors = process.communicate(timeout=PROMPT_S)
     assert process.returncode == 1
-    assert failure in errors
+    # A traceback shows the line with the comment, too, so only the start of a line counts.
+    assert any(line.startswith(failure) for line in errors.splitlines())
