@@ -10,8 +10,11 @@ function letKeyboardScroll() {
   }
 }
 
-// On a narrow screen site.css shows each row of a wide table as a block, with a label at each cell.
+// A wide table of text that does not fit is cut at its right edge. site.css shows each of its rows as
+// a block instead, with a label at each cell. Tables of figures scroll, except on a narrow screen,
+// because readers compare their rows.
 const WIDE_COLUMNS = 5;
+const NARROW = window.matchMedia("(max-width: 44.9375em)");
 
 function labelWideTables() {
   for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
@@ -28,6 +31,21 @@ function labelWideTables() {
   }
 }
 
+function layOutWideTables() {
+  for (const table of document.querySelectorAll("table[data-wide]")) {
+    table.removeAttribute("data-blocks");
+    const box = table.closest(".md-typeset__scrollwrap") ?? table;
+    const isCut = box.scrollWidth > box.clientWidth;
+    const hasFigures = table.querySelector("td[style*='right']") !== null;
+    table.toggleAttribute("data-blocks", NARROW.matches || (isCut && !hasFigures));
+  }
+}
+
+function layOut() {
+  layOutWideTables();
+  letKeyboardScroll();
+}
+
 window.addEventListener("DOMContentLoaded", labelWideTables);
-window.addEventListener("load", letKeyboardScroll);
-window.addEventListener("resize", letKeyboardScroll);
+window.addEventListener("load", layOut);
+window.addEventListener("resize", layOut);
