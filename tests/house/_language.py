@@ -7,7 +7,6 @@ committed versions. ``--all`` prints the rest, too.
 from __future__ import annotations
 
 import collections
-import functools
 import re
 import subprocess
 import sys
@@ -51,12 +50,6 @@ class Finding:
         return "/".join(path.parts[:2]) if len(path.parts) > 2 else path.parts[0]
 
 
-@functools.cache
-def verbs() -> frozenset[str]:
-    """Return the verbs that a function's docstring may begin with."""
-    return frozenset((ROOT / "tests" / "house" / "verbs.txt").read_text().split())
-
-
 def findings(path: Path, source: str | None = None) -> Iterator[Finding]:
     """Yield every place that breaks a rule in a Python file or a Markdown page.
 
@@ -80,19 +73,10 @@ def _findings(text: Text) -> Iterator[tuple[str, str]]:
         bare = re.sub(r"https?:|::|\]\([^)]*\)", " ", bare)
         if (count := len(MARKS.findall(bare))) > 1:
             yield "marks", f"{count} marks: {sentence[:120]}"
-    if text.kind == "docstring":
-        yield from _first_word(text)
+    if text.kind == "docstring" and HEADLESS.match(text.text):
+        yield "headless", text.text[:80]
     if text.kind == "markdown" and len(words(text.text)) > MAX_WORDS_OF_PARAGRAPH:
         yield "paragraph", text.text[:60]
-
-
-def _first_word(text: Text) -> Iterator[tuple[str, str]]:
-    if HEADLESS.match(text.text):
-        yield "headless", text.text[:80]
-    elif text.function and not text.is_noun and not text.function.startswith("test_"):
-        first = text.text.split()[0].rstrip(".,") if text.text else ""
-        if first not in verbs() and not text.text.startswith("True if"):
-            yield "verb", f"{text.function}: {text.text[:80]}"
 
 
 def _wide_lines(source: str, path: Path) -> Iterator[Finding]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import configparser
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,28 +11,6 @@ import pytest
 from tests.house._language import new_findings
 from tests.house._source import ROOT
 from tools.commit_message import faults, main
-
-BASE = "3a212bad"
-"""Commit after which every subject keeps the rules."""
-
-
-def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run git in the repository."""
-    return subprocess.run(
-        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
-
-
-def test_subjects_keep_the_rules_since_the_base_commit() -> None:
-    if shutil.which("git") is None or git("cat-file", "-e", f"{BASE}^{{commit}}").returncode:
-        pytest.skip(f"the history of git does not reach back to {BASE}")
-    log = git("log", "--no-merges", "--format=%h %s", f"{BASE}..")
-    assert log.returncode == 0, log.stderr
-    lines = [line.partition(" ") for line in log.stdout.splitlines()]
-    found = [
-        f"{commit}: {fault}: {subject}" for commit, _, subject in lines for fault in faults(subject)
-    ]
-    assert found == []
 
 
 @pytest.mark.parametrize(
