@@ -20,7 +20,7 @@ from kohort.config._sasl import SaslConfig
 from kohort.config._security import SecurityConfig
 from kohort.config._tls import StoreConfig, TlsConfig
 from kohort.config._translated import TRANSLATED
-from kohort.config._unsupported import KEYWORDS, PROPERTIES, Unsupported
+from kohort.config._unsupported import IGNORED, KEYWORDS, REFUSED, Unsupported
 from tests.house._prose import sentences, words
 from tools.prose import MAX_CELL
 
@@ -136,14 +136,32 @@ def _unsupported() -> Iterator[str]:
         (
             (f"`{each.name}`", _names(each.properties), _harmless(each), _sentence(each.why))
             for each in KEYWORDS
+            if not each.is_ignored
         ),
     )
     yield ""
     yield "## Dotted names that are not supported\n"
     yield from _table(
         ("dotted name", "values accepted", "why"),
-        ((f"`{each.name}`", _harmless(each), _sentence(each.why)) for each in PROPERTIES),
+        ((f"`{each.name}`", _harmless(each), _sentence(each.why)) for each in REFUSED),
     )
+    yield from _ignored()
+
+
+def _ignored() -> Iterator[str]:
+    yield ""
+    yield "## Options that have no effect\n"
+    yield "kohort accepts any value of these, and logs one line at DEBUG.\n"
+    yield from _table(
+        ("name", "why"),
+        (
+            (f"`{name}`", _sentence(each.why))
+            for each in (*KEYWORDS, *IGNORED)
+            if each.is_ignored
+            for name in dict.fromkeys((each.name, *each.properties))
+        ),
+    )
+    yield ""
 
 
 def _harmless(each: Unsupported) -> str:

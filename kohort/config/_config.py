@@ -56,14 +56,21 @@ class ConsumerConfig(ConsumerSection):
         *,
         key_deserializer: Any = None,
         value_deserializer: Any = None,
+        unsupported: str = "raise",
     ) -> ConsumerConfig:
         """Create the options from the dotted names of Java and librdkafka. Values may be text.
+
+        ``unsupported="warn"`` logs names that are unknown or not supported, and ignores them.
 
         Raises as from_kwargs() does, with the given names in the message. Raises TypeError if
         ``properties`` is not a mapping.
         """
         properties = conceal_properties(properties)
-        values, given_as = _names.read_properties(properties, OPTIONS.values())
+        if unsupported not in ("raise", "warn"):
+            raise InvalidOptionError(f"unsupported={unsupported!r}: expected 'raise' or 'warn'")
+        values, given_as = _names.read_properties(
+            properties, OPTIONS.values(), only_warn=unsupported == "warn"
+        )
         for name, given in (
             ("key_deserializer", key_deserializer),
             ("value_deserializer", value_deserializer),

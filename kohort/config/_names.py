@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,10 +18,12 @@ from kohort.errors import (
 )
 
 JAAS = "sasl.jaas.config"
+QUEUE = "queued.max.messages.kbytes"
 TRANSLATED = frozenset(
     {
         "oauth_cb",
         JAAS,
+        QUEUE,
         "sasl.login.callback.handler.class",
         "sasl.oauthbearer.config",
         "sasl.oauthbearer.jwt.retriever.class",
@@ -29,15 +32,24 @@ TRANSLATED = frozenset(
 )
 """Dotted names that stand for several options; see kohort/config/_translated.py."""
 
+REFRESH = "topic.metadata.refresh.interval.ms"
+"""librdkafka's age at which metadata is read again. Its metadata.max.age.ms is that of a cache."""
+
+logger = logging.getLogger("kohort.config")
+
 _REFERENCE = re.compile(r"\$\{[A-Za-z][\w.-]*:[^}]*\}")
 
 
 def read_properties(
-    properties: Mapping[str, Any] | Concealed, options: Iterable[Option]
+    properties: Mapping[str, Any] | Concealed,
+    options: Iterable[Option],
+    *,
+    only_warn: bool = False,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values by keyword, and the dotted name of each keyword.
 
-    A value of None counts as not given. Raises TypeError if ``properties`` is not a mapping.
+    A value of None counts as not given. With ``only_warn`` names that are unknown or not supported
+    are logged. Raises TypeError if ``properties`` is not a mapping.
     """
     if isinstance(properties, Concealed):
         raise TypeError(f"properties must be a mapping of dotted names, not {properties.type_name}")
@@ -49,6 +61,8 @@ def read_properties(
         from kohort.config._msk import without_names_of_java  # few programs have such properties
 
         properties = without_names_of_java(properties, JAAS)
+    if properties.get(REFRESH) is not None and "metadata.max.age.ms" in properties:
+        properties = _without_cache_age(properties)
     for name, value in properties.items():
         if not isinstance(name, str):
             raise TypeError(f"the name of a property must be a str, not {name!r}")
@@ -59,7 +73,7 @@ def read_properties(
             translated[name] = value
             continue
         if name not in known:
-            _refuse(name, value, known)
+            _refuse(name, value, known, only_warn)
             continue
         each = known[name]
         checked = each.read(value, name)
@@ -84,7 +98,11 @@ def _translate(
     from kohort.config import _translated  # few programs have such properties
 
     options = {each.name: each for each in known.values()}
-    properties = {**properties, "bootstrap.servers": values.get("bootstrap_servers", ())}
+    properties = {
+        **properties,
+        "bootstrap.servers": values.get("bootstrap_servers", ()),
+        "fetch.max.bytes": values.get("fetch_max_bytes", 0),
+    }
     found = _translated.translate(properties, given_as)
     if isinstance(found, ConfigurationError):
         raise found
@@ -97,6 +115,17 @@ def _translate(
             )
         values[keyword] = checked
         given_as[keyword] = name
+
+
+def _without_cache_age(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a program of librdkafka, which reads metadata by ``REFRESH``.
+
+    It is off at -1, and metadata is then read when the cache is too old.
+    """
+    off = str(properties[REFRESH]).strip() == "-1"
+    ignored = REFRESH if off else "metadata.max.age.ms"
+    logger.debug("%s has no effect: the other age of metadata is used", ignored)
+    return {name: value for name, value in properties.items() if name != ignored}
 
 
 def _refuse_reference(name: str, value: Any) -> None:
@@ -140,6 +169,8 @@ def conceal_properties(properties: Mapping[str, Any], options: Iterable[Option])
 def _concealed(name: str, value: Any, known: Mapping[str, Option]) -> Any:
     if name in known:
         return known[name].option_type.conceal(value)
+    if name == QUEUE:
+        return value
     unsupported = _UNSUPPORTED.get(name)
     harmless = unsupported is not None and unsupported.is_harmless(value)
     return value if harmless else conceal(value)
@@ -156,14 +187,18 @@ def unknown_keyword(name: str, known: Iterable[str]) -> UnknownOptionError:
     return _unknown(name, names)
 
 
-def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
-    """Raise for a name that is not supported, unless its value is harmless."""
+def _refuse(name: str, value: Any, known: Mapping[str, Option], only_warn: bool) -> None:
+    """Raise for a name that is not supported, or log it, unless its value is harmless."""
     # Each of Java's providers adds properties, such as config.providers.file.class.
     providers = "config.providers"
     unsupported = _UNSUPPORTED.get(providers if name.startswith(f"{providers}.") else name)
     if unsupported is None:
-        raise _unknown(name, [*known, *TRANSLATED, *_UNSUPPORTED])
-    unsupported.check(value, name)
+        error = _unknown(name, [*known, *TRANSLATED, *_UNSUPPORTED])
+        if not only_warn:
+            raise error
+        logger.warning("%s. The option is ignored", str(error))
+    else:
+        unsupported.check(value, name, only_warn=only_warn)
 
 
 def _unknown(name: str, known: list[str]) -> UnknownOptionError:

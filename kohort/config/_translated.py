@@ -56,6 +56,7 @@ _ENDPOINT_CAS = {
 }
 _ENDPOINT_IGNORED = {"ssl.protocol", "ssl.truststore.password"}
 """Java's examples have ssl.protocol=SSL. A PEM file has no password."""
+_MAX_QUEUE_KIB = 2_097_151
 _CLAIM_PREFIXES = {
     "unsecuredLoginStringClaim_": "text",
     "unsecuredLoginNumberClaim_": "number",
@@ -65,6 +66,7 @@ _CLAIM_PREFIXES = {
 TRANSLATED: dict[str, str] = {
     JAAS: "One entry of a JAAS file: Plain-, Scram-, OAuthBearer- or Krb5LoginModule, or Amazon "
     "MSK's IAMLoginModule.",
+    "queued.max.messages.kbytes": "`buffer_memory` in KiB, at least `fetch.max.bytes`.",
     "sasl.login.callback.handler.class": "Kafka's OAuthBearerLoginCallbackHandler or "
     "OAuthBearerUnsecuredLoginCallbackHandler, which change nothing. Others are refused.",
     "sasl.oauthbearer.jwt.retriever.class": "One of Kafka's, by its name; it chooses the grant.",
@@ -118,6 +120,8 @@ def _translate(properties: Mapping[str, Any], given: Mapping[str, str]) -> Given
     if (value := properties.get("sasl.oauthbearer.method")) is not None:
         if _text(value).lower() not in ("default", "oidc"):
             raise InvalidOptionError("sasl.oauthbearer.method: expected default or oidc")
+    if (value := properties.get("queued.max.messages.kbytes")) is not None:
+        _read_queue(value, properties, found)
     config = properties.get("sasl.oauthbearer.config")
     callback = properties.get("oauth_cb")
     if callback is not None:
@@ -132,6 +136,15 @@ def _translate(properties: Mapping[str, Any], given: Mapping[str, str]) -> Given
 
 def _text(value: Any) -> str:
     return value.reveal().strip() if isinstance(value, Secret) else str(value).strip()
+
+
+def _read_queue(value: Any, properties: Mapping[str, Any], found: GivenProperties) -> None:
+    """Read the limit of librdkafka's queue, which a response may exceed."""
+    name = "queued.max.messages.kbytes"
+    text = _text(value)
+    if not text.isdecimal() or not 1 <= int(text) <= _MAX_QUEUE_KIB:
+        raise InvalidOptionError(f"{name}: expected an int from 1 to {_MAX_QUEUE_KIB}")
+    found.set("buffer_memory", max(int(text) * 1024, properties["fetch.max.bytes"]), name)
 
 
 def _class_name(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, cast, overload
 
 from kohort.config import ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
@@ -117,6 +117,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         *topics: str,
         key_deserializer: None = None,
         value_deserializer: None = None,
+        unsupported: Literal["raise", "warn"] = "raise",
     ) -> AsyncKafkaConsumer[bytes, bytes]: ...
 
     @overload
@@ -127,6 +128,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         *topics: str,
         key_deserializer: _typing.Deserializer[T],
         value_deserializer: None = None,
+        unsupported: Literal["raise", "warn"] = "raise",
     ) -> AsyncKafkaConsumer[T, bytes]: ...
 
     @overload
@@ -137,6 +139,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         *topics: str,
         key_deserializer: None = None,
         value_deserializer: _typing.Deserializer[U],
+        unsupported: Literal["raise", "warn"] = "raise",
     ) -> AsyncKafkaConsumer[bytes, U]: ...
 
     @overload
@@ -147,6 +150,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         *topics: str,
         key_deserializer: _typing.Deserializer[T],
         value_deserializer: _typing.Deserializer[U],
+        unsupported: Literal["raise", "warn"] = "raise",
     ) -> AsyncKafkaConsumer[T, U]: ...
 
     @classmethod
@@ -156,14 +160,19 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         *topics: str,
         key_deserializer: Any = None,
         value_deserializer: Any = None,
+        unsupported: Literal["raise", "warn"] = "raise",
     ) -> Any:
         """Return a consumer with the dotted names of Java and librdkafka as options.
 
         For instance ``{"group.id": "billing"}``. The errors are those of the constructor and have
-        the names as they were given.
+        the names as they were given. An option that changes nothing for a reader is ignored with a
+        DEBUG line. ``unsupported="warn"`` logs other names that are unknown or not supported, as
+        Java does, in place of an error.
         """
         properties = conceal_properties(properties)
-        return cls._from_properties(properties, topics, key_deserializer, value_deserializer)
+        return cls._from_properties(
+            properties, topics, key_deserializer, value_deserializer, unsupported
+        )
 
     # -- records ------------------------------------------------------------------------------
 

@@ -87,10 +87,14 @@ class ConsumerBase:
         topics: tuple[str, ...],
         key_deserializer: Any,
         value_deserializer: Any,
+        unsupported: str,
     ) -> Self:
         """Return a consumer with these properties, of which no traceback shows a secret."""
         config = ConsumerConfig.from_properties(
-            properties, key_deserializer=key_deserializer, value_deserializer=value_deserializer
+            properties,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            unsupported=unsupported,
         )
         consumer = cls.__new__(cls)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import pickle
 import selectors
@@ -266,17 +267,14 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> N
     [
         ("proxy_url", "socks5://user:hunter2@host"),
         ("socks5_proxy", "host:1"),
-        ("api_version", (2, 8)),
         ("metric_reporters", [object]),
-        ("metrics_num_samples", 3),
-        ("metrics_num_samples", True),
         ("selector", selectors.SelectSelector),
         ("kafka_client", object),
         ("loop", object()),
         ("client_dns_lookup", "resolve_canonical_bootstrap_servers_only"),
     ],
 )
-def test_a_known_option_that_is_not_built_is_never_ignored(name: str, value: Any) -> None:
+def test_option_with_effect_elsewhere_is_refused(name: str, value: Any) -> None:
     with pytest.raises(UnsupportedOptionError, match=f"^{name} is not supported: ") as raised:
         ConsumerConfig.from_kwargs(**{name: value})
     assert "hunter2" not in str(raised.value)
@@ -286,6 +284,19 @@ def test_an_option_that_is_not_built_may_have_a_value_that_changes_nothing() -> 
     for name, unsupported in UNSUPPORTED.items():
         for value in (None, *unsupported.harmless):
             assert ConsumerConfig.from_kwargs(**{name: value}) == ConsumerConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("api_version", (2, 8)), ("metrics_num_samples", 3), ("metric_group_prefix", "app")],
+)
+def test_option_without_effect_is_logged_and_ignored(
+    name: str, value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "kohort.config"):
+        assert ConsumerConfig.from_kwargs(**{name: value}) == ConsumerConfig()
+    [line] = caplog.messages
+    assert line.startswith(f"{name} has no effect: ")
 
 
 def test_no_name_is_both_supported_and_not() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import logging
 import math
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -217,7 +220,7 @@ def test_two_names_of_one_option_must_agree() -> None:
         ("bootstrap.server", "did you mean bootstrap.servers?"),
         ("bootstrap_servers", "did you mean bootstrap.servers?"),
         ("enable.auto.ofset.store", "did you mean enable.auto.offset.store?"),
-        ("linger.ms", "option"),
+        ("max.puffer.ms", "option"),
     ],
 )
 def test_an_unknown_dotted_name_is_answered_with_the_nearest(name: str, hint: str) -> None:
@@ -234,16 +237,12 @@ def test_an_unknown_dotted_name_is_answered_with_the_nearest(name: str, hint: st
         ("enable.auto.offset.store", "false"),
         ("enable.auto.offset.store", False),
         ("enable.partition.eof", "true"),
-        ("statistics.interval.ms", "1000"),
         ("interceptor.classes", "com.example.Tap"),
         ("default.api.timeout.ms", "1"),
-        ("debug", "all"),
-        ("socket.keepalive.enable", "sometimes"),
         ("stats_cb", print),
-        ("queued.min.messages", 5),
     ],
 )
-def test_a_known_property_that_is_not_built_is_never_ignored(name: str, value: Any) -> None:
+def test_property_with_effect_elsewhere_is_refused(name: str, value: Any) -> None:
     with pytest.raises(UnsupportedOptionError) as raised:
         ConsumerConfig.from_properties({name: value})
     assert str(raised.value).startswith(f"{name} is not supported: ")
@@ -272,3 +271,112 @@ def test_options_without_a_dotted_name_are_not_properties() -> None:
     with pytest.raises(UnknownOptionError):
         ConsumerConfig.from_properties({"consumer.timeout.ms": "5"})
     assert ConsumerConfig.from_properties({}).consumer_timeout_ms == math.inf
+
+
+# -- options without effect ------------------------------------------------------------------------
+
+
+def librdkafka_defaults() -> dict[str, str]:
+    """Return the defaults of the librdkafka that confluent-kafka has, by the library itself."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    libraries = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    found = sorted(libraries.glob("librdkafka*.so*"))
+    if not found:
+        pytest.skip("confluent-kafka has no librdkafka of its own here")
+    library = ctypes.CDLL(str(found[0]))
+    library.rd_kafka_conf_new.restype = ctypes.c_void_p
+    library.rd_kafka_conf_dump.restype = ctypes.POINTER(ctypes.c_char_p)
+    library.rd_kafka_conf_dump.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
+    count = ctypes.c_size_t()
+    texts = library.rd_kafka_conf_dump(library.rd_kafka_conf_new(), ctypes.byref(count))
+    pairs = [(texts[i].decode(), texts[i + 1].decode()) for i in range(0, count.value, 2)]
+    # Defaults of callbacks are addresses, which no program writes.
+    return {name: value for name, value in pairs if not value.startswith("0x")}
+
+
+def test_all_defaults_of_librdkafka_are_accepted() -> None:
+    defaults = librdkafka_defaults()
+    assert len(defaults) > 100
+    del defaults["sasl.kerberos.principal"]  # without Kerberos it contradicts security.protocol
+    config = ConsumerConfig.from_properties(defaults)
+    assert config.client.metadata_max_age_ms == 300_000
+    assert config.fetch.buffer_memory == 65_536 * 1024
+
+
+def test_all_defaults_of_java_are_accepted() -> None:
+    path = Path(__file__).parents[1] / "data" / "java_consumer_defaults.json"
+    defaults = json.loads(path.read_text())["defaults"]
+    assert len(defaults) > 80
+    # Without TLS a type of a store contradicts security.protocol.
+    del defaults["ssl.keystore.type"], defaults["ssl.truststore.type"]
+    assert ConsumerConfig.from_properties(defaults).group.session_timeout_ms == 45_000
+
+
+def test_options_without_effect_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "kohort.config"):
+        config = ConsumerConfig.from_properties(
+            {"queued.min.messages": "1", "debug": "all", "linger.ms": 5, "logger": logging}
+        )
+    assert config == ConsumerConfig()
+    assert [(line.levelname, line.getMessage().partition(":")[0]) for line in caplog.records] == [
+        ("DEBUG", f"{name} has no effect")
+        for name in ("queued.min.messages", "debug", "linger.ms", "logger")
+    ]
+
+
+def test_unsupported_options_are_logged_when_a_program_asks_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    properties = {
+        "stats_cb": print,
+        "no.such.option": "hunter2",
+        "enable.auto.offset.store": "false",
+        "group.id": "billing",
+    }
+    with caplog.at_level(logging.WARNING, "kohort.config"):
+        config = ConsumerConfig.from_properties(properties, unsupported="warn")
+    assert config.group.group_id == "billing"
+    assert [line.getMessage().split()[0] for line in caplog.records] == [
+        *("stats_cb", "no", "enable.auto.offset.store")
+    ]
+    assert all("ignored" in line.getMessage() for line in caplog.records)
+    assert "hunter2" not in caplog.text
+    with pytest.raises(UnsupportedOptionError):
+        ConsumerConfig.from_properties(properties)
+    with pytest.raises(InvalidOptionError, match="unsupported='no': expected 'raise' or 'warn'"):
+        ConsumerConfig.from_properties(properties, unsupported="no")
+    with pytest.raises(InvalidOptionError, match=r"session\.timeout\.ms"):
+        ConsumerConfig.from_properties({"session.timeout.ms": "x"}, unsupported="warn")
+
+
+@pytest.mark.parametrize(
+    ("refresh", "cache", "age"),
+    [("300000", "900000", 300_000), ("1000", "300000", 1_000), ("-1", "900000", 900_000)],
+)
+def test_metadata_age_is_that_of_the_refresh_when_both_are_given(
+    refresh: str, cache: str, age: int
+) -> None:
+    config = ConsumerConfig.from_properties(
+        {"topic.metadata.refresh.interval.ms": refresh, "metadata.max.age.ms": cache}
+    )
+    assert config.client.metadata_max_age_ms == age
+
+
+@pytest.mark.parametrize(
+    ("properties", "memory"),
+    [
+        ({"queued.max.messages.kbytes": "102400"}, 102_400 * 1024),
+        ({"queued.max.messages.kbytes": 10_240}, 10_240 * 1024),
+        ({"queued.max.messages.kbytes": "1", "fetch.max.bytes": "52428800"}, 52_428_800),
+    ],
+)
+def test_queue_of_librdkafka_limits_the_buffer(properties: dict[str, Any], memory: int) -> None:
+    config = ConsumerConfig.from_properties(properties)
+    assert config.fetch.buffer_memory == memory
+    assert config.fetch.fetch_max_bytes <= memory
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "2097152", ""])
+def test_queue_of_librdkafka_is_refused_out_of_its_range(value: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"queued\.max\.messages\.kbytes"):
+        ConsumerConfig.from_properties({"queued.max.messages.kbytes": value})

@@ -314,7 +314,7 @@ def test_properties_go_to_the_consumer_whose_errors_name_the_prefix() -> None:
     with pytest.raises(InvalidOptionError, match=r"prefix kafka\."):
         make_consumer({"bootstrap.servers": "h:1", "fetch.max.bytes": "many"}, group=True)
     with pytest.raises(UnsupportedOptionError, match=r"prefix kafka\."):
-        make_consumer({"bootstrap.servers": "h:1", "statistics.interval.ms": "1000"}, group=True)
+        make_consumer({"bootstrap.servers": "h:1", "enable.partition.eof": "true"}, group=True)
 
 
 OF_A_TABLE: list[dict[str, str]] = [
