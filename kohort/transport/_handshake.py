@@ -40,6 +40,8 @@ logger = logging.getLogger("kohort.transport")
 
 MAX_BYTES = 1 << 19
 """Largest response to ApiVersions. A broker sends a few KB."""
+FIRST_VERSION = 4
+"""Version of the first ApiVersions request. A later one would name the cluster and the broker."""
 _ERROR_CODE = struct.Struct(">4xh")  # after the correlation id, in every version
 
 
@@ -61,7 +63,7 @@ async def shake_hands(
     Correlation ids 0 and below are used. Raises WrongListenerError, ProtocolError,
     BrokerResponseError, KafkaConnectionError and errors of the connection.
     """
-    tried = messages.ApiVersionsRequest.versions.last
+    tried = FIRST_VERSION
     for correlation_id in count(0, -1):
         _expect(source, correlation_id)
         request = versions_request() if tried >= 3 else messages.ApiVersionsRequest()
@@ -127,7 +129,7 @@ def _fallback_version(tried: int, response: messages.ApiVersionsResponse) -> int
         return None
     for each in response.api_keys:
         if each.api_key == messages.ApiVersionsRequest.api_key:
-            again = min(each.max_version, messages.ApiVersionsRequest.versions.last)
+            again = min(each.max_version, FIRST_VERSION)
             return again if max(each.min_version, 0) <= again < tried else None
     return 0
 

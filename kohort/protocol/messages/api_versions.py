@@ -2,6 +2,8 @@
 
 The header of the response is always version 0. So is the body of the response to a version that
 the broker does not know (KIP-511).
+
+Version 5 names the cluster and the broker that the client means to reach (KIP-1242).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from kohort.protocol._struct import Request, Response, Struct, field
 from kohort.protocol._types import Bool, Int16, Int32, Int64, String
 
 
-class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsResponse(Response, api_key=18, versions="0-5", flexible="3+"):
     """Response to :class:`ApiVersionsRequest`."""
 
     class ApiVersion(Struct):
@@ -41,8 +43,10 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
     zk_migration_ready: Bool = field("3+", tag=3, default=False, ignorable=True)
 
 
-class ApiVersionsRequest(Request[ApiVersionsResponse], api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsRequest(Request[ApiVersionsResponse], api_key=18, versions="0-5", flexible="3+"):
     """Request for the APIs that a broker serves, with their versions."""
 
     client_software_name: String = field("3+", default="", ignorable=True)
     client_software_version: String = field("3+", default="", ignorable=True)
+    cluster_id: String | None = field("5+", nullable="5+", default=None, ignorable=True)
+    node_id: Int32 = field("5+", default=-1, ignorable=True)
