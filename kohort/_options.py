@@ -251,7 +251,8 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``None``.
     """
     rng: Random | None
-    """Source of jitter and of the choice among brokers. Give a seeded one in tests.
+    """Source of jitter and of the choice among brokers. Give a seeded one in tests. Children of a
+    fork each continue it from the same state.
 
     Default: ``None``.
     """

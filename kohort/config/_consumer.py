@@ -92,7 +92,8 @@ class ConsumerSection(Section):
         default=None,
         metadata=option(
             Instance(random.Random, "a random.Random"),
-            "Source of jitter and of the choice among brokers. Give a seeded one in tests.",
+            "Source of jitter and of the choice among brokers. Give a seeded one in tests. "
+            "Children of a fork each continue it from the same state.",
             properties=(),
         ),
     )

@@ -7,7 +7,6 @@ Only the subscription and the callback queue may be used from other threads.
 from __future__ import annotations
 
 import logging
-import random
 import time
 import weakref
 from collections.abc import Callable, Collection
@@ -30,7 +29,7 @@ from kohort.consumer._topics import TopicEvents, TopicWatch
 from kohort.errors import IllegalStateError, KafkaError
 from kohort.fetcher import LOGGED_POLICIES, Fetcher, FetcherEvents, FetcherOptions
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import ClusterClient, Started, start_soon, weak_callback
+from kohort.transport import SYSTEM_RNG, ClusterClient, Started, start_soon, weak_callback
 
 if TYPE_CHECKING:
     from kohort.consumer._parts import ConsumerParts
@@ -53,7 +52,7 @@ class Engine:
         clock: Callable[[], float],
         subscription: SubscriptionState | None = None,
     ) -> None:
-        rng = config.rng or random.Random()
+        rng = config.rng or SYSTEM_RNG
         client, group = config.client, config.group
         # The parts refer to the engine weakly, so that a closed consumer is freed immediately.
         engine = weakref.proxy(self)

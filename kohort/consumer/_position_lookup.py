@@ -25,7 +25,7 @@ from kohort.errors import (
 )
 from kohort.fetcher import Fetcher, denied_topics_error
 from kohort.subscription import NO_ID, OffsetReset, SubscriptionState
-from kohort.transport import Backoff
+from kohort.transport import SYSTEM_RNG, Backoff
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
@@ -76,7 +76,7 @@ class PositionFinder:
         self._has_group = config.group.group_id is not None
         self._longest_pause = config.client.retry_backoff_max_ms / 1000
         max_age = config.client.metadata_max_age_ms / 1000
-        self._denied = DeniedPositions(max_age, config.rng or random.Random())
+        self._denied = DeniedPositions(max_age, config.rng or SYSTEM_RNG)
 
     def wake(self) -> None:
         """Look for partitions without a position now, and fetch those that have one."""

@@ -60,7 +60,7 @@ from kohort.coordinator_client.assignors import (
     common_protocol,
 )
 from kohort.errors import GroupError, KafkaError, KafkaTimeoutError
-from kohort.transport import Backoff, in_seconds, start_soon, weak_callback
+from kohort.transport import SYSTEM_RNG, Backoff, in_seconds, start_soon, weak_callback
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class CoordinatorClient:
         if config.group_id is None:
             raise ValueError("CoordinatorClient requires config.group_id")
         id_source = rng if getattr(rng, "names_members", False) else None
-        rng = rng or random.Random()
+        rng = rng or SYSTEM_RNG
         cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._config = config

@@ -73,6 +73,7 @@ class ConsumerHeartbeats:
             return
         member = self._member
         is_joining = not member.in_group
+        member.ensure_member_id()
         is_full = self._is_full or is_joining
         sends_owned = is_full or self.must_acknowledge
         has_pattern = bool(member.regex or self.joined_regex)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kohort.coordinator_client._commands import IdPartition
 from kohort.coordinator_client._member import NO_GENERATION, CommonMemberData, CommonSettings
 from kohort.coordinator_client._state import MemberState
+from kohort.transport import SYSTEM_RNG
 from kohort.types import TopicPartition
 
 JOIN_EPOCH = 0
@@ -45,25 +46,25 @@ class ConsumerMemberData(CommonMemberData):
         self._id_source = id_source
         self.regex = ""
         """A pattern of topics that the broker evaluates, or ""."""
-        self.member_id = self.new_member_id()
         self.is_known = False
         """True if the coordinator may have this member id as a member."""
         self._ids: dict[TopicPartition, bytes] = {}
 
-    def new_member_id(self) -> str:
-        """Return a new member id, from the system's randomness if there is no other source.
+    def ensure_member_id(self) -> None:
+        """Create the member id for a join, unless there is one.
 
-        Two members with one id would fence each other, so a seed must not decide it.
+        Members with one id are one member, or they fence each other. So neither a seed may decide
+        it, nor a constructor. The children of a fork share what it made.
         """
-        bits = random.SystemRandom() if self._id_source is None else self._id_source
-        unique = uuid.UUID(int=bits.getrandbits(128), version=4)
-        return urlsafe_b64encode(unique.bytes).rstrip(b"=").decode()
+        if not self.member_id:
+            bits = self._id_source or SYSTEM_RNG
+            unique = uuid.UUID(int=bits.getrandbits(128), version=4)
+            self.member_id = urlsafe_b64encode(unique.bytes).rstrip(b"=").decode()
 
     def end(self, *, keep_member_id: bool = True) -> None:
         """End the membership in the current epoch. The partitions stay until a callback."""
-        super().end(keep_member_id=True)
+        super().end(keep_member_id=keep_member_id)
         if not keep_member_id:
-            self.member_id = self.new_member_id()
             self.is_known = False
 
     @property

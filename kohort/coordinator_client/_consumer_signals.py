@@ -237,7 +237,7 @@ class ConsumerSignals:
         member = self._member
         self._note_obstruction(words)
         self._pending.emit(leave_command(member, self._pending.new_token(), LEAVE_EPOCH))
-        member.member_id = member.new_member_id()
+        member.member_id = ""
         self._heartbeats.schedule.repeat(self._pending.now, at_once=True)
 
     def _note_obstruction(self, words: str) -> None:

@@ -7,7 +7,7 @@ Everything here belongs to one event loop, asyncio's or trio's, and takes no loc
 
 from __future__ import annotations
 
-from kohort.transport._backoff import Backoff
+from kohort.transport._backoff import SYSTEM_RNG, Backoff
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._cluster import ClusterClient
 from kohort.transport._connection import BrokerConnection
@@ -33,6 +33,7 @@ from kohort.types import escaped
 
 __all__ = [
     "NETWORK_ERRORS",
+    "SYSTEM_RNG",
     "Backoff",
     "BrokerAddress",
     "BrokerConnection",

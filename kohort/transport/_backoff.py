@@ -9,6 +9,9 @@ JITTER = 0.2
 """Random part of a pause. A pause varies by 20 %, so that clients do not retry together."""
 _MAX_DOUBLINGS = 32
 
+SYSTEM_RNG = random.SystemRandom()
+"""Default source of jitter. It has no state, which all children of a fork would continue."""
+
 
 class Backoff(NamedTuple):
     """Pauses in seconds that double with each failure, from ``initial`` to ``maximum``."""

@@ -12,6 +12,7 @@ import anyio
 from kohort.config import ClientConfig, SecurityConfig
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.protocol import Request, Response, VersionRange, messages
+from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._leased import Leased
@@ -60,7 +61,7 @@ class ClusterClient:
 
         Raises InvalidOptionError for TLS files that do not load, and for options without a login.
         """
-        rng = rng or random.Random()
+        rng = rng or SYSTEM_RNG
         security = security or SecurityConfig()
         self._config = config
         self._security = security

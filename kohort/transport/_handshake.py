@@ -27,6 +27,7 @@ from kohort.errors import (
     error_name,
 )
 from kohort.protocol import Buffer, decode_response, encode_request, messages
+from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError, check_correlation_id
 from kohort.transport._printable import LOOKS_LIKE_TLS, address, in_seconds, reason
@@ -197,4 +198,4 @@ def first_login(
         return None
     from kohort.transport._session import Logins  # only listeners with SASL need it
 
-    return Logins(mechanism, host, peer, timeout, rng or random.Random())
+    return Logins(mechanism, host, peer, timeout, rng or SYSTEM_RNG)
