@@ -16,8 +16,8 @@ def unreached(nodes: Nodes, config: ClientConfig) -> KafkaError:
     If all of them wait for credentials, return a CredentialsUnavailableError. Then the brokers are
     up, and the source of the credentials is not.
     """
-    join_obstruction = nodes.credentials_obstacle(anyio.current_time())
-    errors = {node.peer: node.error or join_obstruction for node in nodes.bootstrap.values()}
+    missing = nodes.credentials_obstacle(anyio.current_time())
+    errors = {node.peer: node.error or missing for node in nodes.bootstrap.values()}
     texts = [
         f"{peer}: no response" if error is None else reason(error) for peer, error in errors.items()
     ]
