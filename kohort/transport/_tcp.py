@@ -11,12 +11,14 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from kohort.config import ClientConfig
 from kohort.protocol import Buffer
+from kohort.transport._attempts import Attempt, first_success
 from kohort.transport._bytes import ByteConnection, ReceiveFrame
 from kohort.transport._loop import CallbackLoop, frame_selector_of, suspended
 from kohort.transport._printable import address, reason
@@ -30,6 +32,17 @@ LOW_WATER = 2 << 20
 _HAS_LOW_WATER = sys.platform == "linux"  # elsewhere a full buffer below the mark may not wake
 IOV_MAX = 512
 """Buffers in one call. Current systems allow at least 1024."""
+ADDRESS_STAGGER = 0.25
+"""Seconds until the next address of a host is tried beside a silent one (RFC 8305)."""
+MOST_ADDRESSES = 8
+"""Addresses of a host that are tried at a time."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Seconds and number of keep-alive probes. macOS calls the first option TCP_KEEPALIVE.
+
+They keep an idle connection known to load balancers. Azure forgets one after 4 minutes.
+"""
+LONGEST_UNACKNOWLEDGED_MS = 20_000
+"""Longest time that sent bytes may stay without an acknowledgement by the broker's host."""
 _CONNECTING = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR)
 
 
@@ -180,7 +193,7 @@ def unsent_after(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 
 
 class TcpConnector:
-    """The default :data:`~kohort.transport.Connect`, which tries each address of a name in turn."""
+    """The default :data:`~kohort.transport.Connect`, which tries all addresses of a name."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._setup_timeout = config.socket_connection_setup_timeout_ms / 1000
@@ -188,6 +201,7 @@ class TcpConnector:
         self._options: list[tuple[int, int, int | bytes]] = [
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            *_dead_peer_options(config.request_timeout_ms),
         ]
         if config.receive_buffer_bytes is not None:
             self._options.append((socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes))
@@ -200,25 +214,45 @@ class TcpConnector:
         return TcpConnection(await self.open_socket(host, port))
 
     async def open_socket(self, host: str, port: int) -> socket.socket:
-        """Connect. Each address gets an equal share of the time that the caller's scope leaves.
+        """Connect to the first address that accepts. A silent one does not delay the next.
 
         Raises a ConnectionError that names every address with its error.
         """
         addresses = await _resolve(host, port)
         failures: list[str] = []
-        for index, (family, sockaddr) in enumerate(addresses):
-            left = anyio.current_effective_deadline() - anyio.current_time()
-            share = min(self._setup_timeout, left / (len(addresses) - index))
+        waiting = iter(addresses)
+        left = anyio.current_effective_deadline() - anyio.current_time()
+        rounds = -(-len(addresses) // MOST_ADDRESSES)
+        limit = min(self._setup_timeout, left / max(rounds, 1))
+
+        async def attempt(family: int, sockaddr: tuple[Any, ...]) -> socket.socket | None:
             try:
-                with anyio.fail_after(share):
+                with anyio.fail_after(limit):
                     return await self._connect(family, sockaddr)
             except TimeoutError as error:
-                why = reason(error) if error.errno else f"no connection within {share:.3g} s"
+                why = reason(error) if error.errno else f"no connection within {limit:.3g} s"
             except OSError as error:
                 why = reason(error)
             prefix = "" if sockaddr[0] == host else f"{address(sockaddr[0], port)}: "
             failures.append(prefix + why)
-        raise ConnectionError(", ".join(failures) or f"{escaped(host)} has no address")
+            return None
+
+        async def next_attempt() -> Attempt[socket.socket] | None:
+            found = next(waiting, None)
+            return None if found is None else partial(attempt, *found)
+
+        if len(addresses) == 1:
+            sock = await attempt(*addresses[0])
+        else:
+            sock = await first_success(
+                next_attempt,
+                socket.socket.close,
+                stagger=ADDRESS_STAGGER,
+                at_most=MOST_ADDRESSES,
+            )
+        if sock is None:
+            raise ConnectionError(", ".join(failures) or f"{escaped(host)} has no address")
+        return sock
 
     async def _connect(self, family: int, sockaddr: tuple[Any, ...]) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -239,6 +273,21 @@ class TcpConnector:
             sock.close()
             raise
         return sock
+
+
+def _dead_peer_options(request_timeout_ms: int) -> list[tuple[int, int, int]]:
+    """Return the options by which the system notices a dead connection, where it has them.
+
+    Without them it retransmits for 15 minutes.
+    """
+    values = dict(_KEEPALIVE)
+    # A request that may take 30 s then has time for a second try.
+    values["TCP_USER_TIMEOUT"] = min(LONGEST_UNACKNOWLEDGED_MS, request_timeout_ms * 2 // 3)
+    return [
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in values.items()
+        if hasattr(socket, name) and value
+    ]
 
 
 async def _resolve(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:

@@ -133,6 +133,24 @@ async def test_options_of_the_socket_are_set(listener: socket.socket) -> None:
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER)
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (65536, 2 * 65536)
     assert not sock.getblocking()
+    for name, value in (
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPINTVL", 10),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", 20_000),
+    ):
+        if hasattr(socket, name):
+            assert sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
+    await connection.aclose()
+
+
+async def test_users_socket_options_replace_the_keepalive(listener: socket.socket) -> None:
+    if not hasattr(socket, "TCP_KEEPIDLE"):
+        pytest.skip("the system has no TCP_KEEPIDLE")
+    config = ClientConfig(socket_options=((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77),))
+    connection = await TcpConnector(config)("127.0.0.1", port_of(listener))
+    assert isinstance(connection, TcpConnection)
+    assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 77
     await connection.aclose()
 
 
@@ -168,9 +186,35 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next(
         return await real(self, family, sockaddr)
 
     monkeypatch.setattr(TcpConnector, "_connect", connect)
-    with anyio.fail_after(10):
-        connection = await CONNECT("brokers.test", port)
+    slow = TcpConnector(ClientConfig(socket_connection_setup_timeout_ms=600_000))
+    with anyio.fail_after(300):  # one after the other, the silent one had 300 s of 600
+        with anyio.move_on_after(600):
+            connection = await slow("brokers.test", port)
     await connection.aclose()
+
+
+async def test_addresses_that_accept_together_leave_one_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolve_to(monkeypatch, ["127.0.0.1", "127.0.0.2", "127.0.0.3"], 1)
+    started, accepts = [], anyio.Event()
+    sockets: list[socket.socket] = []
+
+    async def connect(self: TcpConnector, family: int, sockaddr: tuple[str, int]) -> socket.socket:
+        started.append(sockaddr[0])
+        if len(started) == 3:
+            accepts.set()
+        with anyio.CancelScope(shield=True):
+            await accepts.wait()
+        sockets.append(socket.socket())
+        return sockets[-1]
+
+    monkeypatch.setattr(TcpConnector, "_connect", connect)
+    connection = await CONNECT("brokers.test", 1)
+    assert started == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    assert sum(each.fileno() >= 0 for each in sockets) == 1
+    await connection.aclose()
+    assert all(each.fileno() < 0 for each in sockets)
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, addresses: list[str], port: int) -> list[str]:
