@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -12,6 +13,7 @@ import anyio
 from kohort.config import ClientConfig, SecurityConfig
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.protocol import Request, Response, VersionRange, messages
+from kohort.transport._attempts import Attempt, first_success
 from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
@@ -37,6 +39,12 @@ R = TypeVar("R", bound=Response)
 METADATA_MIN_VERSION = 4
 """First version with a flag that forbids the creation of topics (Kafka 0.11)."""
 CLOSE_SECONDS = 2.0
+BROKER_STAGGER = 0.5
+"""Seconds until another broker is tried beside one whose connection is not open yet."""
+MOST_BROKERS = 20
+"""Brokers that are tried at a time."""
+LONGEST_CHECK = 5.0
+"""Longest time in seconds to check a connection that was unused for long."""
 
 
 class ClusterClient:
@@ -301,15 +309,16 @@ class ClusterClient:
         """Return a connection, and the seconds that are left for the request."""
         timeout = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         if node is not None and (found := self._nodes.open_connection(node, purpose)) is not None:
-            return found, timeout
+            if not found.is_silent(self._nodes.longest_silence):
+                return found, timeout
         deadline = anyio.current_time() + timeout
         connection: BrokerConnection | None = None
         with anyio.CancelScope(deadline=deadline):
             if node is None:
                 await self._metadata_updater.wait_reached()
-                connection = await self._any_connection(purpose)
+                connection = await self._any_connection(purpose, timeout)
             else:
-                connection = await self._known_connection(node, purpose)
+                connection = await self._known_connection(node, purpose, timeout)
         if connection is None:
             target = "any broker" if node is None else f"broker {node}"
             raise KafkaTimeoutError(
@@ -318,30 +327,75 @@ class ClusterClient:
             )
         return connection, max(deadline - anyio.current_time(), 0.0)
 
-    async def _known_connection(self, node: int, purpose: str) -> BrokerConnection:
-        if not self._nodes.knows(node):
-            self._metadata_updater.request_refresh()
-        return await self._nodes.connection(node, purpose)
+    async def _known_connection(self, node: int, purpose: str, timeout: float) -> BrokerConnection:
+        while True:
+            if not self._nodes.knows(node):
+                self._metadata_updater.request_refresh()
+            connection = await self._nodes.connection(node, purpose)
+            if await self._is_usable(connection, timeout):
+                return connection
 
-    async def _any_connection(self, purpose: str) -> BrokerConnection:
-        """Try one node after another until a connection opens. Each failure starts a back-off."""
+    async def _is_usable(self, connection: BrokerConnection, timeout: float) -> bool:
+        """Check a connection that was unused for long, with a share of the time of a request.
+
+        A load balancer may have forgotten it, and a request over it would get no response. This
+        way the request is sent once, and a new connection still has most of its time.
+        """
+        if not connection.is_silent(self._nodes.longest_silence):
+            return True
+        return await connection.is_alive(min(timeout / 4, LONGEST_CHECK))
+
+    async def _any_connection(self, purpose: str, timeout: float) -> BrokerConnection:
+        """Return a connection to any broker. A failure starts the back-off of its node.
+
+        Connections that take long are opened side by side. The first one that is open is returned.
+        """
         while True:
             node = await self._nodes.wait_least_loaded()
+            connection = self._nodes.open_connection(node, purpose)
+            if connection is None:
+                connection = await self._first_open(purpose)
+            if connection is not None and await self._is_usable(connection, timeout):
+                return connection
+
+    async def _first_open(self, purpose: str) -> BrokerConnection | None:
+        nodes, tried = self._nodes, set[int]()
+        opening: set[int] = set()
+
+        async def attempt(node: int) -> BrokerConnection | None:
+            opening.add(node)
             try:
-                return await self._nodes.connection(node, purpose)
+                return await nodes.connection(node, purpose)
             except IllegalStateError:
                 raise
             except KafkaError as error:
                 logger.debug("%s", reason(error))
+                return None
+            finally:
+                opening.discard(node)
+
+        async def next_attempt() -> Attempt[BrokerConnection] | None:
+            node = await nodes.wait_least_loaded()
+            if node in opening:
+                return None
+            tried.add(node)
+            return partial(attempt, node)
+
+        found = await first_success(
+            next_attempt, _keep_open, stagger=BROKER_STAGGER, at_most=MOST_BROKERS
+        )
+        if found is not None:
+            nodes.stop_opening(tried, purpose)
+        return found
 
     async def _request_metadata(
         self, message: messages.MetadataRequest
     ) -> messages.MetadataResponse:
-        connection = await self._any_connection("")
         timeout_ms = self._config.request_timeout_ms
         if not self.bootstrapped:
             # A server that never responds must not use up the time of the others.
             timeout_ms = min(timeout_ms, self._config.socket_connection_setup_timeout_ms)
+        connection = await self._any_connection("", timeout_ms / 1000)
         return await connection.request(
             message, timeout=timeout_ms / 1000, min_version=METADATA_MIN_VERSION
         )
@@ -353,3 +407,7 @@ class ClusterClient:
         for node_id, host, port in found:
             if node_id >= 0 and host:
                 self._nodes.add_broker(BrokerAddress(node_id, host, port))
+
+
+def _keep_open(connection: BrokerConnection) -> None:
+    """Leave a second connection that opened at the same time to its next request."""

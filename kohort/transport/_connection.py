@@ -25,7 +25,7 @@ from kohort.errors import (
     ProtocolError,
     SaslAuthenticationFailedError,
 )
-from kohort.protocol import Message, Request, Response, encode_request
+from kohort.protocol import Message, Request, Response, encode_request, messages
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
@@ -92,6 +92,10 @@ class BrokerConnection:
         self._client_id = client_id
         self._next_id = 0
         self._last_request: float = self._clock()
+        self._last_proof = self._last_request
+        """Time of the end of the handshake, if no response came since."""
+        self._check: anyio.Event | None = None
+        """Set when a check by is_alive() ends. None while none runs."""
         self._pipeline = Pipeline(max_in_flight)
         self._end = ConnectionEnd()
         self._timer = DeadlineTimer()  # for _watch()
@@ -161,6 +165,7 @@ class BrokerConnection:
         finally:
             if not is_ready:
                 await self._close_link()
+        self._last_proof = self._clock()
         self._reader.begin(max_frame)
 
     # -- requests -----------------------------------------------------------------------------
@@ -194,6 +199,45 @@ class BrokerConnection:
     def in_flight(self) -> int:
         """Number of requests without a response, abandoned ones included."""
         return len(self._pipeline)
+
+    def is_silent(self, seconds: float) -> bool:
+        """True if nothing is in flight, and nothing came from the broker for that time.
+
+        A load balancer may have forgotten the connection. True also while is_alive() checks it.
+        """
+        if self._check is not None:
+            return True
+        proof = max(self._last_proof, self._reader.last_response)
+        return not self._pipeline and proof + seconds < self._clock()
+
+    async def is_alive(self, seconds: float) -> bool:
+        """Return True if the broker responds to ApiVersions within that time. Close it if not.
+
+        Callers during a check wait for its result.
+        """
+        if self._check is not None:
+            await self._check.wait()
+            return self._end.failure is None
+        silence = self._clock() - max(self._last_proof, self._reader.last_response)
+        self._check = anyio.Event()
+        try:
+            with anyio.move_on_after(seconds) as scope:
+                await self.request(
+                    messages.ApiVersionsRequest(), timeout=2 * seconds, max_version=2
+                )
+            if scope.cancelled_caught and self._end.failure is None:
+                error = KafkaConnectionError(
+                    f"{self.peer} did not respond within {in_seconds(seconds)} after "
+                    f"{in_seconds(silence)} without a request"
+                )
+                logger.info("%s: a new connection replaces this one", str(error))
+                self.retire(error)
+        except KafkaError:
+            pass  # the connection is closed, or the request does not suit the broker
+        finally:
+            self._check.set()
+            self._check = None
+        return self._end.failure is None
 
     def version_for(
         self,

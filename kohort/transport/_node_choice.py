@@ -23,6 +23,10 @@ class Candidate(Protocol):
     @property
     def idle_since(self) -> float: ...
 
+    def is_silent(self, seconds: float) -> bool:
+        """True if its connections may be dead."""
+        ...
+
 
 def least_loaded(
     brokers: Collection[Candidate],
@@ -30,6 +34,7 @@ def least_loaded(
     now: float,
     rng: random.Random,
     *,
+    longest_silence: float,
     may_rebootstrap: bool,
 ) -> int | None:
     """Return the node with the fewest requests in flight that was idle longest.
@@ -37,7 +42,8 @@ def least_loaded(
     Nodes in back-off are left out, and None is returned if no node is left. A bootstrap address
     is returned only if no broker is left (KIP-899). Without ``may_rebootstrap`` it is returned
     only if no broker is known. Of the bootstrap addresses without requests, the one with the fewest
-    failures in a row is returned.
+    failures in a row is returned. Nodes whose connections got no response for ``longest_silence``
+    seconds come last.
     """
     taken = {(node.broker.host, node.broker.port) for node in brokers}
     spare = [
@@ -50,7 +56,12 @@ def least_loaded(
         if ready:
             ranks = [
                 # Each bootstrap address is tried before another one is tried again.
-                (node.load, node.failures if nodes is spare else 0, node.idle_since)
+                (
+                    node.load,
+                    node.failures if nodes is spare else 0,
+                    node.is_silent(longest_silence),
+                    node.idle_since,
+                )
                 for node in ready
             ]
             best = min(ranks)

@@ -45,6 +45,10 @@ logger = logging.getLogger("kohort.transport")
 
 REFUSED_BACKOFF = Backoff(1.0, 30.0)
 """Pauses before another connection to a broker that refused this client."""
+LONGEST_SILENCE = 15.0
+"""Seconds without a response after which an unused connection may be dead."""
+LEAST_SILENCE = 4.0
+"""The same for a short request timeout. It is above the default interval of heartbeats."""
 PROBE_PAUSE = 3.0
 """Seconds without other connections to a broker while its listener is probed."""
 
@@ -109,6 +113,11 @@ class Node:
     def load(self) -> int:
         return sum(entry.load for entry in self.connections.values())
 
+    def is_silent(self, seconds: float) -> bool:
+        """True if it has open connections, and none of them got a response for that time."""
+        connections = [c for e in self.connections.values() if (c := e.connection) is not None]
+        return bool(connections) and all(each.is_silent(seconds) for each in connections)
+
     @property
     def idle_since(self) -> float:
         """Time of its last use, or minus infinity."""
@@ -148,6 +157,10 @@ class Nodes:
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
         )
         self._pool = BufferPool()
+        self.longest_silence = min(
+            LONGEST_SILENCE, max(config.request_timeout_ms / 2000, LEAST_SILENCE)
+        )
+        """Seconds without a response after which an unused connection is checked."""
         self._tasks: TaskGroup | None = None
         self._changed = RepeatableEvent()
         self.bootstrap = {
@@ -254,6 +267,7 @@ class Nodes:
             self.bootstrap.values(),
             anyio.current_time(),
             self._rng,
+            longest_silence=self.longest_silence,
             may_rebootstrap=self._config.metadata_recovery_strategy == "rebootstrap",
         )
 
@@ -305,6 +319,14 @@ class Nodes:
                 raise KafkaConnectionError(str(error)) from error
             raise type(error)(*error.args) from error
         return entry.connection
+
+    def stop_opening(self, node_ids: Iterable[int], purpose: str) -> None:
+        """Close the connections to these nodes that are opening and have no waiting caller."""
+        for node_id in node_ids:
+            node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
+            entry = None if node is None else node.connections.get(purpose)
+            if entry is not None and entry.connection is None and not entry.waiters:
+                self._close([entry])
 
     async def _serve(self, node: Node, purpose: str, entry: PurposeConnection) -> None:
         """Open a connection and keep it running until it ends."""
