@@ -13,7 +13,6 @@ import anyio
 from kohort.config import ClientConfig, SecurityConfig
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.protocol import Request, Response, VersionRange, messages
-from kohort.transport._attempts import Attempt, first_success
 from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from kohort.config import ConsumerConfig
     from kohort.security import TlsContexts
+    from kohort.transport._attempts import Attempt
 
 logger = logging.getLogger("kohort.transport")
 
@@ -359,6 +359,8 @@ class ClusterClient:
                 return connection
 
     async def _first_open(self, purpose: str) -> BrokerConnection | None:
+        from kohort.transport._attempts import first_success  # not before the first contact
+
         nodes, tried = self._nodes, set[int]()
         opening: set[int] = set()
 

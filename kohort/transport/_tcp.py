@@ -18,13 +18,13 @@ import anyio
 
 from kohort.config import ClientConfig
 from kohort.protocol import Buffer
-from kohort.transport._attempts import Attempt, first_success
 from kohort.transport._bytes import ByteConnection, ReceiveFrame
 from kohort.transport._loop import CallbackLoop, frame_selector_of, suspended
 from kohort.transport._printable import address, reason
 from kohort.types import escaped
 
 if TYPE_CHECKING:
+    from kohort.transport._attempts import Attempt
     from kohort.transport._poller import FrameReceiver
 
 LOW_WATER = 2 << 20
@@ -244,6 +244,8 @@ class TcpConnector:
         if len(addresses) == 1:
             sock = await attempt(*addresses[0])
         else:
+            from kohort.transport._attempts import first_success  # few names have several
+
             sock = await first_success(
                 next_attempt,
                 socket.socket.close,
