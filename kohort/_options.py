@@ -246,9 +246,15 @@ class CommonOptions(SecurityOptions, total=False):
     connect: Connect | None
     """Makes the connections to brokers in place of TCP. Examples are MemoryCluster.connect, or a
     function that wraps an anyio stream in kohort.network.StreamConnection. It is called in the
-    consumer's event loop. KafkaConsumer runs asyncio in its own thread.
+    consumer's event loop. KafkaConsumer runs asyncio in its own thread. TLS and login of
+    security_protocol take place over its connections.
 
     Default: ``None``.
+    """
+    connect_encrypts: bool
+    """The function of connect encrypts its connections itself, so kohort adds no TLS.
+
+    Default: ``False``.
     """
     rng: Random | None
     """Source of jitter and of the choice among brokers. Give a seeded one in tests. Children of a

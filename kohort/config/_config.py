@@ -135,7 +135,9 @@ class ConsumerConfig(ConsumerSection):
             )
 
     def _check_together(self) -> None:
-        if self.security.security_protocol == "SASL_PLAINTEXT":
+        if self.connect_encrypts:
+            self._check_connect_encrypts()
+        elif self.security.security_protocol == "SASL_PLAINTEXT":
             from kohort.config import _security_checks  # for consumers with security options
 
             _security_checks.warn_of_clear_text(self.security, self.client.bootstrap_servers)
@@ -143,6 +145,17 @@ class ConsumerConfig(ConsumerSection):
         largest = self.fetch.fetch_max_bytes + self.fetch.max_partition_fetch_bytes
         if self.client.receive_message_max_bytes < largest:
             self._set("client", dataclasses.replace(self.client, receive_message_max_bytes=largest))
+
+    def _check_connect_encrypts(self) -> None:
+        if self.connect is None:
+            raise InvalidOptionError(
+                "connect_encrypts requires connect, whose connections it describes"
+            )
+        if unused := [name for name in self.security.given() if name.startswith("ssl_")]:
+            raise InvalidOptionError(
+                f"{unused[0]} is given together with connect_encrypts: the function of connect "
+                "does the TLS. Give it the setting there, or leave one of the two options out"
+            )
 
 
 def _values_of(section: type[Section], values: Mapping[str, Any]) -> dict[str, Any]:

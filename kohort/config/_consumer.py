@@ -84,7 +84,16 @@ class ConsumerSection(Section):
             Function("an async callable (host, port) that returns a connection", "Connect"),
             "Makes the connections to brokers in place of TCP. Examples are MemoryCluster.connect, "
             "or a function that wraps an anyio stream in kohort.network.StreamConnection. It is "
-            "called in the consumer's event loop. KafkaConsumer runs asyncio in its own thread.",
+            "called in the consumer's event loop. KafkaConsumer runs asyncio in its own thread. "
+            "TLS and login of security_protocol take place over its connections.",
+            properties=(),
+        ),
+    )
+    connect_encrypts: bool = field(
+        default=False,
+        metadata=option(
+            Boolean(),
+            "The function of connect encrypts its connections itself, so kohort adds no TLS.",
             properties=(),
         ),
     )

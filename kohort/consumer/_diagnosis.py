@@ -94,6 +94,7 @@ def _security(parts: ConsumerParts, *, running: bool) -> Facts:
     expires_at, days = (None, None) if contexts is None else contexts.expiry()
     return {
         "protocol": security.security_protocol,
+        "encrypted_by": parts.cluster.encrypted_by,
         "mechanism": security.sasl.sasl_mechanism if security.uses_sasl else None,
         "principal": parts.cluster.principal,
         "refusals": parts.cluster.refusals,

@@ -241,7 +241,8 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
         )
         chosen = group["group_protocol"] or "not chosen yet"
         yield f"group protocol: {chosen}, because {escaped(group['group_protocol_reason'])}"
-    if facts["security"]["protocol"] != "PLAINTEXT":
+    security = facts["security"]
+    if security["protocol"] != "PLAINTEXT" or security["encrypted_by"] is not None:
         yield _login(facts["security"])
     yield from _certificate_reasons(facts["security"])
     plain = facts["decoders"]["plain_reason"]
@@ -274,8 +275,10 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
 
 def _login(security: Facts) -> str:
     mechanism, principal = security["mechanism"], security["principal"]
+    is_by_connect = security["encrypted_by"] == "connect"
     return (
         f"security: {security['protocol']}"
+        + (", encrypted by the function of connect" if is_by_connect else "")
         + ("" if mechanism is None else f", {mechanism}")
         + ("" if principal is None else f" as {escaped(principal)}")
     )

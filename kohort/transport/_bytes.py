@@ -16,7 +16,8 @@ class ByteConnection(Protocol):
     One task may receive while another sends. Two tasks never receive or send at a time. Two
     methods are optional. ``expect(size)`` announces that the caller needs ``size`` more bytes
     before it can go on. The size 1 ends that. ``frame_receiver()`` returns a
-    :data:`ReceiveFrame`, or None while there is none.
+    :data:`ReceiveFrame`, or None while there is none. An optional attribute ``is_encrypted`` is
+    True if the connection needs no TLS of kohort's, as in the option ``connect_encrypts``.
     """
 
     async def recv_into(self, view: memoryview, /) -> int:

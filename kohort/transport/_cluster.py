@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kohort.config import ConsumerConfig
     from kohort.security import TlsContexts
     from kohort.transport._attempts import Attempt
+    from kohort.transport._tls_connector import TlsConnector
 
 logger = logging.getLogger("kohort.transport")
 
@@ -59,13 +60,14 @@ class ClusterClient:
         config: ClientConfig,
         *,
         connect: Connect | None = None,
+        connect_encrypts: bool = False,
         rng: random.Random | None = None,
         security: SecurityConfig | None = None,
         wall_clock: Callable[[], float] | None = None,
     ) -> None:
         """Create a client. ``security`` is PLAINTEXT by default.
 
-        A ``connect`` hook replaces the whole connection, including TLS.
+        A ``connect`` hook replaces TCP. With ``connect_encrypts`` it replaces TLS as well.
 
         Raises InvalidOptionError for TLS files that do not load, and for options without a login.
         """
@@ -74,13 +76,15 @@ class ClusterClient:
         self._config = config
         self._security = security
         self.contexts: TlsContexts | None = None
-        """SSL contexts of the connections, or None without TLS or with a ``connect`` hook."""
-        if connect is None and security.uses_tls:
+        """SSL contexts of the connections, or None without TLS or if a hook encrypts."""
+        self._connect_encrypts = connect_encrypts
+        self._tls: TlsConnector | None = None
+        if security.uses_tls and not connect_encrypts:
             from kohort.security import TlsContexts
             from kohort.transport._tls_connector import TlsConnector
 
             self.contexts = TlsContexts(security)
-            connect = TlsConnector(config, self.contexts)
+            connect = self._tls = TlsConnector(config, self.contexts, connect)
         self._nodes = Nodes(config, connect or TcpConnector(config), rng, security, wall_clock)
         self._metadata_updater = MetadataUpdater(
             config, self._nodes, weak_callback(self._request_metadata), rng
@@ -96,6 +100,7 @@ class ClusterClient:
         return cls(
             config.client,
             connect=config.connect,
+            connect_encrypts=config.connect_encrypts,
             rng=rng,
             security=config.security,
             wall_clock=config.wall_clock,
@@ -192,6 +197,13 @@ class ClusterClient:
         if self.contexts is None or self.contexts.certificate is None:
             return None
         return self.contexts.certificate.subject or None
+
+    @property
+    def encrypted_by(self) -> str | None:
+        """``kohort`` or ``connect``, which encrypts the connections, or None without encryption."""
+        if self._connect_encrypts or (self._tls is not None and self._tls.found_encrypted):
+            return "connect"
+        return None if self._tls is None else "kohort"
 
     @property
     def api_versions(self) -> Mapping[int, VersionRange]:

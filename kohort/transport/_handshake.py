@@ -149,7 +149,7 @@ async def connected(connect: Connect, host: str, port: int, timeout: float) -> B
     peer = address(host, port)
     with anyio.move_on_after(timeout):
         try:
-            return _checked(await connect(host, port))
+            return checked(await connect(host, port))
         except KafkaError:
             raise
         except Exception as error:
@@ -175,7 +175,7 @@ def explained_error(peer: str, error: Exception) -> KafkaError:
     return KafkaConnectionError(text)
 
 
-def _checked(link: ByteConnection) -> ByteConnection:
+def checked(link: ByteConnection) -> ByteConnection:
     """Raise TypeError if the result of the user's connect hook is not a connection."""
     for method in ("recv_into", "send", "aclose"):
         if not hasattr(link, method):

@@ -34,8 +34,13 @@ def in_seconds(seconds: float | None) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return the message of an exception without an errno, or else its class name."""
+    """Return the message of an exception without an errno, or else its class name.
+
+    An error of anyio without a message has that of its cause.
+    """
     text = error.strerror if isinstance(error, OSError) else None
+    if not (text or str(error)) and error.__cause__ is not None:
+        return reason(error.__cause__)
     return escaped(text or str(error)) or type(error).__name__
 
 

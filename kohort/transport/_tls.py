@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import anyio
@@ -40,7 +40,7 @@ BYTES_PER_ITERATION = 1 << 20
 """Bytes received before other tasks of the event loop run."""
 
 
-_NO_ALERT = (
+NO_ALERT = (
     ssl.SSLWantReadError,
     ssl.SSLWantWriteError,
     ssl.SSLEOFError,
@@ -64,6 +64,32 @@ class TlsServer(Protocol):
     def explain_later(self, error: OSError, *, in_handshake: bool) -> Exception:
         """Return the typed error for a failure after the handshake."""
         ...
+
+
+async def within_handshake(
+    server: TlsServer,
+    timeout: float,
+    shake_hands: Callable[[], Awaitable[None]],
+    first_bytes: list[bytes],
+) -> None:
+    """Await ``shake_hands()`` for at most ``timeout`` seconds, and explain its failure.
+
+    It appends the first received bytes to ``first_bytes``.
+    """
+    failure: OSError | ValueError
+    try:
+        with anyio.fail_after(timeout):
+            await shake_hands()
+        return
+    except TimeoutError as error:
+        if error.errno is None:
+            raise KafkaTimeoutError(
+                f"{server.peer}: the TLS handshake was not done within {in_seconds(timeout)}"
+            ) from None
+        failure = error
+    except (OSError, ValueError) as error:
+        failure = error
+    raise await server.explain(failure, b"".join(first_bytes)) from failure
 
 
 class UnfinishedWrite(NamedTuple):
@@ -111,21 +137,9 @@ class TlsConnection:
         Raises TlsError, WrongListenerError, KafkaTimeoutError and one of NETWORK_ERRORS.
         """
         first_bytes: list[bytes] = []
-        failure: OSError | ValueError
-        try:
-            with anyio.fail_after(timeout):
-                await self._shake_hands(timeout, first_bytes)
-            return
-        except TimeoutError as error:
-            if error.errno is None:
-                raise KafkaTimeoutError(
-                    f"{self._server.peer}: the TLS handshake was not done within "
-                    f"{in_seconds(timeout)}"
-                ) from None
-            failure = error
-        except (OSError, ValueError) as error:
-            failure = error
-        raise await self._server.explain(failure, b"".join(first_bytes)) from failure
+        await within_handshake(
+            self._server, timeout, lambda: self._shake_hands(timeout, first_bytes), first_bytes
+        )
 
     async def _shake_hands(self, timeout: float, first_bytes: list[bytes]) -> None:
         plain = self._plain
@@ -315,7 +329,7 @@ class TlsConnection:
         if not self._answered and not self._has_failed():
             try:
                 self._read(1, memoryview(bytearray(1)))
-            except _NO_ALERT:
+            except NO_ALERT:
                 pass
             except ssl.SSLError as alert:
                 return self._server.explain_later(alert, in_handshake=True)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import functools
 import socket
 import ssl
+from contextlib import suppress
 
 import anyio
 import anyio.to_thread
 
 from kohort.config import ClientConfig
-from kohort.errors import KafkaConnectionError, WrongListenerError
+from kohort.errors import (
+    InvalidOptionError,
+    KafkaConnectionError,
+    KafkaError,
+    WrongListenerError,
+)
 from kohort.security import (
     NAME_MISMATCHES,
     Certificate,
@@ -21,11 +27,13 @@ from kohort.security import (
     explain_tls,
     read_der,
 )
-from kohort.transport._bytes import ByteConnection
+from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
+from kohort.transport._handshake import checked
 from kohort.transport._printable import address
 from kohort.transport._probe import serves_plaintext
 from kohort.transport._tcp import TcpConnector
 from kohort.transport._tls import TlsConnection
+from kohort.transport._tls_stream import TlsStream
 
 DIAGNOSIS_SECONDS = 2.0
 """Longest time of a second connection that shows why the first one failed, in seconds."""
@@ -34,16 +42,41 @@ DIAGNOSIS_SECONDS = 2.0
 class TlsConnector:
     """A :data:`~kohort.transport.Connect` for TLS. The connection does the handshake later."""
 
-    def __init__(self, config: ClientConfig, contexts: TlsContexts) -> None:
-        self.tcp = TcpConnector(config)
+    def __init__(
+        self, config: ClientConfig, contexts: TlsContexts, connect: Connect | None = None
+    ) -> None:
+        """Create a connector of TLS over TCP, or over the connections of ``connect``.
+
+        Raises InvalidOptionError for a context that can check certificates only on sockets.
+        """
+        self.connect: Connect = connect or TcpConnector(config)
         self.contexts = contexts
+        self.found_encrypted = False
+        """True if the latest connection of a hook was encrypted already."""
+        if self.has_hook and _needs_socket(contexts.current()):
+            raise InvalidOptionError(
+                "ssl_context has its own wrap_socket(), but no wrap_bio(), which TLS over the "
+                "connections of connect uses. Give a context that has both"
+            )
         self._certificates: dict[tuple[str, int, int], Certificate | None] = {}
         """Refused certificates. An address is queried once for each verify code."""
 
     async def __call__(self, host: str, port: int) -> ByteConnection:
-        """Connect as a TcpConnector does. Raises ConnectionError."""
-        sock = await self.tcp.open_socket(host, port)
-        return TlsConnection(sock, AddressedServer(self, host, port))
+        """Connect as a TcpConnector or the hook does, and raise the same errors.
+
+        A connection of a hook that is encrypted already is returned as it is.
+        """
+        server = AddressedServer(self, host, port)
+        if isinstance(self.connect, TcpConnector):
+            return TlsConnection(await self.connect.open_socket(host, port), server)
+        link = checked(await self.connect(host, port))
+        self.found_encrypted = getattr(link, "is_encrypted", False) is True
+        return link if self.found_encrypted else server.over(link)
+
+    @property
+    def has_hook(self) -> bool:
+        """True if the connections are those of the option ``connect``."""
+        return not isinstance(self.connect, TcpConnector)
 
     async def certificate_of(self, host: str, port: int, code: int) -> Certificate | None:
         """Return the certificate that failed with a verify code, or None on failure."""
@@ -64,20 +97,19 @@ class TlsConnector:
         with anyio.move_on_after(DIAGNOSIS_SECONDS):
             try:
                 context = self.contexts.for_diagnosis(verify=verify)
-                sock = await self.tcp.open_socket(host, port)
-            except OSError:
+                link = await self.connect(host, port)
+            except (KafkaError, *NETWORK_ERRORS):
                 return None
+            stream = AddressedServer(self, host, port).over(link, context)
             try:
-                with context.wrap_socket(
-                    sock, server_hostname=server_name(host), do_handshake_on_connect=False
-                ) as wrapped:
-                    await _shake_hands(wrapped)
-                    der = wrapped.getpeercert(binary_form=True)
+                await stream.shake_hands([])
+                der = stream.certificate
                 return None if der is None else read_der(der)
             except (OSError, ValueError):
                 return None
             finally:
-                sock.close()
+                with anyio.CancelScope(shield=True), suppress(*NETWORK_ERRORS):
+                    await stream.aclose()
         return None
 
 
@@ -93,7 +125,7 @@ class AddressedServer:
     async def wrap(self, sock: socket.socket, timeout: float) -> ssl.SSLSocket:
         context = self._connector.contexts.current()
         name = server_name(self._host)
-        if type(context).wrap_socket is ssl.SSLContext.wrap_socket:
+        if not _has_own(context, "wrap_socket"):
             return context.wrap_socket(
                 sock,
                 server_hostname=name,
@@ -111,6 +143,13 @@ class AddressedServer:
         except BaseException:
             given_up.append(True)
             raise
+
+    def over(self, link: ByteConnection, context: ssl.SSLContext | None = None) -> TlsStream:
+        """Return TLS over a connection, by default with the context for data."""
+        chosen = self._connector.contexts.current() if context is None else context
+        name = server_name(self._host)
+        wrap = functools.partial(chosen.wrap_bio, server_hostname=name)
+        return TlsStream(link, wrap, self)
 
     def _attempt(self) -> TlsAttempt:
         contexts = self._connector.contexts
@@ -131,10 +170,15 @@ class AddressedServer:
     async def _explain_silence(self) -> Exception:
         """Return the error for a closed handshake, after a probe of the listener without TLS."""
         with anyio.move_on_after(DIAGNOSIS_SECONDS):
-            if await serves_plaintext(self._connector.tcp, self._host, self._port):
+            if await serves_plaintext(self._connector.connect, self._host, self._port):
+                hook = (
+                    ". If the function of connect does the TLS itself, set connect_encrypts=True"
+                    if self._connector.has_hook
+                    else ""
+                )
                 return WrongListenerError(
                     f"{self.peer} is a listener without TLS: set security_protocol to PLAINTEXT "
-                    "or SASL_PLAINTEXT, or use the port of a TLS listener"
+                    f"or SASL_PLAINTEXT, or use the port of a TLS listener{hook}"
                 )
         return KafkaConnectionError(
             f"{self.peer} closed in the TLS handshake, before it sent anything: is it a TLS "
@@ -153,20 +197,19 @@ class AddressedServer:
         return KafkaConnectionError(f"{self.peer}: TLS failed: {describe(error)}")
 
 
+def _has_own(context: ssl.SSLContext, method: str) -> bool:
+    return getattr(type(context), method) is not getattr(ssl.SSLContext, method)
+
+
+def _needs_socket(context: ssl.SSLContext) -> bool:
+    """Return True if the context may check certificates in its wrap_socket() alone."""
+    return _has_own(context, "wrap_socket") and not _has_own(context, "wrap_bio")
+
+
 def server_name(host: str) -> str:
     """Return the name for SNI and the certificate, without a final dot or an IPv6 scope."""
     name = host[:-1] if host.endswith(".") else host
     return name.partition("%")[0] if ":" in name else name
-
-
-async def _shake_hands(wrapped: ssl.SSLSocket) -> None:
-    while True:
-        try:
-            return wrapped.do_handshake()
-        except ssl.SSLWantReadError:
-            await anyio.wait_readable(wrapped)
-        except ssl.SSLWantWriteError:
-            await anyio.wait_writable(wrapped)
 
 
 def _wrap_blocking(

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort.network import Connect, StreamConnection
 from kohort.testing import Cluster, Listener, Security
 
 COUNT = 600
@@ -23,7 +24,18 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def options(cluster: Cluster) -> dict[str, Any]:
+async def by_stream(host: str, port: int) -> StreamConnection:
+    """Connect as a function of the option ``connect`` does."""
+    return StreamConnection(await anyio.connect_tcp(host, port))
+
+
+@pytest.fixture(params=[None, by_stream], ids=["tcp", "connect"])
+def connect(request: pytest.FixtureRequest) -> Connect | None:
+    found: Connect | None = request.param
+    return found
+
+
+def options(cluster: Cluster, connect: Connect | None) -> dict[str, Any]:
     client = cluster.client_certificate("reader")
     return {
         "bootstrap_servers": cluster.bootstrap_servers_of("SSL"),
@@ -32,6 +44,7 @@ def options(cluster: Cluster) -> dict[str, Any]:
         "ssl_certfile": client.certfile,
         "ssl_keyfile": client.keyfile,
         "auto_offset_reset": "earliest",
+        "connect": connect,
     }
 
 
@@ -41,9 +54,9 @@ def numbers(parts: Any) -> list[int]:
     return [int.from_bytes(value[:4], "big") for value in values]
 
 
-def test_group_reads_large_fetches_over_tls(cluster: Cluster) -> None:
+def test_group_reads_large_fetches_over_tls(cluster: Cluster, connect: Connect | None) -> None:
     seen: list[int] = []
-    with KafkaConsumer("t", group_id="sync", **options(cluster)) as consumer:
+    with KafkaConsumer("t", group_id=f"sync {connect}", **options(cluster, connect)) as consumer:
         while len(seen) < COUNT:
             seen += numbers(consumer.poll(timeout_ms=1000))
     assert sorted(seen) == list(range(COUNT))
@@ -51,23 +64,23 @@ def test_group_reads_large_fetches_over_tls(cluster: Cluster) -> None:
 
 @pytest.mark.anyio
 async def test_async_group_reads_large_fetches_over_tls(
-    cluster: Cluster, anyio_backend_name: str
+    cluster: Cluster, connect: Connect | None, anyio_backend_name: str
 ) -> None:
     seen: list[int] = []
     with anyio.fail_after(30):
         async with AsyncKafkaConsumer(
-            "t", group_id=anyio_backend_name, **options(cluster)
+            "t", group_id=f"{anyio_backend_name} {connect}", **options(cluster, connect)
         ) as consumer:
             while len(seen) < COUNT:
                 seen += numbers(await consumer.poll(timeout_ms=1000))
     assert sorted(seen) == list(range(COUNT))
 
 
-def test_renewed_certificates_cost_no_record(cluster: Cluster) -> None:
+def test_renewed_certificates_cost_no_record(cluster: Cluster, connect: Connect | None) -> None:
     """Open connections stay open. Later ones use the new certificates of both sides."""
     seen: list[int] = []
     with KafkaConsumer(
-        "t", group_id="renewing", connections_max_idle_ms=50, **options(cluster)
+        "t", group_id=f"renewing {connect}", connections_max_idle_ms=50, **options(cluster, connect)
     ) as consumer:
         while len(seen) < COUNT:
             seen += numbers(consumer.poll(timeout_ms=1000, max_records=100))

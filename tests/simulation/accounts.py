@@ -117,7 +117,10 @@ class Accounts:
         """Return the options of a member."""
         access = self.access
         self._wall_clock = cluster.wall_clock
-        options: dict[str, Any] = {"security_protocol": access.protocol}
+        options: dict[str, Any] = {
+            "security_protocol": access.protocol,
+            "connect_encrypts": access.uses_tls,  # the network of a member raises TLS errors itself
+        }
         if not access.mechanism:
             return options
         options["sasl_mechanism"] = access.mechanism

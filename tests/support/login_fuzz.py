@@ -207,11 +207,9 @@ class _CallOnSocket(HttpCall):
         return connection
 
 
-class _Offline:
-    """Network that cannot be reached, for requests that a client sends after a refused login."""
-
-    async def open_socket(self, host: str, port: int) -> socket.socket:
-        raise ConnectionRefusedError(errno.ECONNREFUSED, "no network")
+async def _offline(host: str, port: int) -> ByteConnection:
+    """Fail as a network that cannot be reached, for connections after a failed handshake."""
+    raise ConnectionRefusedError(errno.ECONNREFUSED, "no network")
 
 
 class TlsCase:
@@ -221,8 +219,7 @@ class TlsCase:
         certificates = Certificates(folder)
         self._server = server_context(certificates)
         config = ConsumerConfig.from_kwargs(security_protocol="SSL", ssl_cafile=certificates.ca)
-        self._connector = TlsConnector(config.client, TlsContexts(config.security))
-        self._connector.tcp = _Offline()  # type: ignore[assignment]
+        self._connector = TlsConnector(config.client, TlsContexts(config.security), _offline)
 
     async def run(self, rng: random.Random) -> str:
         """Shake hands, receive some data and return the outcome."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 import threading
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from kohort.config import ClientConfig, SecurityConfig, TlsConfig
 from kohort.errors import (
+    InvalidOptionError,
     KafkaConnectionError,
     KafkaTimeoutError,
     TlsClientCertificateError,
@@ -21,21 +23,41 @@ from kohort.errors import (
 )
 from kohort.protocol import messages
 from kohort.security import TlsContexts
-from kohort.transport import BrokerConnection
+from kohort.transport import (
+    BrokerConnection,
+    ByteConnection,
+    Connect,
+    TcpConnector,
+)
 from kohort.transport._tls import RECORD, TlsConnection, joined
 from kohort.transport._tls_connector import AddressedServer, TlsConnector, server_name
+from kohort.transport._tls_stream import TlsStream
 from tests.support.certificates import Certificates
 from tests.support.tls_server import TlsServer, broker, server_context
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["compiled", "SSLSocket"], autouse=True)
+@pytest.fixture(params=["compiled", "SSLSocket", "connect"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The reader: the compiled module if it is built, or Python's ssl module alone."""
+    """The reader: the compiled module if it is built, or Python's ssl module alone.
+
+    With "connect" TLS runs over the byte stream of a function, as in the option ``connect``.
+    """
     if request.param == "SSLSocket":
         monkeypatch.setattr("kohort.transport._tls.records_of", lambda sock: None)
+    if request.param == "connect":
+        monkeypatch.setitem(vars(sys.modules[__name__]), "CONNECT", by_hook)
     return str(request.param)
+
+
+CONNECT: Connect | None = None
+"""Function for the option ``connect`` of the running test."""
+
+
+async def by_hook(host: str, port: int) -> ByteConnection:
+    """Connect as a function of the option ``connect`` does."""
+    return await TcpConnector(ClientConfig())(host, port)
 
 
 def connector(certificates: Certificates, **options: Any) -> TlsConnector:
@@ -43,14 +65,14 @@ def connector(certificates: Certificates, **options: Any) -> TlsConnector:
         options.setdefault("ssl_cafile", certificates.ca)
     tls = TlsConfig(**options)
     contexts = TlsContexts(SecurityConfig(security_protocol="SSL", tls=tls))
-    return TlsConnector(ClientConfig(), contexts)
+    return TlsConnector(ClientConfig(), contexts, CONNECT)
 
 
 async def connected(
     server: TlsServer, certificates: Certificates, host: str = "localhost", **options: Any
-) -> TlsConnection:
+) -> TlsConnection | TlsStream:
     connection = await connector(certificates, **options)(host, server.port)
-    assert isinstance(connection, TlsConnection)
+    assert isinstance(connection, TlsConnection if CONNECT is None else TlsStream)
     try:
         await connection.handshake(10)
     except BaseException:
@@ -59,7 +81,7 @@ async def connected(
     return connection
 
 
-async def receive(connection: TlsConnection, size: int) -> bytes:
+async def receive(connection: ByteConnection, size: int) -> bytes:
     buffer = memoryview(bytearray(size))
     filled = 0
     while filled < size:
@@ -67,6 +89,12 @@ async def receive(connection: TlsConnection, size: int) -> bytes:
         assert received
         filled += received
     return bytes(buffer)
+
+
+def expect(connection: TlsConnection | TlsStream, size: int) -> None:
+    """Announce the bytes that the caller needs, where the connection has that method."""
+    if isinstance(connection, TlsConnection):
+        connection.expect(size)
 
 
 def echo(sock: Any) -> None:
@@ -105,7 +133,7 @@ async def test_small_reads_get_data_that_openssl_holds(certificates: Certificate
         connection = await connected(server, certificates)
         with anyio.fail_after(5):
             first = await receive(connection, 10)
-            connection.expect(1)
+            expect(connection, 1)
             assert first + await receive(connection, len(data) - 10) == data
         await connection.aclose()
         stay.set()
@@ -127,7 +155,7 @@ async def test_records_that_came_together_are_all_received(certificates: Certifi
             received = b""
             while len(received) < len(data):
                 received += await receive(connection, 100)
-                connection.expect(1)
+                expect(connection, 1)
         assert received == data
         await connection.aclose()
         stay.set()
@@ -145,7 +173,7 @@ async def test_one_call_receives_many_records(certificates: Certificates) -> Non
     with TlsServer(server_context(certificates), handle) as server:
         connection = await connected(server, certificates)
         await anyio.to_thread.run_sync(sent.wait, 10)
-        connection.expect(len(data))
+        expect(connection, len(data))
         calls = 0
         buffer = memoryview(bytearray(len(data)))
         filled = 0
@@ -222,7 +250,7 @@ async def test_handshake_has_a_time_limit_of_its_own(certificates: Certificates)
     stay = threading.Event()
     with TlsServer(None, lambda sock: wait_for(stay)) as server:
         connection = await connector(certificates)("localhost", server.port)
-        assert isinstance(connection, TlsConnection)
+        assert isinstance(connection, TlsConnection | TlsStream)
         with pytest.raises(KafkaTimeoutError, match=r"TLS handshake was not done within 0\.05 s"):
             await connection.handshake(0.05)
         await connection.aclose()
@@ -234,7 +262,7 @@ async def test_final_dot_is_not_part_of_the_name(certificates: Certificates) -> 
     assert server_name("fe80::1%eth0") == "fe80::1"
     with TlsServer(server_context(certificates), echo) as server:
         connect = connector(certificates)
-        sock = await connect.tcp.open_socket("localhost", server.port)
+        sock = await TcpConnector(ClientConfig()).open_socket("localhost", server.port)
         connection = TlsConnection(sock, AddressedServer(connect, "localhost.", server.port))
         await connection.handshake(10)
         await connection.aclose()
@@ -290,7 +318,7 @@ async def test_refused_certificate_is_explained(
         connect = connector(certificates)
         for _ in range(2):
             connection = await connect("localhost", server.port)
-            assert isinstance(connection, TlsConnection)
+            assert isinstance(connection, TlsConnection | TlsStream)
             with pytest.raises(TlsVerificationError, match=text) as raised:
                 await connection.handshake(10)
             assert str(raised.value).startswith(f"{server.address}: ")
@@ -424,12 +452,37 @@ async def test_contexts_with_own_wrap_socket_are_honoured(certificates: Certific
 
     context = Context(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(certificates.ca)
+    if CONNECT is not None:  # a socket would be needed
+        with pytest.raises(InvalidOptionError, match="has its own wrap_socket"):
+            connector(certificates, ssl_context=context)
+        return
     with TlsServer(server_context(certificates), echo) as server:
         connection = await connected(server, certificates, ssl_context=context)
         await connection.send([b"hello"])
         assert await receive(connection, 5) == b"hello"
         await connection.aclose()
     assert checked == ["TLSv1.3"]
+
+
+async def test_contexts_with_own_wrap_bio_are_honoured(certificates: Certificates) -> None:
+    """truststore's context has both methods."""
+    names: list[Any] = []
+
+    class Context(ssl.SSLContext):
+        def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:
+            names.append(options["server_hostname"])
+            return super().wrap_socket(*args, **options)
+
+        def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+            names.append(options["server_hostname"])
+            return super().wrap_bio(*args, **options)
+
+    context = Context(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(certificates.ca)
+    with TlsServer(server_context(certificates), echo) as server:
+        connection = await connected(server, certificates, ssl_context=context)
+        await connection.aclose()
+    assert names == ["localhost"]
 
 
 # -- requests -------------------------------------------------------------------------------
