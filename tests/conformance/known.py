@@ -120,11 +120,19 @@ KNOWN = (
         },
     ),
     Known(
-        "Assignments that cannot be read",
-        "A classic group is not converted if a member's assignment cannot be read. Kafka responds "
-        "with error -1 if it fails at the length of a list, else with 69. The cluster always "
-        "responds with 69.",
-        {"groups_that_are_not_converted": (r"nonsense assigned: join\.error_(code|message)",)},
+        "Equal votes for two assignors",
+        "As many members may name one assignor as another one. Kafka then compares two hash tables "
+        "of different order. So heartbeats may begin new epochs although no vote has changed. The "
+        "cluster takes the broker's first assignor and keeps the epoch.",
+        {
+            "assignors_of_a_group": (
+                r"c joined\[1\]",
+                r"c joined, assigned.*",
+                r"all uniform.*",
+                r"not yet.*",
+                r"topics change\.member_epoch",
+            )
+        },
     ),
     Known(
         "Members without topics",

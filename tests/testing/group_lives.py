@@ -5,16 +5,26 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kohort.broker.groups import Append
 from kohort.broker.groups.consumer._loading import CONSUMER_RECORDS
-from kohort.protocol import Message, Request, Response, decode, decode_request, decode_response
+from kohort.protocol import (
+    Message,
+    Request,
+    Response,
+    decode,
+    decode_request,
+    decode_response,
+    encode,
+)
 from kohort.protocol.messages import (
+    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -77,15 +87,41 @@ def frames(scenario: str = "") -> Iterator[Frame]:
 
 
 def lives() -> dict[str, list[Step]]:
-    """Return the steps of each life by group id."""
+    """Return the steps of each life by group id.
+
+    They were recorded on Kafka 4.3.1. They have the further records of Kafka 4.4.0.
+    """
     data = json.loads((_DATA / "consumer_offsets_848.json").read_text())
     return {
-        life["group"]: [
-            Step(step["step"], [_record(life["group"], each) for each in step["records"]])
-            for step in life["steps"]
-        ]
+        life["group"]: list(
+            _with_empty_targets(
+                Step(step["step"], [_record(life["group"], each) for each in step["records"]])
+                for step in life["steps"]
+            )
+        )
         for life in data["lives"]
     }
+
+
+def _with_empty_targets(steps: Iterable[Step]) -> Iterator[Step]:
+    """Add the record that Kafka 4.4.0 writes when the last member leaves (KAFKA-20442).
+
+    It follows the record of the group epoch, and has the same epoch and no time.
+    """
+    members: set[bytes] = set()
+    for step in steps:
+        records = []
+        for record in step.records:
+            records.append(record)
+            kind, value = record_type(record), record.value
+            if kind == 5:
+                (members.discard if value is None else members.add)(record.key)
+            if kind == 3 and value is not None and not members:
+                epoch = decode(ConsumerGroupMetadataValue, 0, value[2:]).epoch
+                target = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
+                key = struct.pack(">h", 6) + record.key[2:]
+                records.append(Append(record.group_id, key, bytes(2) + encode(target, 0)))
+        yield Step(step.name, records)
 
 
 def _record(group_id: str, record: dict[str, Any]) -> Append:

@@ -1,4 +1,4 @@
-"""The machine of consumer groups, driven by requests that Apache Kafka 4.3.1 has answered."""
+"""The machine of consumer groups, driven by requests that Apache Kafka has answered."""
 
 from __future__ import annotations
 

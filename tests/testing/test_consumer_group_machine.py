@@ -135,14 +135,30 @@ def test_member_of_no_topic_gets_nothing_and_others_all(machine: ConsumerMachine
     assert machine.assignment(machine.join("b")) == {"t": [0, 1, 2, 3]}
 
 
-def test_change_of_rack_or_assignor_writes_only_the_member(machine: ConsumerMachine) -> None:
+def test_change_of_rack_or_timeout_writes_only_the_member(machine: ConsumerMachine) -> None:
     machine.join("a")
     machine.batches.clear()
     machine.beat("a", 2, rack_id="r")
-    machine.beat("a", 2, server_assignor="range")
     machine.beat("a", 2, rebalance_timeout_ms=5)
-    assert types(machine) == [[5], [5], [5]]
-    assert machine.group.assignor_name == "range"
+    assert types(machine) == [[5], [5]]
+
+
+def test_change_of_the_assignor_of_most_members_bumps_the_epoch(machine: ConsumerMachine) -> None:
+    machine.join("a", [])
+    machine.join("b", [], server_assignor="uniform")
+    machine.batches.clear()
+    for member_id, assignor, preferred in (
+        ("b", "range", "range"),
+        ("a", "range", "range"),
+        ("a", "uniform", "uniform"),  # the broker's first of two with equal votes
+    ):
+        before, was = machine.group.epoch, machine.group.assignor_name
+        beat = machine.beat(
+            member_id, machine.group.members[member_id].epoch, server_assignor=assignor
+        )
+        assert (beat.error_code, machine.group.assignor_name) == (0, preferred)
+        assert machine.group.epoch == before + (preferred != was)
+    assert [each[:2] for each in types(machine)] == [[5, 3], [5, 8], [5, 3]]
 
 
 def test_group_uses_assignor_that_most_members_name(machine: ConsumerMachine) -> None:
@@ -273,17 +289,17 @@ def test_member_with_a_new_instance_id_has_no_target_yet(machine: ConsumerMachin
     assert c.error_code == 0
 
 
-def test_member_is_found_by_its_former_instance_id(machine: ConsumerMachine) -> None:
+def test_member_with_another_instance_id_gives_up_the_former(machine: ConsumerMachine) -> None:
     first = machine.join("a", ["t"], instance_id="i")
     second = machine.join("a", ["t"], instance_id="j")
     assert machine.assignment(second) == {"t": [0, 1, 2, 3]}
-    for instance_id in ("i", "j", None):
+    for instance_id, error in (("i", 25), ("j", 0), (None, 0)):
         answer = machine.beat("a", first.member_epoch, instance_id=instance_id)
-        assert answer.error_code == 0
-    assert machine.join("b", ["t"], instance_id="i").error_code == 111
+        assert answer.error_code == error
+    assert machine.join("b", ["t"], instance_id="j").error_code == 111
+    assert machine.join("b", ["t"], instance_id="i").error_code == 0
     machine.leave(("a", None))
-    assert machine.join("b", ["t"], instance_id="i").error_code == 25
-    assert machine.join("b", ["t"], instance_id="j").error_code == 0
+    assert machine.join("c", ["t"], instance_id="j").error_code == 0
 
 
 def test_member_in_the_place_of_another_waits_for_its_former_partitions(
@@ -301,15 +317,13 @@ def test_member_in_the_place_of_another_waits_for_its_former_partitions(
     assert machine.assignment(later) == {"t": [0, 1, 2, 3], "u": [0]}
 
 
-def test_member_in_the_place_of_another_keeps_its_target_if_the_own_one_is_equal(
-    machine: ConsumerMachine,
-) -> None:
+def test_member_in_the_place_of_another_gets_a_new_target(machine: ConsumerMachine) -> None:
     machine.join("a", ["t"], instance_id="i")
     machine.join("b", [])
     machine.beat("a", -2, instance_id="i")
     taken = machine.join("b", [], instance_id="i")
     assert (taken.error_code, machine.assignment(taken)) == (0, {})
-    assert [len(each) for each in machine.group.targets["b"].values()] == [4]
+    assert machine.group.targets["b"] == {}
 
 
 def test_static_return_with_other_topics_rebalances(machine: ConsumerMachine) -> None:
@@ -339,6 +353,16 @@ def test_full_group_accepts_only_its_members() -> None:
         "The consumer group has reached its maximum capacity of 1 members."
     )
     assert machine.join("a").error_code == 0
+
+
+def test_full_group_accepts_a_static_member_that_returns() -> None:
+    machine = ConsumerMachine(consumer_max_size=1)
+    machine.topics.create("t", 1)
+    machine.join("a", instance_id="i")
+    assert machine.beat("a", -2, instance_id="i").error_code == 0
+    assert machine.join("b", instance_id="j").error_code == 81
+    assert machine.join("b", instance_id="i").error_code == 0
+    assert list(machine.group.members) == ["b"]
 
 
 # Patterns
@@ -427,7 +451,8 @@ def test_unused_pattern_is_deleted(machine: ConsumerMachine) -> None:
     assert list(machine.group.regexes) == ["t"]
     machine.beat("b", -1)
     assert machine.group.regexes == {}
-    assert types(machine)[-1] == [8, 7, 5, 16, 3]
+    assert types(machine)[-1] == [8, 7, 5, 16, 3, 6]
+    assert machine.group.assignment_epoch == machine.group.epoch, "an empty group has its target"
 
 
 def test_invalid_pattern_changes_nothing(machine: ConsumerMachine) -> None:

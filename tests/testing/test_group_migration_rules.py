@@ -591,3 +591,23 @@ def test_turning_classic_in_place_ends_the_rebalance_timeout() -> None:
         assert driver.heartbeat("n", generation) == 0
 
     play(scene)
+
+
+def test_classic_join_of_a_consumer_group_checks_its_metadata() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        assert driver.join_consumer("n").error_code == 0
+        for malformed in (b"", b"\0", b"\0\1nonsense"):
+            response = await driver.join("", [("range", malformed)], instance="i")
+            assert response.error_code == 23
+
+    play(scene)
+
+
+def test_full_consumer_group_accepts_a_static_classic_member() -> None:
+    async def scene(driver: CoordinatorDriver) -> None:
+        assert driver.join_consumer("n").error_code == 0
+        assert (await join(driver, instance="i"))[0] == 0
+        assert (await join(driver, instance="j"))[0] == 81
+        assert (await join(driver, instance="i"))[0] == 0
+
+    play(scene, consumer_max_size=2)

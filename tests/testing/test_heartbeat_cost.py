@@ -90,6 +90,8 @@ def test_indexes_follow_every_change_of_members() -> None:
                 instances.pop(table[member.member_id].instance_id, None)
             table.remove(member.member_id)
         else:
+            if member.member_id in table:
+                instances.pop(table[member.member_id].instance_id, None)
             table.put(member)
             instances[member.instance_id] = member.member_id
         members = list(table.values())

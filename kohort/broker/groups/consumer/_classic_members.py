@@ -65,7 +65,7 @@ def join_classic(
 ) -> Joined:
     """Handle JoinGroup of a classic member; GroupRequestError if the group refuses it."""
     member_id = request.member_id or new_member_id(group)
-    check_room(group, member_id)
+    check_room(group, member_id, request.group_instance_id)
     _check_protocols(group, request, member_id)
     instance_id = request.group_instance_id
     is_unknown = not request.member_id
@@ -82,7 +82,9 @@ def join_classic(
     try:
         subscription = read_subscription(bytes(request.protocols[0].metadata), group.env.topics)
     except MessageDecodeError:
-        raise GroupRequestError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+        raise GroupRequestError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription of the member is malformed."
+        ) from None
     downgrades = replaced is not None and can_downgrade(group, [replaced], is_replaced=True)
     generation = group.epoch
     member = _updated(found, request, caller, subscription)

@@ -86,12 +86,9 @@ class ConsumerGroup(BaseGroup):
     # Members
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the member with this instance id, None if there is none.
-
-        UNKNOWN_MEMBER_ID is raised if the member was removed after it took another instance id.
-        """
+        """Return the member with this instance id, None if there is none."""
         member_id = None if instance_id is None else self.members.holder(instance_id)
-        return None if member_id is None else self.known_member(member_id)
+        return None if member_id is None else self.members.get(member_id)
 
     def known_member(self, member_id: str) -> ConsumerMember:
         """Return the member, or raise UNKNOWN_MEMBER_ID."""
@@ -169,11 +166,25 @@ class ConsumerGroup(BaseGroup):
     @property
     def assignor_name(self) -> str:
         """The assignor that most members name, the first of the broker's in case of a tie."""
-        votes = Counter(
-            member.server_assignor
-            for member in self.members.values()
-            if member.server_assignor is not None
-        )
+        return self._most_named(self._votes())
+
+    def changes_assignor(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+        """True if another assignor has most votes once ``member`` replaces ``before``.
+
+        ``before`` need not be in the group.
+        """
+        if before.server_assignor == member.server_assignor:
+            return False
+        votes = self._votes()
+        present = self._most_named(votes)
+        votes[before.server_assignor] -= 1
+        votes[member.server_assignor] += 1
+        return self._most_named(votes) != present
+
+    def _votes(self) -> Counter[str | None]:
+        return Counter(member.server_assignor for member in self.members.values())
+
+    def _most_named(self, votes: Counter[str | None]) -> str:
         return max(self.env.group_settings(self.group_id).consumer_assignors, key=votes.__getitem__)
 
     def preferred_protocols(self) -> Iterator[str]:

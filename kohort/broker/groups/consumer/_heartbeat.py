@@ -14,18 +14,17 @@ from kohort.broker.groups.consumer._member import (
     unite,
 )
 from kohort.broker.groups.consumer._member_lookup import (
-    FormerPlace,
     check_epoch,
     check_room,
     check_state,
-    former_place,
+    former_partitions,
     joining_member,
     new_member_id,
     present_member,
     replace_static,
 )
 from kohort.broker.groups.consumer._reconciliation import reconcile
-from kohort.broker.groups.consumer._records import set_current, set_member, set_target
+from kohort.broker.groups.consumer._records import set_current, set_member
 from kohort.broker.groups.consumer._subscriptions import (
     RegexChange,
     check_regex,
@@ -50,7 +49,7 @@ def heartbeat(
     """
     owned = _owned(request.topic_partitions)
     joins = request.member_epoch == 0
-    check_room(group, request.member_id)
+    check_room(group, request.member_id, request.instance_id)
     replaced = None
     if joins:
         found, replaced = joining_member(
@@ -66,19 +65,18 @@ def heartbeat(
     member = _updated(found, request, caller)
     if member.topic_regex != found.topic_regex:
         check_regex(group, member.topic_regex)
-    former = FormerPlace()
+    withheld: Set[tuple[bytes, int]] = frozenset()
+    assignor_changed = group.changes_assignor(found, member)
     if replaced is not None:
-        former = former_place(group, found.member_id, replaced)
+        withheld = former_partitions(group, found.member_id, replaced)
         replace_static(group, replaced, found)
     # As in Kafka, a known member that joins with a new instance id has no target before the next.
     has_target = member.instance_id is None or group.static_member(member.instance_id) is not None
-    changed = update_member(group, found, member, caller, now)
+    changed = update_member(group, found, member, caller, now, assignor_changed=assignor_changed)
     is_new_target = update_target(group, now)
     target = group.targets.get(member.member_id, {}) if has_target or is_new_target else {}
-    if is_new_target and target == former.target:
-        set_target(group, member.member_id, former.stays)
     member = reconcile_member(
-        group, member, target, owned, now, subscription_changed=changed, withheld=former.partitions
+        group, member, target, owned, now, subscription_changed=changed, withheld=withheld
     )
     for kind in ("member-join", "member-sync"):
         # Only a classic member has them, which this heartbeat turns into a consumer member.
@@ -104,9 +102,17 @@ def heartbeat(
 
 
 def update_member(
-    group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, caller: Caller, now: float
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    member: ConsumerMember,
+    caller: Caller,
+    now: float,
+    *,
+    assignor_changed: bool = False,
 ) -> bool:
     """Store a changed member, and start a new group epoch if that is needed.
+
+    With ``assignor_changed`` it is needed, because most members now name another assignor.
 
     Return True if the member's subscription has changed.
     """
@@ -115,7 +121,7 @@ def update_member(
     names_changed = member.topic_names != before.topic_names
     regex_change = update_regexes(group, before, member, caller, now)
     resolved = regex_change is RegexChange.CHANGED_AND_RESOLVED
-    update_epoch(group, subscriptions_changed=names_changed or resolved)
+    update_epoch(group, subscriptions_changed=names_changed or resolved or assignor_changed)
     return names_changed or regex_change is not RegexChange.NONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
@@ -24,8 +24,13 @@ from kohort.broker.groups.consumer._records import (
 from kohort.errors import ErrorCode
 
 
-def check_room(group: ConsumerGroup, member_id: str) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED if the group is full and the member is not in it."""
+def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED if the group is full and the member is not in it.
+
+    A member with a known instance id takes the place of a static member.
+    """
+    if group.static_member(instance_id) is not None:
+        return
     limit = group.env.group_settings(group.group_id).consumer_max_size
     if len(group.members) >= limit and member_id not in group.members:
         raise GroupRequestError(
@@ -87,32 +92,16 @@ def joining_member(
     return replace(before, member_id=member_id, epoch=0, previous_epoch=0), before
 
 
-@dataclass(frozen=True, slots=True)
-class FormerPlace:
-    """The former partitions and target of a member that took the place of a static member.
+def former_partitions(
+    group: ConsumerGroup, member_id: str, before: ConsumerMember
+) -> Set[tuple[bytes, int]]:
+    """Return what a member that takes the place of a static one held so far.
 
-    Only a member that is in the group has such a place. Kafka computes the assignment from the
-    group as it was before the heartbeat, so the former place has an effect on it.
+    These are (topic id, partition). Kafka reconciles the member with the group as it was before the
+    heartbeat. So the member cannot get these partitions yet.
     """
-
-    partitions: Set[tuple[bytes, int]] = frozenset()
-    """Partitions, as (topic id, partition), that the member cannot get by this heartbeat."""
-    target: PartitionSets | None = None
-    """The former target assignment. Kafka does not store a new one that is equal to it."""
-    stays: PartitionSets = field(default_factory=dict)
-    """The target assignment that stays then: the one of the static member."""
-
-
-def former_place(group: ConsumerGroup, member_id: str, before: ConsumerMember) -> FormerPlace:
-    """Return what a member that takes the place of a static one had so far."""
     former = group.members.get(member_id)
-    if former is None or former is before:
-        return FormerPlace()
-    return FormerPlace(
-        partitions=frozenset(former.held),
-        target=group.targets.get(member_id, {}),
-        stays=group.targets.get(before.member_id, {}),
-    )
+    return frozenset() if former is None or former is before else frozenset(former.held)
 
 
 def replace_static(group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember) -> None:

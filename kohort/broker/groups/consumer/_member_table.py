@@ -19,7 +19,7 @@ class MemberTable(Mapping[str, ConsumerMember]):
     def __init__(self) -> None:
         self._members: dict[str, ConsumerMember] = {}
         self._instances: dict[str, str] = {}
-        """Instance id -> id of the last member with it, which may have another one now"""
+        """Instance id -> id of the member with it"""
         self._regexes: dict[str, int] = {}
         """Pattern -> number of members that subscribe to it"""
         self._holders: dict[tuple[bytes, int], list[str]] = {}
@@ -38,6 +38,8 @@ class MemberTable(Mapping[str, ConsumerMember]):
         """Add a member, or replace the one with its id."""
         before = self._members.get(member.member_id)
         self._members[member.member_id] = member
+        if before is not None and before.instance_id is not None:
+            self._instances.pop(before.instance_id, None)
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id
         if before is None:
@@ -64,11 +66,7 @@ class MemberTable(Mapping[str, ConsumerMember]):
             self._remove_partitions(member)
 
     def holder(self, instance_id: str) -> str | None:
-        """Return the member id to which an instance id leads, None if it is free.
-
-        As in Kafka, an instance id still leads to a member that has taken another one, even after
-        that member was removed.
-        """
+        """Return the id of the member with an instance id, None if it is free."""
         return self._instances.get(instance_id)
 
     @property
