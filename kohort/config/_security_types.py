@@ -367,7 +367,7 @@ class Extensions(Pairs):
         pairs = super().check(value)
         for name, text in pairs:
             if not (name.isascii() and name.isalpha()):
-                raise ValueFault("the name of an extension has letters only")
+                raise ValueFault("an extension name may contain only letters")
             if name == "auth":
                 raise ValueFault("the name auth is reserved")
             if not all(char in "\t\r\n" or " " <= char <= "~" for char in text) or not text:

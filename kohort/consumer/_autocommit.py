@@ -48,9 +48,9 @@ class AutoCommit:
     close() of a group member. Without a subscription they commit in :meth:`commit`. A failure is
     only logged.
 
-    Brokers delete the offsets of a group without members after a
-    retention time. For partitions of assign(), unchanged offsets are therefore committed again
-    every ``offsets_recommit_interval_ms``.
+    Brokers delete the offsets of a group without members after a retention time. For partitions of
+    assign(), unchanged offsets are therefore committed again every
+    ``offsets_recommit_interval_ms``.
     """
 
     def __init__(

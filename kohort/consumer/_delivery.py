@@ -1,4 +1,4 @@
-"""The way of records from the buffers to the caller, and what keeps them there during Ctrl-C.
+"""Delivery of buffered records to the caller. Ctrl-C loses none.
 
 This is the one explanation of interrupt safety. Other places refer to it as "see _delivery".
 

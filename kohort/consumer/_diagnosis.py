@@ -47,6 +47,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> F
             "mode": snapshot.mode.value,
             "topics": sorted(snapshot.topics),
             "pattern": snapshot.pattern,
+            "appeared_topics": sorted(snapshot.topics & parts.topic_checks.appeared),
             "unknown_topics": sorted(
                 topic
                 for topic in snapshot.topics - metadata.refused(snapshot.topics)
@@ -138,6 +139,7 @@ def _group(parts: ConsumerParts) -> Facts | None:
         "waits_for_poll": parts.coordinator.needs_poll,
         "rebalance_reason": activity.reason or None,
         "join_obstruction": activity.join_obstruction,
+        "offset_read_failure": parts.coordinator.offset_read_failure,
         "last_failure": activity.last_failure,
         "fenced": activity.is_fenced,
         "last_heartbeat_seconds_ago": seconds_since(parts, activity.last_heartbeat),
@@ -209,10 +211,12 @@ def _partition(
     leader = parts.cluster.metadata.leader(tp)
     fetched_at = parts.fetcher.fetched_at(tp)
     return {
+        "topic": tp.topic,
         "position": state.position,
         "committed": parts.commit_statistics.committed.get(tp),
         "end": end_offset(state, committed_only=only),
         "high_watermark": None if state.watermarks is None else state.watermarks.high_watermark,
+        "started_at_end": _started_at_end(state),
         "paused": state.paused,
         "being_revoked": state.is_leaving,
         "leader": None if leader is None else leader.node,
@@ -221,6 +225,14 @@ def _partition(
         "withheld_seconds": _withheld(state, fetched_at),
         "last_error": None if error is None else f"{type(error).__name__}: {error}",
     }
+
+
+def _started_at_end(state: PartitionState) -> int | None:
+    """Return the offset at which reading started by "latest", if the log has earlier ones."""
+    first, watermarks = state.status.started_at_end, state.status.watermarks
+    if first is None or watermarks is None or watermarks.log_start_offset >= first:
+        return None
+    return first
 
 
 def _withheld(state: PartitionState, fetched_at: float | None) -> float | None:

@@ -125,18 +125,19 @@ class Engine:
             self.errors,
             notify,
         )
+        self._topic_checks = TopicChecks(
+            self.cluster,
+            self.subscription,
+            self.errors,
+            may_create=client.allow_auto_create_topics,
+        )
         self._topics = TopicWatch(
             self.cluster,
             self.cluster_requests,
             self.subscription,
             self.coordinator,
             first_positions.baseline,
-            TopicChecks(
-                self.cluster,
-                self.subscription,
-                self.errors,
-                may_create=client.allow_auto_create_topics,
-            ),
+            self._topic_checks,
             self.errors,
             TopicEvents(
                 notify=notify,
@@ -209,6 +210,7 @@ class Engine:
             self.callback_queue,
             self.errors,
             self.offset_requests.statistics,
+            self._topic_checks,
             self.ended,
             self.failure,
         )

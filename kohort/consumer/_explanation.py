@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kohort.transport import escaped
+from kohort.transport import counted, escaped
 
 _GROUPED = ("topics", "pattern", "broker pattern")
 """Modes of a subscription whose partitions a group assigns."""
@@ -97,9 +97,24 @@ def _reasons_after_contact(facts: Facts) -> Iterator[str]:
     group, grouped = facts["group"], facts["subscription"]["mode"] in _GROUPED
     if group is not None and grouped:
         yield from _group_reasons(facts, group)
+    if group is not None and group["offset_read_failure"] is not None:
+        yield f"the committed offsets cannot be read: {escaped(group['offset_read_failure'])}"
     if facts["partitions"]:
         max_wait = facts["cluster"]["fetch_max_wait_ms"] / 1000
         yield from _partition_reasons(facts["partitions"], max_wait)
+    yield from _created_topics(facts)
+
+
+def _created_topics(facts: Facts) -> Iterator[str]:
+    """Yield a reason for each topic without records that may be a mistyped name."""
+    for topic in facts["subscription"]["appeared_topics"]:
+        parts = [part for part in facts["partitions"].values() if part["topic"] == topic]
+        if parts and all(part["high_watermark"] == 0 for part in parts):
+            yield (
+                f"topic {escaped(topic)} has no records, and did not exist when this consumer "
+                "requested it first: check the name. Brokers may have created it, because "
+                "allow_auto_create_topics is True"
+            )
 
 
 def _certificate_reasons(security: Facts) -> Iterator[str]:
@@ -217,6 +232,23 @@ def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterato
     )
     if active and quiet and all(part["lag"] == 0 for part in active):
         yield "read to the end: no new records were produced"
+        yield from _skipped_records(partitions)
+
+
+def _skipped_records(partitions: dict[str, Facts]) -> Iterator[str]:
+    """Yield a reason if the rule "latest" left out all records that the logs have."""
+    skipped = {
+        name: part["started_at_end"]
+        for name, part in partitions.items()
+        if part["started_at_end"] is not None and part["started_at_end"] == part["position"]
+    }
+    if skipped:
+        places = ", ".join(f"{name} at {offset}" for name, offset in skipped.items())
+        yield (
+            "reading started at the end of the log, because auto_offset_reset is 'latest' and "
+            f"there was no committed offset: {places}. Call seek_to_beginning() to read "
+            "earlier records, or give a new group auto_offset_reset='earliest'"
+        )
 
 
 def _open_transaction_offsets(part: Facts) -> int:
@@ -235,8 +267,8 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
         yield (
             f"group {escaped(group['group_id'])}: {group['state']}, "
             f"{'epoch' if _has_epochs(group) else 'generation'} "
-            f"{group['generation']}, coordinator {_or_none(group['coordinator'])}, "
-            f"{_or_none(group['protocol'])}{', leader' if group['leads'] else ''}"
+            f"{group['generation']}, coordinator {_known(group['coordinator'])}, "
+            f"{_assignor(group)}{', leader' if group['leads'] else ''}"
             + (f", last heartbeat {_ago(group['last_heartbeat_seconds_ago'])}" if alive else "")
         )
         chosen = group["group_protocol"] or "not chosen yet"
@@ -256,7 +288,7 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
         yield (
             f"rebalance{when}: generation {past['generation']}, "
             f"{past['seconds']:.3f} s, gained {len(past['gained'])}, lost {len(past['lost'])}, "
-            f"now {past['assigned']} partitions; reason: {escaped(past['reason'])}"
+            f"now {counted(past['assigned'], 'partition')}; reason: {escaped(past['reason'])}"
         )
     if group is not None and facts["subscription"]["mode"] == "manual":
         yield _retention(facts["commits"])
@@ -265,9 +297,9 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
     for name, part in facts["partitions"].items():
         marks = [mark for mark in ("paused", "being_revoked", "in_flight") if part[mark]]
         yield (
-            f"{name}: position {_or_none(part['position'])}, committed "
-            f"{_or_none(part['committed'])}, end {_or_none(part['end'])}, lag "
-            f"{_or_none(part['lag'])}, buffered {part['buffered_bytes']} bytes, last fetch "
+            f"{name}: position {_known(part['position'])}, committed "
+            f"{_known(part['committed'])}, end {_known(part['end'])}, lag "
+            f"{_known(part['lag'])}, buffered {part['buffered_bytes']} bytes, last fetch "
             f"{_ago(part['last_fetch_seconds_ago'])}"
             + "".join(f", {mark.replace('_', ' ')}" for mark in marks)
         )
@@ -295,8 +327,12 @@ def _retention(commits: Facts) -> str:
     )
 
 
-def _or_none(value: object) -> str:
-    return "none" if value is None else escaped(str(value))
+def _known(value: object) -> str:
+    return "unknown" if value is None else escaped(str(value))
+
+
+def _assignor(group: Facts) -> str:
+    return "no assignor yet" if group["protocol"] is None else escaped(str(group["protocol"]))
 
 
 def _ago(seconds: float | None) -> str:

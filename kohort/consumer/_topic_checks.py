@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from kohort.consumer._error_reports import ErrorReports
 from kohort.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, broker_error
 from kohort.fetcher import denied_topics_error
 from kohort.subscription import SubscriptionMode, SubscriptionState
 from kohort.transport import ClusterClient
 from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.consumer")
 
 UNKNOWN_TOPIC_REFRESHES = 3
 """Consecutive metadata updates without a topic or partition before an error is reported.
@@ -34,6 +38,12 @@ class TopicChecks:
         self._reported: set[str] = set()
         self._missing: dict[TopicPartition, int] = {}
         self._denied_topics: frozenset[str] = frozenset()
+        self._absent: set[str] = set()
+        self.appeared: frozenset[str] = frozenset()
+        """Topics that did not exist when they were requested first, and exist now.
+
+        With ``allow_auto_create_topics`` the first request may have created them.
+        """
 
     def forget_denied_topics(self) -> None:
         """Forget which topics were denied, so that a new subscription reports them again."""
@@ -54,6 +64,8 @@ class TopicChecks:
         for topic in wanted:
             known = metadata.topics.get(topic)
             code = known.error if known is not None else 0
+            if self._may_create and known is not None:
+                self._note_existence(topic, exists=bool(known.partitions), code=code)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._unknown[topic] = self._unknown.get(topic, 0) + 1
                 if self._unknown[topic] == UNKNOWN_TOPIC_REFRESHES:
@@ -67,6 +79,23 @@ class TopicChecks:
                 self._reported.discard(topic)
         self._reported &= wanted
         self._unknown = {topic: n for topic, n in self._unknown.items() if topic in wanted}
+
+    def _note_existence(self, topic: str, *, exists: bool, code: int) -> None:
+        """Note topics that come into being after the first request for them.
+
+        A broker that creates a topic responds with one of these codes first.
+        """
+        if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
+            if not exists:
+                self._absent.add(topic)
+        elif exists and topic in self._absent:
+            self._absent.remove(topic)
+            self.appeared |= {topic}
+            logger.info(
+                "topic %r did not exist when it was requested first, and exists now. Brokers may "
+                "have created it, because allow_auto_create_topics is True",
+                topic,
+            )
 
     def _check_rights(self, wanted: frozenset[str]) -> None:
         """Report topics that the principal may not describe, once for each change."""

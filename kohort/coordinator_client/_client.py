@@ -258,6 +258,11 @@ class CoordinatorClient:
         return found._replace(join_obstruction=lookup_failure) if lookup_failure else found
 
     @property
+    def offset_read_failure(self) -> str | None:
+        """Why the committed offsets cannot be read at present, or None."""
+        return self._offsets.read_failure
+
+    @property
     def protocol_choice(self) -> Choice | None:
         """The group protocol and the reason for it, or None before the first join."""
         return choice_of(self._membership, self._config)

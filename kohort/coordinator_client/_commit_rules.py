@@ -216,8 +216,8 @@ class CommitRules:
         if not sent.is_member:
             raise CommitFailedError(
                 f"commit failed for {describe(rejected)} with {error_name(code)}: group "
-                f"{self._group_id!r} has members, and only they may commit. Call subscribe() or "
-                "use another group_id",
+                f"{self._group_id!r} has members, and only they may commit. Stop its members "
+                "first, or call subscribe() to become one",
                 offsets=rejected,
             ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
         if sent.has_epoch:

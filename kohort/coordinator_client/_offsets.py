@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 
@@ -33,8 +34,10 @@ from kohort.errors import (
     error_name,
 )
 from kohort.protocol import ApiKey
-from kohort.transport import in_seconds, with_principal
+from kohort.transport import RepeatedLog, escaped, in_seconds, with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 class OffsetManager:
@@ -68,6 +71,9 @@ class OffsetManager:
         self._require_stable = require_stable
         self._history = history
         self._committing = anyio.Lock()
+        self.read_failure: str | None = None
+        """Why the read of committed offsets in progress has failed so far, or None."""
+        self._repeats = RepeatedLog(logger)
 
     # --- commit ---------------------------------------------------------------------------------
 
@@ -250,8 +256,36 @@ class OffsetManager:
 
         if remaining:
             what = f"read of committed offsets of {describe(remaining)}"
-            await self._retry(attempt_once, timeout, what, lock=nullcontext())
+            attempt = self._noting_failures(attempt_once, what)
+            try:
+                await self._retry(attempt, timeout, what, lock=nullcontext())
+            finally:
+                self.read_failure = None
         return result
+
+    def _noting_failures(
+        self, attempt_once: Callable[[], Awaitable[str]], what: str
+    ) -> Callable[[], Awaitable[str]]:
+        """Return an attempt that notes for explain() why it has to be repeated, and logs it."""
+
+        async def attempt() -> str:
+            try:
+                reason = await attempt_once()
+            except (TransportError, KafkaTimeoutError) as error:
+                self._note_failed_read(what, str(error))
+                raise
+            if reason:
+                self._note_failed_read(what, f"the coordinator returned {reason}")
+            else:
+                self._repeats.ended(what)
+            return reason
+
+        return attempt
+
+    def _note_failed_read(self, what: str, reason: str) -> None:
+        self.read_failure = reason
+        text = f"[{escaped(self._group_id)}] {what} failed: {reason}; trying again"
+        self._repeats.log(what, logging.INFO, text)
 
     def _group_denied_error(self, api: ApiKey, code: int) -> KafkaError:
         """Return the error for a missing right on the group."""

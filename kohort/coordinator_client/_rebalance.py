@@ -23,7 +23,7 @@ from kohort.coordinator_client._rebalance_history import RebalanceHistory
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._steps import RebalanceStart, RebalanceSteps, Restarted, T
 from kohort.coordinator_client.assignors import Assignment
-from kohort.transport import escaped
+from kohort.transport import counted, escaped
 from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -206,8 +206,8 @@ class Rebalance:
         record = self._history.complete(self._member, self._pending.now)
         self.forget_attempts()
         logger.info(
-            "[%s] rebalanced in %.3f s%s: generation %d, %s%s, gained %s, lost %s, now %d "
-            "partitions. Reason: %s",
+            "[%s] rebalanced in %.3f s%s: generation %d, %s%s, gained %s, lost %s, now %s. "
+            "Reason: %s",
             self._member.settings.group_id,
             record.seconds,
             f" ({record.waited:.3f} s after it was due)" if record.waited >= 0.001 else "",
@@ -216,7 +216,7 @@ class Rebalance:
             ", leader" if self._leadership.is_leader else "",
             describe(record.gained),
             describe(record.lost),
-            len(record.assignment),
+            counted(len(record.assignment), "partition"),
             escaped(record.reason),
         )
 

@@ -27,7 +27,7 @@ from kohort.coordinator_client._rebalance_history import RebalanceHistory
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._steps import RebalanceStart, Restarted
 from kohort.coordinator_client._target_assignment import TargetAssignment
-from kohort.transport import escaped
+from kohort.transport import counted, escaped
 from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -272,15 +272,14 @@ class Reconciliation:
         record = self._history.complete(self._member, self._pending.now)
         self.forget_attempts()
         logger.info(
-            "[%s] rebalanced in %.3f s%s: epoch %d, gained %s, lost %s, now %d partitions. "
-            "Reason: %s",
+            "[%s] rebalanced in %.3f s%s: epoch %d, gained %s, lost %s, now %s. Reason: %s",
             self._member.settings.group_id,
             record.seconds,
             f" ({record.waited:.3f} s after it was due)" if record.waited >= 0.001 else "",
             record.generation,
             describe(record.gained),
             describe(record.lost),
-            len(record.assignment),
+            counted(len(record.assignment), "partition"),
             escaped(record.reason),
         )
 

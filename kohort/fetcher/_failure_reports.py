@@ -34,13 +34,14 @@ class _Cause:
 
 
 class FailingPartitions:
-    """Partitions whose latest fetch failed, by the cause.
+    """Partitions whose latest fetch or look-up failed, by the cause.
 
     The cause is the error code, or the name of the error's class. A cause is logged when it
     begins, and then at the intervals of :class:`RepeatedLog` until no partition fails for it.
     """
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, attempt: str = "fetching") -> None:
+        self._attempt = attempt
         self._repeats = RepeatedLog(logger)
         self._cause_of: dict[TopicPartition, Hashable] = {}
         self._causes: dict[Hashable, _Cause] = {}
@@ -81,18 +82,18 @@ class FailingPartitions:
         while self._unlogged:
             key, _ = self._unlogged.popitem()
             cause = self._causes[key]
-            text = f"{_text(cause)}; trying again"
+            text = f"{_text(cause, self._attempt)}; trying again"
             self._repeats.log(key, logging.INFO, text, same=str(key))
 
 
-def _text(cause: _Cause) -> str:
+def _text(cause: _Cause, attempt: str) -> str:
     count, error = len(cause.partitions), cause.error
     if count == 1:
         return str(error)
     topic, partition = next(iter(cause.partitions))
     if isinstance(error, BrokerResponseError):
         error = broker_error(error.code)
-    return f"fetching {count:,} partitions, {topic}-{partition} one of them: {error}"
+    return f"{attempt} {count:,} partitions, {topic}-{partition} one of them: {error}"
 
 
 class DeniedTopics:
@@ -136,6 +137,7 @@ class LookupFailures:
         self._queues = queues
         self._denied_topics = denied_topics
         self._on_ready = on_ready
+        self._failing = FailingPartitions(logger, "looking up offsets of")
 
     def note(self, tp: TopicPartition, epoch: int, failure: Failure, now: float) -> None:
         """Note a failed request. The partition is retried after a back-off."""
@@ -143,9 +145,28 @@ class LookupFailures:
             if self._denied_topics.note_denied(tp, epoch, failure.error, self.retries, now):
                 self._on_ready()
             return
-        if failure.action is not FailureAction.RETRY:
+        if failure.action is FailureAction.RETRY:
+            # The transport reports failures of connections, once for each broker.
+            if isinstance(failure.error, BrokerResponseError):
+                self._queues.note_error(tp, epoch, failure.error)
+                self._failing.failed(tp, failure.error)
+        else:
             self.report(tp, epoch, failure.error, is_transient=True)
         self.retries.failed(tp, now, epoch)
+
+    def succeeded(self, tp: TopicPartition) -> None:
+        """Forget the failures of a partition."""
+        self.retries.succeeded(tp)
+        self._failing.succeeded(tp)
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the failures of all other partitions."""
+        self.retries.keep_only(partitions)
+        self._failing.keep_only(partitions)
+
+    def log(self) -> None:
+        """Log the causes of the failures since the call before, where a line is due."""
+        self._failing.log()
 
     def report(
         self, tp: TopicPartition, epoch: int, error: KafkaError, *, is_transient: bool

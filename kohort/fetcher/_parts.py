@@ -109,6 +109,7 @@ class FetchParts(NamedTuple):
         self.leaders.keep_only(owned)
         self.replicas.keep_only(owned)
         self.validation.keep_only(owned)
+        self.resets.keep_only(owned)
         self.intake.keep_only(owned)
         self.planner.keep_only(owned)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import anyio
@@ -88,6 +88,10 @@ class PositionResets:
             start_soon(tasks, self._look_up, node, due, epochs)
         return wake_at
 
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the failures of all other partitions."""
+        self._failures.keep_only(partitions)
+
     async def _look_up(
         self,
         node: int,
@@ -122,14 +126,20 @@ class PositionResets:
                     f"{tp.topic}-{tp.partition} at {found.offset}"
                 )
         _log_starts(started)
+        self._failures.log()
         self._on_found()
 
     def _set_position(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> bool:
         """Set a position, and return False if the partition no longer waits for it."""
         tp, epoch = pending.topic_partition, pending.epoch
-        self._failures.retries.succeeded(tp)
+        self._failures.succeeded(tp)
         if self._subscription.set_position(
-            tp, found.offset, found.leader_epoch, epoch=epoch, topic_id=pending.topic_id
+            tp,
+            found.offset,
+            found.leader_epoch,
+            epoch=epoch,
+            topic_id=pending.topic_id,
+            by_rule=pending.strategy if pending.is_first else None,
         ):
             self._on_position(tp, epoch, under)
             return True

@@ -100,7 +100,7 @@ class Validation:
         for memory in (self._validated, self._read_epochs):
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
-        self._failures.retries.keep_only(partitions)
+        self._failures.keep_only(partitions)
 
     def start(self, tasks: TaskGroup, checks: Iterable[PositionCheck], now: float) -> float:
         """Start the checks that are due, and return the time of the next call."""
@@ -139,6 +139,7 @@ class Validation:
         for each in checks:
             tp = each.target.topic_partition
             self._apply(each, results.get(tp) or no_leader(tp), now)
+        self._failures.log()
         self._on_done([each.target.topic_partition for each in checks])
 
     async def _request_epoch_ends(
@@ -168,7 +169,7 @@ class Validation:
         if isinstance(result, Failure):
             self._failed(tp, epoch, result, now)
             return
-        self._failures.retries.succeeded(tp)
+        self._failures.succeeded(tp)
         was_read = self._read_epochs.get(tp) == (epoch, target.leader_epoch)
         if result.epoch < 0 or result.offset < 0:
             # The leader does not know the epoch, so the response proves nothing.
@@ -185,8 +186,6 @@ class Validation:
     def _failed(self, tp: TopicPartition, epoch: int, failure: Failure, now: float) -> None:
         if failure.needs_refresh:
             self._cluster.request_refresh()
-        if failure.action is FailureAction.RETRY:
-            self._queues.note_error(tp, epoch, failure.error)
         self._failures.note(tp, epoch, failure, now)
 
 

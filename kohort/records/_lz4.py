@@ -72,7 +72,7 @@ def read_frame(data: memoryview) -> Lz4Frame:
 def _frame(header: bytes) -> Lz4Frame:
     """Return the parsed header. It is cached, because most producers repeat one header."""
     if header[:4] != MAGIC:
-        raise broken("no frame where one should start")
+        raise broken("the data does not start with an LZ4 frame")
     flags, sizes = header[_FLAGS_AT], header[_FLAGS_AT + 1]
     if flags & _VERSION != _VERSION_1 or flags & _RESERVED or sizes & 0x8F or sizes < 0x40:
         raise broken("a header that cannot be")

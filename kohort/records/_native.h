@@ -29,8 +29,8 @@ static inline int32_t kohort_int32(const uint8_t *p) {
 }
 static inline int16_t kohort_int16(const uint8_t *p) { return (int16_t)((uint16_t)p[0] << 8 | p[1]); }
 
-/* Of short strings a fixed number of bytes is copied, if there is room for it: what is too much is overwritten by
-   the next one, or is behind the end. A call of memcpy() takes longer than that. */
+/* Copy short strings as 16 bytes if both buffers have room. The surplus is overwritten by the next copy, or lies
+   after the end. A memcpy() of a variable size takes longer. */
 static inline void kohort_copy(uint8_t *to, Py_ssize_t room, const uint8_t *source, Py_ssize_t there, Py_ssize_t size) {
     if (size <= 16 && room >= 16 && there >= 16) {
         memcpy(to, source, 16);

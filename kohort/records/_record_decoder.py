@@ -304,7 +304,7 @@ def decode_records(
     except IndexError:
         raise _corrupt("ends too early", len(records) - first) from None
     if pos != end:
-        raise CorruptBatchError(f"{end - pos} bytes are left over behind the last record")
+        raise CorruptBatchError(f"{end - pos} bytes follow the last record")
     if last > last_offset_delta:
         raise CorruptBatchError("the last record lies behind the batch's last offset")
     if wide and not log_append:

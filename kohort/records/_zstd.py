@@ -103,7 +103,7 @@ def _bound(data: bytes | bytearray | memoryview, limit: int) -> SizeBound:
             pos += 4 + _number(data, pos, 4)
             continue
         if magic != _MAGIC:
-            raise _broken("no frame where one should start")
+            raise _broken("the data does not start with a zstd frame")
         frames.append(pos)
         pos, stated, checksum = _frame_header(data, pos)
         if stated > limit:

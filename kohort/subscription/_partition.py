@@ -95,7 +95,7 @@ class NextFetch:
 class FetchStatus:
     """The outcome of the latest fetches and look-ups of a partition."""
 
-    __slots__ = ("fetched_at", "last_error", "watermarks", "withheld")
+    __slots__ = ("fetched_at", "last_error", "started_at_end", "watermarks", "withheld")
 
     def __init__(self) -> None:
         self.watermarks: Watermarks | None = None
@@ -106,6 +106,8 @@ class FetchStatus:
         """The offset and time since which responses lack records before the end of the log."""
         self.last_error: KafkaError | None = None
         """The latest error of a fetch or look-up, or None after a success."""
+        self.started_at_end: int | None = None
+        """The offset at which reading started by the rule "latest", or None."""
 
     def note_response(self, watermarks: Watermarks, at: float) -> None:
         """Note a response without an error."""
@@ -131,6 +133,7 @@ class FetchStatus:
         found = FetchStatus()
         found.watermarks, found.fetched_at = self.watermarks, self.fetched_at
         found.withheld, found.last_error = self.withheld, self.last_error
+        found.started_at_end = self.started_at_end
         return found
 
 

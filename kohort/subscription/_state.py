@@ -297,7 +297,7 @@ class SubscriptionState(BoundPositions):
         with self.lock:
             state = self._assigned_partition(tp)
             state.epoch = self._new_epoch()
-            state.status.last_error = None
+            state.status.last_error = state.status.started_at_end = None
             state.move_to(offset, leader_epoch)
             state.next_fetch.end = until
             self._bind(tp, state, self.history.current_id(tp.topic))
@@ -349,11 +349,13 @@ class SubscriptionState(BoundPositions):
         *,
         epoch: int,
         topic_id: bytes | None = None,
+        by_rule: OffsetReset | None = None,
     ) -> bool:
         """Set a position that was looked up, if the partition still has this epoch.
 
-        ``topic_id``: the id of the topic at the request, or None for the current one. Returns False
-        if the partition was sought meanwhile, so that its epoch or position differs.
+        ``topic_id``: the id of the topic at the request, or None for the current one. ``by_rule``:
+        the rule of ``auto_offset_reset`` that gave the position, or None. Returns False if the
+        partition was sought meanwhile, so that its epoch or position differs.
         """
         with self.lock:
             state = self.partition_at(tp, epoch)
@@ -361,6 +363,7 @@ class SubscriptionState(BoundPositions):
                 return False
             state.move_to(offset, leader_epoch)
             state.status.last_error = None
+            state.status.started_at_end = offset if by_rule == OffsetReset.LATEST else None
             self._bind(
                 tp, state, self.history.current_id(tp.topic) if topic_id is None else topic_id
             )

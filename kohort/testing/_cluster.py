@@ -75,7 +75,7 @@ class Cluster(ClusterHandle):
     def start(self) -> None:
         """Start the thread; every broker listens when this returns."""
         if self._thread is not None:
-            raise IllegalStateError("the cluster is started already")
+            raise IllegalStateError("the cluster is already started")
         thread = LoopThread("kohort-cluster", self._serve)
         thread.start()
         self._thread = thread

@@ -25,7 +25,7 @@ from kohort.transport._metadata import (
 )
 from kohort.transport._metadata_updater import MetadataCallback
 from kohort.transport._pool import BufferLease, BufferPool
-from kohort.transport._printable import in_seconds, with_principal
+from kohort.transport._printable import counted, in_seconds, with_principal
 from kohort.transport._repeats import RepeatedLog
 from kohort.transport._stream import StreamConnection
 from kohort.transport._tcp import TcpConnection, TcpConnector
@@ -54,6 +54,7 @@ __all__ = [
     "TcpConnection",
     "TcpConnector",
     "TopicMetadata",
+    "counted",
     "escaped",
     "frame_selector",
     "in_seconds",

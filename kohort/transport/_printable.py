@@ -55,3 +55,8 @@ def with_principal(error: E, principal: str | None) -> E:
             text = str(error).replace("this client needs", f"{escaped(principal)} needs", 1)
             error.args = (text,)
     return error
+
+
+def counted(number: int, noun: str) -> str:
+    """Return text such as ``"1 partition"`` or ``"2 partitions"``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -46,7 +46,8 @@ class RepeatedLog:
             return
         known.left_out += 1
         if now >= known.next_at:
-            self._logger.log(level, "%s (%d times since the last line)", text, known.left_out)
+            count = "once" if known.left_out == 1 else f"{known.left_out} times"
+            self._logger.log(level, "%s (%s since the last line)", text, count)
             known.interval = min(known.interval * 2, LONGEST_INTERVAL_S)
             known.next_at = now + known.interval
             known.left_out = 0

@@ -174,6 +174,8 @@ def test_a_repeated_message_is_counted_until_it_changes(
         now = 100.0 + second
         repeats.log("k", logging.INFO, "down")
     repeats.log("k", logging.INFO, "refused")
+    now += 5
+    repeats.log("k", logging.INFO, "refused")
     repeats.ended("k")
     repeats.log("k", logging.INFO, "refused")
     assert [record.getMessage() for record in caplog.records] == [
@@ -182,6 +184,7 @@ def test_a_repeated_message_is_counted_until_it_changes(
         "down (10 times since the last line)",
         "down (20 times since the last line)",
         "refused",
+        "refused (once since the last line)",
         "refused",
     ]
 

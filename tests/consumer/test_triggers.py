@@ -52,7 +52,7 @@ def test_topics_of_a_pattern_appear_grow_and_vanish(
                 await becomes({"a-1": 3})
         first, appeared, grew, vanished = _rebalances(caplog)
         assert "Reason: subscribed" in first
-        assert "gained a-1 0, lost none, now 1 partitions" in first
+        assert "gained a-1 0, lost none, now 1 partition" in first
         assert "Reason: the subscription changed: a-2 added" in appeared
         if protocol == "classic":
             assert "Reason: partitions changed: a-1 1 -> 3" in grew

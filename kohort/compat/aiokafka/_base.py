@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kohort.compat.aiokafka import errors
-from kohort.compat.aiokafka._kohort import KohortSide
+from kohort.compat.aiokafka._kohort import NativeConsumer
 from kohort.compat.aiokafka._private import AioClient, AioCoordinator
 from kohort.compat.aiokafka._subscription import SubscriptionKind, SubscriptionView
 from kohort.compat.aiokafka._values import all_partitions, to_native, to_partitions
@@ -26,7 +26,7 @@ class AioSubscribing:
     _coordinator: AioCoordinator | None
     _client: AioClient
     _subscription: SubscriptionView
-    _kohort: KohortSide
+    _kohort: NativeConsumer
 
     def subscribe(
         self,

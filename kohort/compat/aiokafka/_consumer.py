@@ -15,7 +15,7 @@ from kohort import AsyncKafkaConsumer
 from kohort import TopicPartition as NativePartition
 from kohort.compat.aiokafka import errors
 from kohort.compat.aiokafka._base import checked_topics
-from kohort.compat.aiokafka._kohort import NOWHERE, POLL_MS, START_MS, WAIT_MS, KohortSide
+from kohort.compat.aiokafka._kohort import NOWHERE, POLL_MS, START_MS, WAIT_MS, NativeConsumer
 from kohort.compat.aiokafka._offsets import AioOffsets
 from kohort.compat.aiokafka._options import ASSIGNORS, CLIENT_ID, check_options, chosen_loop
 from kohort.compat.aiokafka._private import AioClient, AioCoordinator
@@ -102,7 +102,7 @@ class AIOKafkaConsumer(AioOffsets):
         self._coordinator: AioCoordinator | None = None
         self._client: AioClient = AioClient(self, given)
         self._subscription: SubscriptionView = SubscriptionView(group_id)
-        self._kohort: KohortSide = KohortSide(given)
+        self._kohort: NativeConsumer = NativeConsumer(given)
         self._closed = False
         if topics:
             self._subscription.subscribe(checked_topics(topics), None)

@@ -22,7 +22,7 @@ NOWHERE = [NativePartition("kohort-no-such-topic", 0)]
 """Partition that is never assigned: a poll of it runs callbacks and returns no record."""
 
 
-class KohortSide:
+class NativeConsumer:
     """One consumer of kohort, with the options and conversions of a consumer of aiokafka."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:

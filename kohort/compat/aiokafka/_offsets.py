@@ -196,7 +196,7 @@ class AioOffsets(AioSubscribing):
     # -- the cluster --------------------------------------------------------------------------
 
     async def topics(self) -> set[str]:
-        """Return all topics of the cluster but its internal ones."""
+        """Return all topics except internal ones."""
         self._require_started()
         with self._kohort.errors.translating():
             found = await self._kohort.native.topics()

@@ -72,7 +72,7 @@ class HeartbeatView:
 
     @property
     def last_send(self) -> float:
-        """Time of the last heartbeat, which is that of its answer here."""
+        """Send time of the latest heartbeat that got a response."""
         return self.last_receive
 
 
