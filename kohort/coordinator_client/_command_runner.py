@@ -133,11 +133,11 @@ class CommandRunner:
                 return ResponseReceived(token, left)
             case MakeAssignment():
                 return await self._assign(command)
-            case DescribeAssignment(token):
+            case DescribeAssignment(token, topics):
                 described = await self._coordinator.request(
                     _requests.describe_forms(config), timeout=config.request_timeout_ms / 1000
                 )
-                return AssignmentDescribed(token, described_assignment(described))
+                return AssignmentDescribed(token, described_assignment(described, topics))
             case AwaitPoll(token, refreshes_topics):
                 if refreshes_topics:
                     await callbacks.refresh_topics()

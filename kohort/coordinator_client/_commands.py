@@ -154,6 +154,8 @@ class DescribeAssignment(NamedTuple):
     """A look-up of the assignment of all members: AssignmentDescribed or CommandFailed."""
 
     token: int
+    topics: frozenset[str]
+    """The topics to look up. Members may have others, which this member does not watch."""
 
 
 class Cancel(NamedTuple):

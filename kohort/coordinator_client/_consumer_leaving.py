@@ -9,7 +9,7 @@ from kohort.coordinator_client._consumer_member import (
     LEAVE_STATIC_EPOCH,
     ConsumerMemberData,
 )
-from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS, LastRequest, Waits
+from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS, LastRequest, LastWaits, Waits
 from kohort.coordinator_client._leaving_steps import LeavingSteps
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
 from kohort.coordinator_client._reconciliation import Reconciliation
@@ -52,12 +52,14 @@ class ConsumerLeaving:
         while pending.waits_for(Role.CALLBACK):  # with heartbeats, so that it can commit
             yield None
         self._heartbeats.stop()
+        was_member, is_accepted = member.is_known, False
         if self._leaves:
-            yield from self._send_leave()
+            is_accepted = yield from self._send_leave()
+        has_left = is_accepted and self.steps.leaves_group
         member.is_known = False
-        self.steps.finish()
+        self.steps.finish(was_member=was_member, has_left=has_left)
 
-    def _send_leave(self) -> Waits:
+    def _send_leave(self) -> LastWaits:
         deadline = self._pending.now + LEAVE_MIN_SECONDS
         request = self.steps.request
         if request and self._member.in_group:  # else the coordinator may be out of reach

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import NoReturn
 
 from kohort.coordinator_client._commands import (
@@ -45,9 +46,12 @@ from kohort.errors import (
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from kohort.transport import escaped
+from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+MISFITS = 3
+"""Number of times in a row that a member rejoins because its assignment has unsubscribed topics."""
 _ASSIGN_EVERYTHING = frozenset(assignor.name for assignor in BUILT_IN)
 """Assignors that assign all partitions. A user's assignor may leave some out."""
 
@@ -72,6 +76,10 @@ class GroupExchange:
         self._leadership = leadership
         self._failures = failures
         self._attempts = 0
+        self._misfits = 0
+        """Number of assignments in a row with topics without a subscription."""
+        self._may_be_old = False
+        """True if the assignment may be the one of the static member's former process."""
 
     def forget_attempts(self) -> None:
         """Begin to count retries from 0, after a complete rebalance."""
@@ -90,6 +98,7 @@ class GroupExchange:
             yield from self._pause(start.pauses)
         while True:
             member.joined_topics = member.wanted
+            self._may_be_old = member.settings.static and not member.member_id
             self._pending.emit(
                 JoinGroup(
                     token=self._pending.start(Role.JOIN),
@@ -209,16 +218,45 @@ class GroupExchange:
         except MessageDecodeError as error:
             self._fail(error, leave=True)
         strange = frozenset(tp for tp in given.partitions if tp.topic not in member.wanted)
-        if strange and member.wanted != member.joined_topics:
-            restart("the subscription changed during the rebalance")
         if strange:
-            logger.warning(
-                "[%s] ignored %s, which the leader assigned without a subscription to the topic",
-                member.settings.group_id,
-                describe(strange),
-            )
+            self._reject_or_ignore(strange)
+        else:
+            self._misfits = 0
         kept = tuple(tp for tp in given.partitions if tp not in strange)
+        self._watch_missing({tp.topic for tp in kept})
         return Assignment(kept, given.user_data)
+
+    def _reject_or_ignore(self, strange: frozenset[TopicPartition]) -> None:
+        """Rejoin because of partitions without a subscription, but not for ever.
+
+        The coordinator gives a restarted static member the assignment of its former process. It
+        compares the subscription only with that of a member that it knows, so the second JoinGroup
+        begins a rebalance. A defect of the leader's assignor would return with each rebalance.
+        """
+        member, group = self._member, self._member.settings.group_id
+        if member.wanted != member.joined_topics:
+            restart("the subscription changed during the rebalance")
+        self._misfits += 1
+        if self._misfits <= MISFITS:
+            restart(
+                f"the assignment has {describe(strange)}, without a subscription to the topic",
+                pauses=self._misfits > 1,
+            )
+        logger.warning(
+            "[%s] ignored %s: the leader's assignor %s assigned the partitions %d times without a "
+            "subscription to the topic. Check the assignor of the group's other members",
+            group,
+            describe(strange),
+            member.protocol,
+            self._misfits,
+        )
+
+    def _watch_missing(self, assigned: AbstractSet[str]) -> None:
+        """Look for owners of the topics of which a restarted static member got nothing."""
+        member = self._member
+        is_incomplete = self._may_be_old and not member.wanted <= assigned
+        if is_incomplete and member.protocol in _ASSIGN_EVERYTHING:
+            self._leadership.start_after_restart(member.wanted)
 
     # --- errors ---------------------------------------------------------------------------------
 

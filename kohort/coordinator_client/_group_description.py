@@ -12,8 +12,10 @@ from kohort.protocol.messages import DescribeGroupsResponse
 _STABLE = "Stable"
 
 
-def described_assignment(response: DescribeGroupsResponse) -> ClusterTopics | None:
-    """Return the topics and partitions that the members have.
+def described_assignment(
+    response: DescribeGroupsResponse, topics: frozenset[str]
+) -> ClusterTopics | None:
+    """Return which of these topics the members have, with their partitions.
 
     Return None for a group that is not stable or not of classic consumers, and for an error code.
     """
@@ -27,5 +29,7 @@ def described_assignment(response: DescribeGroupsResponse) -> ClusterTopics | No
             except MessageDecodeError:
                 return None
             for topic, number in assignment.partitions:
+                if topic not in topics:
+                    continue
                 numbers[topic].add(number)
     return ClusterTopics({topic: len(each) for topic, each in numbers.items()})

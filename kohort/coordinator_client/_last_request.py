@@ -22,6 +22,8 @@ LEAVE_MIN_SECONDS = 0.5
 
 Waits = Generator[float | None, None, None]
 """Steps of leaving. Each yields until the next event, or until a time if there is one."""
+LastWaits = Generator[float | None, None, bool]
+"""Steps of the last request, which return True if the coordinator has accepted it."""
 
 
 class LastRequest:
@@ -50,10 +52,11 @@ class LastRequest:
         """Note the response to the request, or its error."""
         self._response = event
 
-    def send(self, make: Callable[[int], Command], deadline: float) -> Waits:
+    def send(self, make: Callable[[int], Command], deadline: float) -> LastWaits:
         """Send the request until it succeeds, fails finally or has no time left.
 
-        ``make`` returns the request with a token.
+        Return True if it succeeds, or if the coordinator no longer has this member. ``make``
+        returns the request with a token.
         """
         pending = self._pending
         attempt = 0
@@ -61,17 +64,20 @@ class LastRequest:
             pending.emit(make(pending.start(Role.LEAVE)))
             while pending.waits_for(Role.LEAVE) and pending.now < deadline:
                 yield deadline
-            if pending.waits_for(Role.LEAVE) or not self._must_retry():
-                return
+            if pending.waits_for(Role.LEAVE):
+                return False
+            action = self._action()
+            if action not in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY):
+                return action in (CoordinatorAction.PROCEED, CoordinatorAction.LOSE_MEMBER)
             retry_at = pending.now + self._member.backoff(attempt)
             attempt += 1
             while pending.now < min(retry_at, deadline):
                 yield min(retry_at, deadline)
             if pending.now >= deadline:
-                return
+                return False
 
-    def _must_retry(self) -> bool:
-        """Return True if the request must be sent again after its response or error."""
+    def _action(self) -> CoordinatorAction:
+        """Return the action for the response to the request, or for its error."""
         match self._response:
             case ResponseReceived(_, LeaveGroupResponse() as response):
                 code = response.error_code
@@ -79,9 +85,9 @@ class LastRequest:
             case ResponseReceived(_, ConsumerGroupHeartbeatResponse(error_code=code)):
                 pass
             case CommandFailed(_, error):
-                return not is_final(error)
+                return CoordinatorAction.FAIL if is_final(error) else CoordinatorAction.RETRY
             case _:
-                return False
+                return CoordinatorAction.FAIL
         action = action_for(self._api, code)
         if action is CoordinatorAction.REDISCOVER:
             self._pending.emit(DropCoordinator(f"leaving the group returned {error_name(code)}"))
@@ -89,4 +95,4 @@ class LastRequest:
             group = self._member.settings.group_id
             error = error_for(self._api, code, group)
             logger.warning("[%s] leaving the group failed: %s", group, str(error))
-        return action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY)
+        return action

@@ -17,13 +17,17 @@ class Leadership:
     A consumer group names no leader to its classic members, because the coordinator watches the
     topics. It may become classic without a rebalance, and then it has a leader that does not know
     of it. So these members watch their own topics. After a change they look the assignment up.
+
+    A restarted static member gets the assignment of its former process. The coordinator begins no
+    rebalance for another subscription, and the leader does not know of it. So a follower that gets
+    nothing of a topic looks the assignment up, and watches its own topics.
     """
 
     def __init__(self, pending: PendingCommands) -> None:
         self.is_leader = False
         """True if this member is the leader of its generation and watches the group's topics."""
         self._pending = pending
-        self._is_watching = False
+        self._watched: frozenset[str] | None = None
         self._is_hosted = False
         """True for a member without a leader, until its group is known to be classic."""
         self._needs_description = False
@@ -41,15 +45,21 @@ class Leadership:
         self._is_hosted = True
         self._watch(topics, is_assigned=True)
 
+    def start_after_restart(self, topics: frozenset[str]) -> None:
+        """Watch the topics of a static follower, whose assignment may be older than them."""
+        if self._watched is None:
+            self._watch(topics, is_assigned=True)
+            self.look_up_assignment()
+
     def _watch(self, topics: frozenset[str], *, is_assigned: bool) -> None:
-        self._is_watching = True
+        self._watched = topics
         self._pending.emit(WatchTopics(topics))
         if is_assigned:
             self._unknown = topics
 
     def stop(self) -> None:
-        if self._is_watching:
-            self.is_leader = self._is_watching = False
+        if self._watched is not None:
+            self.is_leader, self._watched = False, None
             self._is_hosted = self._needs_description = False
             self._assigned, self._unknown = None, frozenset()
             self._pending.forget(Role.DESCRIBE)
@@ -59,7 +69,13 @@ class Leadership:
         """Request the assignment that the group has. A failed request is repeated later."""
         self._needs_description = True
         if not self._pending.waits_for(Role.DESCRIBE):
-            self._pending.emit(DescribeAssignment(self._pending.start(Role.DESCRIBE)))
+            token = self._pending.start(Role.DESCRIBE)
+            self._pending.emit(DescribeAssignment(token, self._watched or frozenset()))
+
+    def retry_look_up(self) -> None:
+        """Repeat a look-up that failed. Called after each heartbeat."""
+        if self._needs_description:
+            self.look_up_assignment()
 
     def note_described(self, topics: ClusterTopics | None) -> None:
         """Note the topics and partitions that the members have. None means unknown."""
@@ -77,7 +93,7 @@ class Leadership:
 
         A member without a leader looks the assignment up first.
         """
-        if not self._is_watching:
+        if self._watched is None:
             return None
         change = self._difference(topics, covered)
         if self._is_hosted:

@@ -82,13 +82,14 @@ class Leaving:
         self._heartbeats.stop()
         while pending.waits_for(Role.JOIN) and pending.now < member_id_until:
             yield member_id_until
+        was_member, has_left = bool(member.member_id), False
         if self._needs_leave_group():
             request = self.steps.request
             given = request.deadline if request else 0.0
             deadline = max(given, pending.now + LEAVE_MIN_SECONDS)
-            yield from self._last.send(self._leave_command, deadline)
+            has_left = yield from self._last.send(self._leave_command, deadline)
         self._leadership.stop()
-        self.steps.finish()
+        self.steps.finish(was_member=was_member, has_left=has_left)
 
     def _stop_rebalance(self) -> None:
         """Stop the rebalance. A JoinGroup that may return a new member id stays in flight."""

@@ -74,10 +74,16 @@ class LeavingSteps:
         self._member.cell.move(MemberState.UNSUBSCRIBED, self.reason)
         self.request = None
 
-    def finish(self) -> None:
+    def finish(self, *, was_member: bool, has_left: bool) -> None:
         """End the membership. Join again if there is a new subscription."""
         member = self._member
-        logger.info("[%s] left the group: %s", member.settings.group_id, escaped(self.reason))
+        group, reason = member.settings.group_id, escaped(self.reason)
+        if has_left:
+            logger.info("[%s] left the group: %s", group, reason)
+        elif was_member:
+            logger.info("[%s] stopped, but stays in the group for a session: %s", group, reason)
+        else:
+            logger.info("[%s] stopped without a membership of the group: %s", group, reason)
         self._pending.forget(*Role)
         member.end()
         self._failures.forget_all()

@@ -118,6 +118,7 @@ class ClassicMembership(CommonMembership):
                 self.member.lost &= self.member.owned
             case Role.HEARTBEAT:
                 self._signals.heartbeat_completed(event)
+                self._leadership.retry_look_up()
                 return
             case Role.DESCRIBE:
                 if isinstance(event, AssignmentDescribed):  # else the look-up is repeated later

@@ -47,7 +47,8 @@ class WatchedTopics:
 
     def note_assigned(self, topics: ClusterTopics) -> None:
         """Note the topics and partitions that the assignor assigned."""
-        self._last = topics
+        if self._topics:
+            self._last = topics
 
     def apply(self, metadata: MetadataView | None) -> TopicsChanged | None:
         """Return the topics as they are in the metadata, or None if none are watched.

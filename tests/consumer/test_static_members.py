@@ -147,6 +147,29 @@ def test_a_member_finds_new_partitions_after_a_static_downgrade() -> None:
 
 
 @EACH_PROTOCOL
+@pytest.mark.parametrize("topics", [["u"], ["t", "u"]], ids=["other", "more"])
+@pytest.mark.parametrize("returns", ["one", "two"])
+def test_restarted_member_gets_topics_that_it_did_not_have(returns: str, topics: list[str]) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2, "u": 2}) as cluster:
+            one, two = _member(cluster, "one"), _member(cluster, "two")
+            async with one, polled(one):
+                async with two, polled(two):
+                    await cluster.wait_until(lambda: _settled(cluster, 2), 30)
+            stays = _member(cluster, "two" if returns == "one" else "one")
+            again = _member(cluster, returns)
+            again.subscribe(topics)
+            async with stays, polled(stays), again, polled(again):
+                wanted = {TopicPartition("u", 0), TopicPartition("u", 1)}
+                await cluster.wait_until(lambda: wanted <= again.assignment(), 30)
+                generation = cluster.group("g").generation
+                await anyio.sleep(60)
+                assert cluster.group("g").generation - generation <= 1, "no rejoin without end"
+
+    run_virtual(main)
+
+
+@EACH_PROTOCOL
 def test_after_the_session_a_static_member_has_left() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:

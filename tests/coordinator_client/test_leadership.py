@@ -10,6 +10,7 @@ from kohort.coordinator_client._commands import (
     CallAssigned,
     CallRevoked,
     DescribeAssignment,
+    JoinGroup,
     WatchTopics,
 )
 from kohort.coordinator_client._consumer_protocol import write_assignment
@@ -135,7 +136,76 @@ def test_a_new_generation_ends_the_look_up_of_the_assignment() -> None:
     assert WatchTopics(frozenset()) in script.commands
 
 
+def _returned_follower(*topics: str, **changes: Any) -> Script:
+    """Return a static follower that has restarted with these topics, and has t 0 and t 1."""
+    script = Script(static=True, **changes)
+    script.subscribe(*topics)
+    script.poll()
+    script.join_answer(protocol=script.settings.protocols[0])
+    script.sync_answer(parts(0, 1))
+    script.poll()
+    script.called_back(CallAssigned)
+    assert script.at(MemberState.STABLE)
+    return script
+
+
+def test_a_returned_follower_rejoins_for_a_topic_without_owner() -> None:
+    script = _returned_follower("t", "u")
+    look_up = script.take(DescribeAssignment)
+    assert look_up.topics == script.take(WatchTopics).topics == {"t", "u"}
+    script.feed(AssignmentDescribed(look_up.token, ClusterTopics({"t": 4})))
+    script.feed(TopicsChanged(ClusterTopics({"t": 4, "u": 2})))
+    assert script.machine.join_reason == "partitions changed: u 0 -> 2"
+    script.poll()
+    script.called_back(CallRevoked)
+    join = script.take(JoinGroup)
+    assert (join.member_id, join.generation) == ("me", 1), "so that the metadata differs"
+
+
+def test_a_returned_follower_stays_if_all_topics_have_owners() -> None:
+    script = _returned_follower("t", "u")
+    look_up = script.take(DescribeAssignment)
+    script.feed(AssignmentDescribed(look_up.token, ClusterTopics({"t": 4, "u": 2})))
+    script.feed(TopicsChanged(ClusterTopics({"t": 4, "u": 2})))
+    assert script.at(MemberState.STABLE)
+
+
+def test_a_returned_follower_repeats_a_failed_look_up() -> None:
+    script = _returned_follower("t", "u")
+    script.refuse(DescribeAssignment, KafkaTimeoutError("late"))
+    assert not script.has(DescribeAssignment)
+    script.beat()
+    assert script.has(DescribeAssignment)
+
+
+@pytest.mark.parametrize(
+    ("topics", "changes"),
+    [
+        pytest.param(["t"], {}, id="all topics"),
+        pytest.param(["t", "u"], {"protocols": ("mine",)}, id="assignor of the user"),
+    ],
+)
+def test_a_returned_follower_looks_nothing_up_in_vain(
+    topics: list[str], changes: dict[str, Any]
+) -> None:
+    assert not _returned_follower(*topics, **changes).has(DescribeAssignment)
+
+
+def test_a_known_static_follower_looks_nothing_up() -> None:
+    """The coordinator has compared its subscription with the one before."""
+    script = _returned_follower("t")
+    script.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    script.subscribe("t", "u")
+    script.poll()
+    script.called_back(CallRevoked)
+    script.join_answer(generation=2)
+    script.sync_answer(parts(0, 1))
+    assert not script.has(DescribeAssignment)
+
+
 # The description of a group
+
+_BOTH = frozenset({"t", "u"})
 
 Group = DescribeGroupsResponse.DescribedGroup
 GroupMember = DescribeGroupsResponse.DescribedGroupMember
@@ -153,7 +223,8 @@ def _written(*numbers: int, topic: str = "t") -> bytes:
 
 def test_the_partitions_of_all_members_are_counted() -> None:
     response = _described(_written(0, 2), _written(1), _written(0, topic="u"), b"")
-    assert described_assignment(response) == ClusterTopics({"t": 3, "u": 1})
+    assert described_assignment(response, _BOTH) == ClusterTopics({"t": 3, "u": 1})
+    assert described_assignment(response, frozenset({"t"})) == ClusterTopics({"t": 3})
 
 
 @pytest.mark.parametrize(
@@ -169,4 +240,4 @@ def test_the_partitions_of_all_members_are_counted() -> None:
 def test_no_assignment_is_known_unless_the_group_is_stable(
     response: DescribeGroupsResponse,
 ) -> None:
-    assert described_assignment(response) is None
+    assert described_assignment(response, _BOTH) is None

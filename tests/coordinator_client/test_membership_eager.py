@@ -25,8 +25,10 @@ from kohort.coordinator_client._events import (
     Subscribed,
     TopicsChanged,
 )
+from kohort.coordinator_client._exchange import MISFITS
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupResponse
 from tests.coordinator_client.scripts import Script, parts
 
@@ -301,15 +303,39 @@ def test_an_assignment_for_an_outdated_subscription_is_not_taken() -> None:
     assert script.take(JoinGroup).topics == {"u"}
 
 
-def test_topics_never_subscribed_to_are_not_taken_from_a_leader(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    script = Script()
+def test_member_rejoins_with_new_metadata_when_topics_do_not_fit() -> None:
+    """The coordinator gives a restarted static member the assignment of its former process."""
+    script = Script(static=True)
     script.to_syncing()
-    script.sync_answer(parts(0) | parts(1, topic="x\ny"))
-    assert "x\\ny 1" in caplog.text
+    script.sync_answer(parts(0, topic="old"))
+    script.wait(1)
+    join = script.take(JoinGroup)
+    assert (join.member_id, join.generation) == ("me", 1), "other metadata than before"
+    script.commands.append(join)
+    script.join_answer(generation=2)
+    script.sync_answer(parts(0))
     script.poll()
     assert script.called_back(CallAssigned) == parts(0)
+
+
+def test_member_keeps_what_fits_when_topics_never_fit(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script()
+    script.to_syncing()
+    for generation in range(2, 2 + MISFITS):
+        script.sync_answer(parts(0) | parts(1, topic="x\ny"))
+        script.wait(2)
+        script.join_answer(generation=generation)
+    assert not caplog.text
+    script.sync_answer(parts(0) | parts(1, topic="x\ny"))
+    assert "x\\ny 1: the leader's assignor range assigned" in caplog.text
+    script.poll()
+    assert script.called_back(CallAssigned) == parts(0)
+    script.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    script.poll()
+    script.called_back(CallRevoked)
+    script.join_answer(generation=9)
+    script.sync_answer(parts(0) | parts(1, topic="x\ny"))
+    assert script.at(MemberState.RECONCILING), "one warning for each rebalance, no more rejoins"
 
 
 def test_the_leader_deals_again_when_partitions_are_added() -> None:

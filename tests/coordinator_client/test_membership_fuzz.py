@@ -320,6 +320,8 @@ def _behave(fuzz: Fuzz) -> None:
                 fuzz.feed(ResponseReceived(token, HeartbeatResponse()))
             case LeaveGroup():
                 fuzz.feed(ResponseReceived(token, LeaveGroupResponse()))
+            case DescribeAssignment():
+                fuzz.feed(AssignmentDescribed(token, ClusterTopics({"t": 4})))
             case _:
                 raise AssertionError(command)
         return

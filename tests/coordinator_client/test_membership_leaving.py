@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +18,7 @@ from kohort.coordinator_client._commands import (
 from kohort.coordinator_client._leaving import MEMBER_ID_WAIT_SECONDS
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Subscription
-from kohort.errors import KafkaConnectionError, MessageDecodeError
+from kohort.errors import ErrorCode, KafkaConnectionError, MessageDecodeError
 from kohort.protocol.messages import LeaveGroupResponse
 from tests.coordinator_client.scripts import Script, parts
 
@@ -232,3 +233,34 @@ def test_a_lost_member_that_leaves_while_it_joins_gives_its_new_id_back() -> Non
     script.leave()
     script.join_answer(79, member_id="new")
     assert script.take(LeaveGroup).member_id == "new"
+
+
+@pytest.mark.parametrize(
+    ("joins", "leave_group", "code", "words"),
+    [
+        (True, True, 0, "left the group"),
+        (True, False, None, "stays in the group for a session"),
+        (True, True, ErrorCode.GROUP_AUTHORIZATION_FAILED, "stays in the group for a session"),
+        (False, True, None, "stopped without a membership"),
+    ],
+)
+def test_log_names_what_became_of_the_membership(
+    joins: bool,
+    leave_group: bool,
+    code: int | None,
+    words: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kohort")
+    script = Script()
+    if joins:
+        script.to_stable()
+    else:
+        script.subscribe()
+    script.leave(leave_group=leave_group)
+    if joins:
+        script.called_back(CallRevoked)
+    if code is not None:
+        script.leave_answer(code)
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert words in caplog.messages[-1]
