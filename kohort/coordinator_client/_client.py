@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.config import CLOSE_TIMEOUT, GroupConfig
+from kohort.coordinator_client._broker_racks import BrokerRacks
 from kohort.coordinator_client._cluster_view import (
     GroupCluster,
     LatestIds,
@@ -111,6 +112,7 @@ class CoordinatorClient:
         handle = weak_callback(self._handle)
         history = history or LatestIds(cluster)
         self._coordinator.on_found = lambda: handle(CoordinatorFound())
+        racks = BrokerRacks()
         self._runner = CommandRunner(
             cluster,
             self._coordinator,
@@ -118,6 +120,7 @@ class CoordinatorClient:
             assignors,
             callbacks,
             lambda: membership.withheld,
+            racks,
             cooperative=cooperative,
         )
         self._offsets = OffsetManager(
@@ -143,7 +146,7 @@ class CoordinatorClient:
         After that the session may have expired at the coordinator. The consumer must not deliver
         records until a heartbeat succeeds, which calls ``callbacks.membership_confirmed()``.
         """
-        self._watched = WatchedTopics(cluster, history, on_group_topics)
+        self._watched = WatchedTopics(cluster, history, on_group_topics, racks)
 
     # --- for the engine -------------------------------------------------------------------------
 

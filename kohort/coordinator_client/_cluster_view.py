@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from kohort.coordinator_client.assignors import ClusterTopics
 from kohort.protocol import ZERO_UUID, Request, Response
 from kohort.types import TopicPartition
 
@@ -99,33 +98,6 @@ class LatestIds:
 
     def mark_unconfirmed(self, topic: str, topic_id: bytes, /) -> None:
         pass
-
-
-def known_topics(metadata: MetadataView, names: Iterable[str], *, racks: bool) -> ClusterTopics:
-    """Return the partitions of these topics that the metadata contains.
-
-    Topics without partitions are left out. ``racks`` adds the known racks of the replicas.
-    """
-    found = {name: metadata.topics[name].partitions for name in names if name in metadata.topics}
-    counts = {name: len(partitions) for name, partitions in found.items() if partitions}
-    if not racks:
-        return ClusterTopics(counts)
-    rack_of = {node: broker.rack for node, broker in metadata.brokers.items()}
-    known: dict[Collection[int], frozenset[str]] = {}
-
-    def racks_of(replicas: Collection[int]) -> frozenset[str]:
-        if replicas not in known:
-            known[replicas] = frozenset(rack for node in replicas if (rack := rack_of.get(node)))
-        return known[replicas]
-
-    return ClusterTopics(
-        counts,
-        {
-            TopicPartition(name, number): racks_of(partition.replicas)
-            for name, partitions in found.items()
-            for number, partition in partitions.items()
-        },
-    )
 
 
 def topic_ids(history: TopicIdHistory, names: Iterable[str]) -> dict[str, bytes] | None:

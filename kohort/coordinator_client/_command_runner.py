@@ -10,7 +10,8 @@ from typing import TypeVar
 from kohort.config import GroupConfig
 from kohort.coordinator_client import _requests
 from kohort.coordinator_client._assignment_check import check_in_steps
-from kohort.coordinator_client._cluster_view import GroupCluster, known_topics
+from kohort.coordinator_client._broker_racks import BrokerRacks, known_topics
+from kohort.coordinator_client._cluster_view import GroupCluster
 from kohort.coordinator_client._commands import (
     AwaitPoll,
     CallAssigned,
@@ -77,6 +78,7 @@ class CommandRunner:
         assignors: Sequence[PartitionAssignor],
         callbacks: GroupCallbacks,
         withheld: Callable[[], frozenset[TopicPartition]],
+        racks: BrokerRacks,
         *,
         cooperative: bool,
     ) -> None:
@@ -87,6 +89,7 @@ class CommandRunner:
         self._callbacks = callbacks
         self._withheld = withheld
         self._cooperative = cooperative
+        self._racks = racks
         self._rack = config.client_rack or None
         self._lookup = ProtocolLookup(
             coordinator,
@@ -195,11 +198,12 @@ class CommandRunner:
         names = frozenset(
             topic for subscription in command.members.values() for topic in subscription.topics
         )
-        racks = any(subscription.rack for subscription in command.members.values())
-        topics = known_topics(self._cluster.metadata, names, racks=racks)
-        if len(topics.partitions) < len(names):
-            topics = known_topics(await self._cluster.fetch_topics(names), names, racks=racks)
         assignor = self._assignors[command.protocol]
+        racks = assignor.uses_racks and any(each.rack for each in command.members.values())
+        known = self._racks.for_assignment if racks else known_topics
+        topics = known(self._cluster.metadata, names)
+        if len(topics.partitions) < len(names):
+            topics = known(await self._cluster.fetch_topics(names), names)
         try:
             assignments = await self._callbacks.assign(assignor, topics, command.members)
         except Exception as error:

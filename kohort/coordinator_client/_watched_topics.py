@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kohort.coordinator_client._cluster_view import (
-    GroupCluster,
-    MetadataView,
-    TopicIdHistory,
-    known_topics,
-)
+from kohort.coordinator_client._broker_racks import BrokerRacks, known_topics
+from kohort.coordinator_client._cluster_view import GroupCluster, MetadataView, TopicIdHistory
 from kohort.coordinator_client._events import TopicIdsSeen, TopicsChanged
 from kohort.coordinator_client.assignors import ClusterTopics
 from kohort.types import TopicPartition
@@ -23,10 +19,12 @@ class WatchedTopics:
         cluster: GroupCluster,
         history: TopicIdHistory,
         on_change: Callable[[frozenset[str]], None] | None,
+        racks: BrokerRacks,
     ) -> None:
         self._cluster = cluster
         self._history = history
         self._on_change = on_change
+        self._racks = racks
         self._topics: frozenset[str] = frozenset()
         self._last = ClusterTopics({})
 
@@ -60,7 +58,8 @@ class WatchedTopics:
         metadata = metadata or self._cluster.metadata
         before = self._last
         covered = self._topics & metadata.topics.keys()
-        now = known_topics(metadata, covered, racks=bool(before.racks))
+        known = self._racks.for_comparison if before.racks else known_topics
+        now = known(metadata, covered)
         old_counts = {name: n for name, n in before.partitions.items() if name not in covered}
         old_racks = {tp: racks for tp, racks in before.racks.items() if tp.topic not in covered}
         self._last = ClusterTopics({**old_counts, **now.partitions}, {**old_racks, **now.racks})

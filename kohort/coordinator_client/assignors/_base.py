@@ -90,6 +90,8 @@ class PartitionAssignor(ABC):
     """The name that members send in JoinGroup, such as ``"range"``."""
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
     """The supported protocols. A member uses the highest one that all its assignors support."""
+    uses_racks: ClassVar[bool] = True
+    """False if the assignor does not read the racks. Their change then begins no rebalance."""
     version: ClassVar[int] = 0
     """The version of the assignor's ``user_data``."""
 

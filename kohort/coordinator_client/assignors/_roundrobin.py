@@ -25,6 +25,7 @@ class RoundRobinAssignor(BuiltInAssignor):
     """
 
     name: ClassVar[str] = "roundrobin"
+    uses_racks: ClassVar[bool] = False
 
     def steps(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
