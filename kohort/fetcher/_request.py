@@ -146,8 +146,8 @@ def read_results(
     for tp, data in partitions.items():
         if tp not in requests:
             continue
-        if not data.error_code and data.diverging_epoch.end_offset >= 0:
-            end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+        end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+        if not data.error_code and end.epoch >= 0 and end.offset >= 0:
             results[tp] = Failure(
                 truncation(tp, requests[tp].offset, end), FailureAction.RAISE_UNTIL_SEEK
             )

@@ -166,17 +166,18 @@ class Validation:
             state = self._subscription.partition_at(tp, epoch)
             if state is None or state.next_fetch.offset != target.offset:
                 return  # the position has changed meanwhile
+            log_start = -1 if state.watermarks is None else state.watermarks.log_start_offset
         if isinstance(result, Failure):
             self._failed(tp, epoch, result, now)
             return
         self._failures.succeeded(tp)
         was_read = self._read_epochs.get(tp) == (epoch, target.leader_epoch)
-        if result.epoch < 0 or result.offset < 0:
-            # The leader does not know the epoch, so the response proves nothing.
+        is_missing = result.epoch < target.leader_epoch
+        if _proves_nothing(result, target.leader_epoch, log_start):
             logger.info("%s-%d: the leader does not know epoch %d", *tp, target.leader_epoch)
-        elif result.offset < target.offset or (was_read and result.epoch < target.leader_epoch):
+        elif result.offset < target.offset or (was_read and is_missing and result.epoch > 0):
             # Brokers forget an epoch without records. A missing epoch proves truncation only if
-            # the consumer has read a batch of it.
+            # the consumer has read a batch of it. Brokers without epochs respond with 0.
             error = truncation(tp, target.offset, result)
             logger.error("%s", str(error))
             self._failures.report(tp, epoch, error, is_transient=False)
@@ -187,6 +188,17 @@ class Validation:
         if failure.needs_refresh:
             self._cluster.request_refresh()
         self._failures.note(tp, epoch, failure, now)
+
+
+def _proves_nothing(result: EpochEnd, requested_epoch: int, log_start: int) -> bool:
+    """True if the leader does not know the requested epoch, nor where it ends.
+
+    An epoch with records ends after the log's start. So an end below it belongs to no record of the
+    log, and an earlier epoch that ends at it does not, either.
+    """
+    if result.epoch < 0 or result.offset < 0 or result.offset < log_start:
+        return True
+    return result.epoch < requested_epoch and result.offset <= max(log_start, 0)
 
 
 def _request(checks: list[PositionCheck]) -> messages.OffsetForLeaderEpochRequest:

@@ -9,6 +9,7 @@ import pytest
 
 from kohort.errors import LogTruncationError, UnsupportedVersionError
 from kohort.protocol.messages import FetchResponse, OffsetForLeaderEpochResponse
+from kohort.subscription._partition import Watermarks
 from kohort.transport import Leader
 from tests.fetcher.fake import Consumer, FakeCluster, consuming
 from tests.fetcher.making import T0, T1, batch, owning
@@ -99,13 +100,32 @@ async def test_an_epoch_that_wrote_nothing_is_forgotten_without_a_cut() -> None:
     assert len(cluster.validations) == 1
 
 
-async def test_that_the_epoch_is_not_known_proves_nothing() -> None:
+@pytest.mark.parametrize(
+    ("end", "log_start"),
+    [
+        pytest.param((-1, -1), 0, id="undefined"),
+        pytest.param((-1, 2), 0, id="undefined epoch"),
+        pytest.param((3, -1), 0, id="undefined offset"),
+        pytest.param((3, 1), 2, id="end before the log start"),
+        pytest.param((2, 2), 2, id="earlier epoch without records"),
+        pytest.param((0, 0), 0, id="broker without epochs"),
+        pytest.param((0, 9), 0, id="broker with epoch 0 only"),
+    ],
+)
+async def test_reading_continues_when_leader_does_not_know_epoch(
+    end: tuple[int, int], log_start: int
+) -> None:
     cluster = cluster_of(batch(0, 4))
     async with consuming(cluster, owning(T0)) as consumer:
         await consumer.read(4)
+        with consumer.subscription.lock:
+            state = consumer.subscription.partition(T0)
+            assert state is not None
+            state.status.watermarks = Watermarks(4, 4, log_start)
         lead(cluster, 2, 7)
-        cluster.logs[T0].epoch_ends[3] = -1, -1
+        cluster.logs[T0].epoch_ends[3] = end
         await go_on(cluster, consumer)
+        assert cluster.validations
 
 
 async def test_a_broker_too_old_to_ask_is_read_from_on() -> None:
