@@ -117,7 +117,7 @@ ACTIONS: dict[ApiKey, dict[int, CoordinatorAction]] = {
         **_ALL_APIS,
         E.UNSTABLE_OFFSET_COMMIT: CoordinatorAction.RETRY,
         E.UNKNOWN_TOPIC_ID: CoordinatorAction.RETRY,
-        E.UNKNOWN_TOPIC_OR_PARTITION: CoordinatorAction.PROCEED,
+        E.UNKNOWN_TOPIC_OR_PARTITION: CoordinatorAction.RETRY,
         E.GROUP_ID_NOT_FOUND: CoordinatorAction.PROCEED,
         E.TOPIC_AUTHORIZATION_FAILED: CoordinatorAction.FAIL,
     },

@@ -146,12 +146,15 @@ def fetched_offsets(
     requested: Iterable[TopicPartition],
     ids: Mapping[str, bytes] | None,
 ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
-    """Return the error code of the whole response and the results by partition."""
+    """Return the error code of the whole response and the results by partition.
+
+    A partition that the response leaves out has no result. It may have a committed offset.
+    """
     code, found = response.error_code, dict(_fetched_single(response))
     for group in response.groups:
         if group.group_id == group_id:
             code, found = group.error_code, dict(_fetched_group(group, _names_by_id(ids)))
-    return code, {tp: found.get(tp) for tp in requested}
+    return code, {tp: found[tp] for tp in requested if tp in found}
 
 
 def has_topic_ids(response: OffsetFetchResponse) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import anyio
@@ -16,6 +16,7 @@ from kohort.coordinator_client._error_code_actions import CoordinatorAction, act
 from kohort.coordinator_client._events import Event
 from kohort.coordinator_client._membership_interface import Membership
 from kohort.coordinator_client._offset_messages import (
+    FetchedOffset,
     commit_codes,
     commit_forms,
     fetch_forms,
@@ -31,6 +32,7 @@ from kohort.errors import (
     ProtocolError,
     TopicAuthorizationFailedError,
     TransportError,
+    UnknownTopicOrPartitionError,
     error_name,
 )
 from kohort.protocol import ApiKey
@@ -38,6 +40,9 @@ from kohort.transport import RepeatedLog, escaped, in_seconds, with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+UNRESOLVED_RETRIES = 5
+"""Number of reads that follow one that says nothing of a partition's committed offset."""
 
 
 class OffsetManager:
@@ -214,6 +219,10 @@ class OffsetManager:
         TopicAuthorizationFailedError. If the coordinator rejects the member or its epoch, the read
         is repeated. That never counts as no committed offset.
 
+        A response that leaves out a partition, and UNKNOWN_TOPIC_OR_PARTITION, do not mean that
+        there is no committed offset. After some retries they raise ProtocolError and
+        UnknownTopicOrPartitionError.
+
         The result is None for an offset that was committed by topic name and is known to belong to
         a deleted topic. Raise KafkaTimeoutError after ``timeout`` seconds, and a broker's error if
         a retry would not fix it.
@@ -221,9 +230,10 @@ class OffsetManager:
         remaining = set(partitions)
         result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(remaining)
         by_name = False
+        refusals = 0
 
         async def attempt_once() -> str:
-            nonlocal by_name
+            nonlocal by_name, refusals
             names = {tp.topic for tp in remaining}
             ids = None if by_name else topic_ids(self._history, names)
             reader = self._rules.reader()
@@ -237,6 +247,12 @@ class OffsetManager:
             retry_reason = self._check_fetched(code, remaining)
             if code:
                 return retry_reason
+            if unresolved := _unresolved(found, remaining):
+                self._cluster.request_refresh()
+                retry_reason = _why_unresolved(found, unresolved)
+                refusals += 1
+                if refusals > UNRESOLVED_RETRIES:
+                    raise _unresolved_error(found, unresolved)
             for tp, at in found.items():
                 if at == ErrorCode.TOPIC_AUTHORIZATION_FAILED and denied is not None:
                     denied.add(tp)
@@ -354,6 +370,42 @@ class OffsetManager:
         raise KafkaTimeoutError(
             f"{what} did not complete within {in_seconds(timeout)}: {retry_reason}"
         ) from cause
+
+
+def _unresolved(
+    found: Mapping[TopicPartition, FetchedOffset], requested: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """Return the partitions of which the coordinator says neither an offset nor that it has none.
+
+    They may have a committed offset, so a reset would lose or repeat records.
+    """
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return sorted(tp for tp in requested if tp not in found or found[tp] == unknown)
+
+
+def _why_unresolved(
+    found: Mapping[TopicPartition, FetchedOffset], unresolved: Collection[TopicPartition]
+) -> str:
+    absent = [tp for tp in unresolved if tp not in found]
+    if absent:
+        return f"the response to OffsetFetch leaves out {describe(absent)}"
+    return error_name(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _unresolved_error(
+    found: Mapping[TopicPartition, FetchedOffset], unresolved: Collection[TopicPartition]
+) -> KafkaError:
+    where = f"read of committed offsets failed for {describe(unresolved)}"
+    why = _why_unresolved(found, unresolved)
+    if any(tp not in found for tp in unresolved):
+        return ProtocolError(
+            f"{where}: {why}, {UNRESOLVED_RETRIES + 1} times. Check the broker and any proxy "
+            "before it, or seek() to an offset"
+        )
+    return UnknownTopicOrPartitionError(
+        f"{where}: {why}. Check that the topic exists, or seek() to an offset",
+        code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
 
 
 def names_of(topics: Iterable[str]) -> str:

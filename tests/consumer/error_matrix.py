@@ -112,6 +112,7 @@ TOO_MANY = 300
 """Requests in that time: whoever sends as many spins."""
 T0 = TopicPartition("t", 0)
 
+RESETS = "counts as no committed offset, so `auto_offset_reset` applies"
 PASSES = "makes no difference"
 RETRIED = "retried until the error ends, without an exception"
 REJOINS = "the partitions are lost and the consumer rejoins, without an exception"
@@ -127,6 +128,8 @@ class Cell:
         self.listener = Recorder()
         self.hits = 0
         self.raised: list[KafkaError] = []
+        self.offsets: list[int] = []
+        """Offsets of the records that the consumer returned."""
         group: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
         if api in CONSUMER_GROUPS or protocol == "consumer":
             group = {"group_protocol": "consumer"}
@@ -143,6 +146,9 @@ class Cell:
     async def run(self) -> str:
         """What followed. AssertionError if it hung, spun, was told untyped or did not recover."""
         async with self.consumer:
+            if self.api.startswith("OffsetFetch"):  # before the member has the partition
+                self.cluster.produce("t", ["b"])
+                await self.consumer.commit({T0: 1})
             fault = self._inject() if self.api in AT_START else None
             self.consumer.subscribe(["t"], listener=self.listener)
             if fault is None:
@@ -191,6 +197,7 @@ class Cell:
         while (left := end - anyio.current_time()) > 0 and not (until_some and count):
             try:
                 polled = await self.consumer.poll(timeout_ms=1000 * min(left, 1.0))
+                self.offsets += [record.offset for part in polled.values() for record in part]
                 count += sum(map(len, polled.values()))
             except KafkaError as error:
                 self.raised.append(error)
@@ -204,6 +211,8 @@ class Cell:
             return f"raises {' or '.join(kinds)}{lost}"
         if "lost" in self.listener.names:
             return REJOINS
+        if self.api.startswith("OffsetFetch") and 0 in self.offsets:
+            return RESETS
         # A consumer group gets the last heartbeat once more after an error that lasts.
         sent = 2 if self.api == "ConsumerGroupHeartbeat to leave" else 1
         return RETRIED if hits > sent else PASSES

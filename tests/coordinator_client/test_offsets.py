@@ -10,6 +10,7 @@ import pytest
 
 from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for
 from kohort.coordinator_client._membership import ClassicMembership
+from kohort.coordinator_client._offsets import UNRESOLVED_RETRIES
 from kohort.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -18,8 +19,10 @@ from kohort.errors import (
     KafkaTimeoutError,
     MessageDecodeError,
     OffsetMetadataTooLargeError,
+    ProtocolError,
     RebalanceInProgressError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     error_class,
 )
 from kohort.protocol import ApiKey
@@ -534,3 +537,58 @@ async def test_offsets_that_stay_undecided_are_a_timeout() -> None:
     async with running(cluster) as consumer:
         with pytest.raises(KafkaTimeoutError, match="UNSTABLE_OFFSET_COMMIT"):
             await consumer.client.committed([T0], 0.1)
+
+
+async def _leave_out(message: Any, part: str) -> OffsetFetchResponse:
+    """Respond to OffsetFetch without the result of t 0."""
+    response = _fetched(message, {0: 7, 1: 8})
+    (group,) = response.groups
+    if part == "group":
+        response.groups = []
+    elif part == "topic":
+        group.topics = []
+    else:
+        group.topics[0].partitions = group.topics[0].partitions[1:]
+    return response
+
+
+@pytest.mark.parametrize("part", ["group", "topic", "partition"])
+async def test_absent_committed_offset_is_requested_again(part: str) -> None:
+    cluster = FakeCluster(t=2)
+    count = 0
+
+    async def respond(message: OffsetFetchRequest) -> OffsetFetchResponse:
+        nonlocal count
+        count += 1
+        return await _leave_out(message, part) if count < 3 else _fetched(message, {0: 7, 1: 8})
+
+    cluster.on(OffsetFetchRequest, respond)
+    async with running(cluster) as consumer:
+        found = await consumer.client.committed([T0, T1], 60)
+    offsets = {tp: at.offset for tp, at in found.items() if at}
+    assert offsets == {T0: 7, T1: 8}
+
+
+@pytest.mark.parametrize("part", ["group", "topic", "partition"])
+async def test_absent_committed_offset_raises_protocol_error(part: str) -> None:
+    cluster = FakeCluster(t=2)
+    cluster.on(OffsetFetchRequest, lambda message: _leave_out(message, part))
+    async with running(cluster) as consumer:
+        with pytest.raises(ProtocolError, match="leaves out t 0"):
+            await consumer.client.committed([T0, T1], None)
+        assert len(cluster.requests(OffsetFetchRequest)) == UNRESOLVED_RETRIES + 1
+
+
+async def test_unknown_topic_is_not_an_absent_committed_offset() -> None:
+    cluster = FakeCluster(t=2)
+
+    def respond(message: OffsetFetchRequest) -> OffsetFetchResponse:
+        response = _fetched(message, {})
+        for at in response.groups[0].topics[0].partitions:
+            at.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return response
+
+    cluster.on(OffsetFetchRequest, respond)
+    async with running(cluster) as consumer:
+        with pytest.raises(UnknownTopicOrPartitionError, match="t 0"):
+            await consumer.client.committed([T0], None)
