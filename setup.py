@@ -49,7 +49,7 @@ SOURCES = (
     "_unpack.h",
 )
 TRANSPORT = Path("kohort", "transport")
-POLLER = ("_poller_c.pyx", "_openssl.h")
+POLLER = ("_poller_c.pyx",)
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
 LINES = os.environ.get("KOHORT_LINES") == "1"

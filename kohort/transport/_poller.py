@@ -17,7 +17,7 @@ from typing import Any
 from kohort.protocol import Buffer
 from kohort.records import compiled_module
 
-SOURCES = ("_poller_c.pyx", "_openssl.h")
+SOURCES = ("_poller_c.pyx",)
 """Source files of the compiled module."""
 SMALL = 64 << 10
 """Most bytes of buffers that are joined and sent in one piece."""
@@ -33,17 +33,8 @@ class FrameReceiver:
 
     @property
     def done(self) -> bool:
-        """True if the frame was received, does not fit, has another id, was stopped, or failed."""
+        """True if the frame was received, does not fit, has another id, or failed."""
         return bool(self._receiver.done)
-
-    @property
-    def stopped(self) -> bool:
-        """True if TLS must do something else before it receives the rest of the frame."""
-        return bool(self._receiver.stopped)
-
-    def put(self, data: Buffer) -> None:
-        """Continue a stopped frame after these bytes of it."""
-        self._receiver.put(data)
 
     def start(self, view: memoryview, awaited_id: Callable[[], int | None]) -> None:
         """Receive the next frame into ``view``, without its prefix, if it fits.
@@ -93,9 +84,9 @@ class FrameSelector:
         self._compiled = compiled
         self._poller = compiled.Poller(inner.fileno())
 
-    def receiver(self, fd: int, records: Any = None) -> FrameReceiver:
-        """Return the receiver of a non-blocking socket. ``records`` is for TLS."""
-        return FrameReceiver(self._poller, self._compiled.Receiver(fd, records))
+    def receiver(self, fd: int) -> FrameReceiver:
+        """Return the receiver of a non-blocking socket."""
+        return FrameReceiver(self._poller, self._compiled.Receiver(fd))
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait as the method of the selector does, and receive frames meanwhile."""

@@ -1,20 +1,13 @@
-"""Waits for sockets and receives whole frames, without the interpreter's lock; see _poller.py.
-
-Over TLS it calls OpenSSL on the connection of an SSLSocket; see _tls_records.py.
-"""
+"""Waits for sockets and receives whole frames, without the interpreter's lock. See _poller.py."""
 
 import os
-import ssl
-import weakref
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
-from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
 
 
 cdef extern from "Python.h":
@@ -46,39 +39,20 @@ cdef extern from "<time.h>" nogil:
     int CLOCK_MONOTONIC
 
 
-cdef extern from "_openssl.h" nogil:
-    ctypedef struct kohort_tls:
-        void *ssl
-        bint stopped
-        int number
-
-    bint kohort_openssl_load(const char *)
-    int kohort_tls_fd(const kohort_tls *)
-    bint kohort_tls_pending(const kohort_tls *)
-    void kohort_tls_read_ahead(const kohort_tls *)
-    ssize_t kohort_tls_read(kohort_tls *, void *, size_t)
-    ssize_t kohort_tls_write(kohort_tls *, const void *, size_t)
-    void kohort_tls_put_back(kohort_tls *)
-
-
 cdef enum:
     PREFIX = 4
     ID = 4  # bytes of the correlation id, which a response begins with
     MOST_EVENTS = 64
-    RECORD = 1 << 14
-    TURN = 1 << 20  # bytes of one TLS connection before others are read
     WAITING = 0
     HERE = 1
     ENDED = 2
-    STOPPED = 3
 
 
 cdef struct Frame:
     int fd
     int have  # bytes of the prefix
-    int state  # WAITING, HERE, ENDED, STOPPED, or a negative errno
+    int state  # WAITING, HERE, ENDED, or a negative errno
     bint dry  # nothing can be received before epoll says so
-    kohort_tls *tls  # NULL: plaintext
     int64_t size, filled, room
     int64_t awaited_id  # of the response; -1: unknown
     uint8_t prefix[PREFIX]
@@ -104,21 +78,13 @@ cdef bint is_another(Frame *frame) noexcept nogil:
 
 cdef ssize_t receive(Frame *frame, uint8_t *data, int64_t size) noexcept nogil:
     """Receive bytes and return the number, or 0 if the frame is dry or no longer waits."""
-    cdef ssize_t got
-    if frame.tls != NULL:
-        got = kohort_tls_read(frame.tls, data, size)
-        if got == 0:
-            frame.dry = True
-        elif got < 0:
-            frame.state = STOPPED
-    else:
-        got = recv(frame.fd, data, size, MSG_DONTWAIT)
-        if got == 0:
-            frame.state = ENDED
-        elif got < 0 and errno == EAGAIN:  # Linux has the same number for EWOULDBLOCK
-            frame.dry = True
-        elif got < 0 and errno != EINTR:
-            frame.state = -errno
+    cdef ssize_t got = recv(frame.fd, data, size, MSG_DONTWAIT)
+    if got == 0:
+        frame.state = ENDED
+    elif got < 0 and errno == EAGAIN:  # Linux has the same number for EWOULDBLOCK
+        frame.dry = True
+    elif got < 0 and errno != EINTR:
+        frame.state = -errno
     return max(got, 0)
 
 
@@ -139,7 +105,6 @@ cdef void count(Frame *frame, ssize_t got) noexcept nogil:
 cdef void advance(Frame *frame) noexcept nogil:
     """Receive the available bytes of the frame, and no byte after it."""
     cdef ssize_t got
-    cdef int64_t end = frame.filled + TURN
     while frame.state == WAITING and not frame.dry:
         if frame.have < PREFIX:
             count(frame, receive(frame, frame.prefix + frame.have, PREFIX - frame.have))
@@ -147,108 +112,13 @@ cdef void advance(Frame *frame) noexcept nogil:
         got = receive(frame, frame.data + frame.filled, frame.size - frame.filled)
         if got:
             count(frame, got)
-            if frame.tls == NULL:
-                frame.dry = True  # more bytes are unlikely yet
-            elif frame.filled >= end:
-                return
+            frame.dry = True  # more bytes are unlikely yet
 
 
 cdef double now() noexcept nogil:
     cdef timespec time
     clock_gettime(CLOCK_MONOTONIC, &time)
     return time.tv_sec + time.tv_nsec * 1e-9
-
-
-cdef bint loaded = False
-"""True once the functions of OpenSSL are found."""
-
-
-def load_openssl(path):
-    """Find the OpenSSL functions of the extension module at ``path``, if it is loaded."""
-    global loaded
-    loaded = loaded or kohort_openssl_load(os.fsencode(path))
-    return loaded
-
-
-@cython.no_gc_clear  # the socket keeps what tls.ssl points to
-cdef class Records:
-    """Reads and writes records of TLS by OpenSSL, for one SSLSocket and one thread.
-
-    It reads as long as there is something to receive. All else is left to the SSLSocket: after an
-    error, at the end, or where there is no room to send, its read() gets the same answer again.
-    """
-
-    cdef kohort_tls tls
-    cdef readonly bint dry
-    """True if the last read() took all available bytes."""
-    cdef object sock, owner
-
-    def __cinit__(self, sock, owner, int header):
-        """``owner``: the object of Python's that has a weak reference, the SSL, and the context.
-
-        They are behind a header of so many bytes. ValueError if they are not.
-        """
-        cdef void **words = <void **> (<char *> <PyObject *> owner + header)
-        reference = weakref.ref(sock)
-        context = owner.context
-        if not loaded or words[0] != <PyObject *> reference or words[2] != <PyObject *> context:
-            raise ValueError("the SSL of this object is somewhere else")
-        self.tls.ssl = words[1]
-        self.sock = sock
-        self.owner = owner
-        if self.tls.ssl == NULL or kohort_tls_fd(&self.tls) != sock.fileno():
-            raise ValueError("the SSL of this object is that of another socket")
-
-    def read_ahead(self):
-        """Receive in larger pieces from now on. Then only this object knows the pending bytes."""
-        kohort_tls_read_ahead(&self.tls)
-
-    def pending(self):
-        """True if OpenSSL holds bytes, which do not make the socket readable."""
-        return kohort_tls_pending(&self.tls)
-
-    def read(self, Py_ssize_t size, view):
-        """Do what the SSLSocket's read() does, with all records that are there. SSLError, OSError.
-
-        TURN bytes are enough for one call.
-        """
-        cdef Py_buffer buffer
-        cdef ssize_t got = 0, filled = 0
-        cdef bint stopped = self.tls.stopped
-        if not stopped:
-            PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
-            size = min(size, buffer.len)
-            with nogil:
-                while filled < size and filled < TURN:
-                    got = kohort_tls_read(&self.tls, <uint8_t *> buffer.buf + filled, size - filled)
-                    if got <= 0:
-                        break
-                    filled += got
-            PyBuffer_Release(&buffer)
-            self.dry = got == 0
-            if filled:
-                return filled
-            if self.dry and size:
-                raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing to receive yet")
-        self.dry = False
-        number, self.tls.number = self.tls.number, 0
-        kohort_tls_put_back(&self.tls)
-        if number:
-            raise OSError(number, os.strerror(number))
-        return self.sock.read(size, view)
-
-    def write(self, data):
-        """Write without waiting, as one record. 0: the SSLSocket has to write the same.
-
-        The lock is not given away, as in Receiver.send().
-        """
-        cdef Py_buffer buffer
-        cdef ssize_t sent = 0
-        PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
-        if 0 < buffer.len <= RECORD:
-            sent = kohort_tls_write(&self.tls, buffer.buf, buffer.len)
-        PyBuffer_Release(&buffer)
-        return sent
 
 
 @cython.no_gc_clear  # it would clear the view without a release
@@ -259,14 +129,10 @@ cdef class Receiver:
     cdef Py_buffer buffer
     cdef bint started
     cdef object awaited
-    cdef Records records
 
-    def __cinit__(self, int fd, Records records=None):
+    def __cinit__(self, int fd):
         self.frame.fd = fd
         self.frame.state = HERE
-        self.records = records
-        if records is not None:
-            self.frame.tls = &records.tls
 
     def __dealloc__(self):
         self.stop()
@@ -285,8 +151,7 @@ cdef class Receiver:
         self.frame.have = 0
         self.frame.size = self.frame.filled = 0
         self.frame.state = WAITING
-        # OpenSSL may hold bytes, which do not make the socket readable.
-        self.frame.dry = self.frame.tls == NULL
+        self.frame.dry = True
 
     def stop(self):
         """Release the view."""
@@ -311,23 +176,6 @@ cdef class Receiver:
             advance(&self.frame)
         return self.frame.state != WAITING
 
-    def put(self, const uint8_t[::1] data not None):
-        """Continue a stopped frame after bytes that were received elsewhere."""
-        if self.frame.state != STOPPED or not data.shape[0]:
-            raise ValueError("the frame was not stopped")
-        cdef int64_t room = PREFIX - self.frame.have
-        if self.frame.have == PREFIX:
-            room = self.frame.size - self.frame.filled
-        if data.shape[0] > room:
-            raise ValueError("more bytes than the frame has")
-        if self.frame.have < PREFIX:
-            memcpy(self.frame.prefix + self.frame.have, &data[0], data.shape[0])
-        else:
-            memcpy(self.frame.data + self.frame.filled, &data[0], data.shape[0])
-        self.frame.state = WAITING
-        self.frame.dry = False
-        count(&self.frame, data.shape[0])
-
     def send(self, data):
         """Send without waiting and return the number of bytes. The lock is kept.
 
@@ -346,13 +194,8 @@ cdef class Receiver:
 
     @property
     def done(self):
-        """True if the frame was received, does not fit, was stopped, or failed."""
+        """True if the frame was received, does not fit, or failed."""
         return self.frame.state != WAITING
-
-    @property
-    def stopped(self):
-        """True if OpenSSL must do something other than receive. put() continues."""
-        return self.frame.state == STOPPED
 
     @property
     def prefix(self):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOW_WATER = 2 << 20
 """Most bytes to wait for at a time while a larger response is received."""
-_HAS_LOW_WATER = sys.platform == "linux"  # elsewhere a full buffer below the mark may not wake
+HAS_LOW_WATER = sys.platform == "linux"  # elsewhere a full buffer below the mark may not wake
 IOV_MAX = 512
 """Buffers in one call. Current systems allow at least 1024."""
 ADDRESS_STAGGER = 0.25
@@ -99,7 +99,7 @@ class TcpConnection:
         stream.
         """
         low = max(1, min(size, LOW_WATER))
-        if _HAS_LOW_WATER and low != self._low and not self._closed:
+        if HAS_LOW_WATER and low != self._low and not self._closed:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
             self._low = low
         self._received_expected = size == 1

@@ -1,13 +1,13 @@
 """TLS connections over non-blocking SSLSockets, which receive straight into the caller's buffer.
 
-OpenSSL returns one TLS record of at most 16 KiB at a time. One call therefore receives until the
-buffer is full or the socket is empty. At first OpenSSL reads no further than the record that it
-decrypts. So bytes in the system's buffer make the socket readable, unless a record was returned in
-part.
+All calls are those of Python's ssl module, so any OpenSSL may be loaded beside its library.
 
-After the first response the compiled module reads all available records in one call, or a whole
-frame while the event loop waits. See _tls_records.py. From then on OpenSSL reads ahead, so it may
-hold whole records.
+OpenSSL returns one TLS record of at most 16 KiB at a time. One call therefore receives until the
+buffer is full or the socket is empty. OpenSSL reads no further than the record that it decrypts. So
+bytes in the system's buffer make the socket readable, unless a record was returned in part.
+
+During a large response the system wakes the reader for many records at once, as for a
+TcpConnection. Each record releases the interpreter's lock, so a wake-up for each is expensive.
 """
 
 from __future__ import annotations
@@ -16,21 +16,16 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import anyio
 
 from kohort.errors import KafkaTimeoutError
 from kohort.protocol import Buffer
-from kohort.transport._bytes import ReceiveFrame
-from kohort.transport._loop import CallbackLoop, frame_selector_of
+from kohort.transport._loop import CallbackLoop
 from kohort.transport._printable import in_seconds
-from kohort.transport._tcp import unsent_after
-from kohort.transport._tls_records import records_of
+from kohort.transport._tcp import HAS_LOW_WATER, unsent_after
 from kohort.transport._waits import SocketWaits
-
-if TYPE_CHECKING:
-    from kohort.transport._poller import FrameReceiver
 
 logger = logging.getLogger("kohort.transport")
 
@@ -38,6 +33,10 @@ RECORD = 16 << 10
 """Largest TLS record in bytes. A shorter one is mostly the last of a message."""
 BYTES_PER_ITERATION = 1 << 20
 """Bytes received before other tasks of the event loop run."""
+LOW_WATER = 256 << 10
+"""Most bytes to wait for at a time while a larger response is received."""
+PARTIAL_RECORD = RECORD + (2 << 10) + 5
+"""Most bytes of an incomplete record, which OpenSSL has received already (RFC 5246, 6.2.3)."""
 
 
 NO_ALERT = (
@@ -124,10 +123,8 @@ class TlsConnection:
         self._read_end: Exception | None = None
         """Reason why no more can be read, EOFError() if the broker ended the connection."""
         self._unfinished: UnfinishedWrite | None = None
-        self._records: Any = None
-        """Reader and writer in C, or None where that is not possible."""
-        self._frames: FrameReceiver | None = None
-        """Receiver of whole frames in this event loop, or None where that is not possible."""
+        self._low = 1
+        """Number of bytes that the system waits for before it wakes the reader."""
 
     # -- handshake ----------------------------------------------------------------------------
 
@@ -162,7 +159,6 @@ class TlsConnection:
             except ssl.SSLWantWriteError:
                 await anyio.wait_writable(wrapped)
             else:
-                self._records = records_of(wrapped)
                 return
 
     # -- receiving ----------------------------------------------------------------------------
@@ -171,8 +167,6 @@ class TlsConnection:
         """Have asyncio's event loop call ``on_readable``, as for a TcpConnection."""
         if not self._waits.read_with(loop, on_readable):
             return False
-        if self._records is not None and (selector := frame_selector_of(loop)) is not None:
-            self._frames = selector.receiver(self._socket.fileno(), self._records)
         if self._pending():
             # Bytes that OpenSSL has decrypted do not make the socket readable.
             loop.call_soon(on_readable)
@@ -180,44 +174,21 @@ class TlsConnection:
 
     def stop_reading(self) -> None:
         """Stop the calls of the reader of read_with()."""
-        if self._frames is not None:
-            self._frames.close()
-            self._frames = None
         self._waits.stop_reading()
 
-    def frame_receiver(self) -> ReceiveFrame | None:
-        """Return a function that receives a whole frame, or None without the compiled selector."""
-        return None if self._frames is None else self._receive_frame
-
-    async def _receive_frame(
-        self, view: memoryview, awaited_id: Callable[[], int | None], /
-    ) -> tuple[bytes, int]:
-        """Receive the next frame without the interpreter's lock. See ReceiveFrame."""
-        self._check_open()
-        frames = self._frames
-        assert frames is not None
-        frames.start(view, awaited_id)
-        byte = memoryview(bytearray(1))
-        try:
-            while True:
-                while not frames.done:
-                    await self._waits.reader_until_readable()
-                    self._check_open()
-                    frames.advance()
-                self._dry = False
-                # The SSLSocket shows the reason of the stop: an error, the end, or a wait to send.
-                if not frames.stopped or not await self.recv_into(byte):
-                    return frames.result()
-                frames.put(byte)
-        finally:
-            frames.stop()
-            self._dry = False
-
     def expect(self, size: int, /) -> None:
-        """Expect at least ``size`` bytes. 1 comes after the last of them."""
+        """Expect at least ``size`` bytes. 1 comes after the last of them.
+
+        The system wakes the reader when most of them have come, or at the end of the stream. A
+        peer that sends an alert inside a response closes the connection after it.
+        """
         self._expected = size
         if size == 1:
             self._dry = not self._pending()
+        low = max(1, min(size - PARTIAL_RECORD, LOW_WATER))
+        if HAS_LOW_WATER and low != self._low and not self._closed:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
+            self._low = low
 
     async def recv_into(self, view: memoryview, /) -> int:
         self._check_open()
@@ -244,9 +215,6 @@ class TlsConnection:
                 break
             else:
                 filled += count
-                if self._records is not None and self._records.dry:
-                    self._dry = True
-                    break
                 if count < RECORD:
                     if not count:
                         self._read_end = self._read_end or EOFError()
@@ -256,11 +224,7 @@ class TlsConnection:
                         break
                 elif filled >= BYTES_PER_ITERATION and not self._pending():
                     break
-        if not self._answered:
-            self._answered = True
-            if self._records is not None:
-                self._records.read_ahead()
-                self._read, self._pending = self._records.read, self._records.pending
+        self._answered = True
         self._received_since_wait += filled
         if self._received_since_wait >= BYTES_PER_ITERATION and not self._pending():
             self._dry = True
@@ -310,9 +274,7 @@ class TlsConnection:
         self._check_open()
         chunk = joined(buffers) if self._unfinished is None else self._unfinished.chunk
         try:
-            records = self._records
-            # The SSLSocket raises the reason why nothing was sent.
-            sent = (records and records.write(chunk)) or self._socket.send(chunk)
+            sent = self._socket.send(chunk)
         except ssl.SSLWantReadError:
             self._unfinished = UnfinishedWrite(chunk, needs_read=True)
             return 0

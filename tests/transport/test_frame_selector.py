@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -17,8 +18,9 @@ import pytest
 from kohort.consumer._thread_loop import WatchedSelector, new_event_loop
 from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectionError
 from kohort.protocol import Buffer
+from kohort.records import compiled_module
 from kohort.transport import TcpConnection
-from kohort.transport._poller import FrameSelector
+from kohort.transport._poller import SOURCES, FrameSelector
 from kohort.transport._tcp import unsent_after
 from tests.support.decoders import decoder_named
 from tests.transport.frame_reading import LARGE, MAX, Reading, framed, pieces_of, run_once, sending
@@ -363,3 +365,12 @@ def test_the_plain_modules_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     selector = WatchedSelector()
     assert selector.frames is None
     selector.close()
+
+
+def test_module_refers_to_no_function_of_openssl() -> None:
+    """A program may have several OpenSSLs loaded, and only Python's ssl module knows its own."""
+    compiled = compiled_module("_poller_c", "kohort.transport", SOURCES)
+    content = Path(compiled.__file__).read_bytes()
+    assert b"epoll_wait" in content
+    for name in (b"SSL_", b"dlsym", b"dlopen"):
+        assert name not in content

@@ -29,7 +29,8 @@ from kohort.transport import (
     Connect,
     TcpConnector,
 )
-from kohort.transport._tls import RECORD, TlsConnection, joined
+from kohort.transport._tcp import HAS_LOW_WATER
+from kohort.transport._tls import LOW_WATER, RECORD, TlsConnection, joined
 from kohort.transport._tls_connector import AddressedServer, TlsConnector, server_name
 from kohort.transport._tls_stream import TlsStream
 from tests.support.certificates import Certificates
@@ -38,14 +39,12 @@ from tests.support.tls_server import TlsServer, broker, server_context
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["compiled", "SSLSocket", "connect"], autouse=True)
+@pytest.fixture(params=["SSLSocket", "connect"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The reader: the compiled module if it is built, or Python's ssl module alone.
+    """The kind of connection.
 
     With "connect" TLS runs over the byte stream of a function, as in the option ``connect``.
     """
-    if request.param == "SSLSocket":
-        monkeypatch.setattr("kohort.transport._tls.records_of", lambda sock: None)
     if request.param == "connect":
         monkeypatch.setitem(vars(sys.modules[__name__]), "CONNECT", by_hook)
     return str(request.param)
@@ -183,6 +182,26 @@ async def test_one_call_receives_many_records(certificates: Certificates) -> Non
         assert calls < len(data) // RECORD // 2
         await connection.aclose()
         stay.set()
+
+
+@pytest.mark.skipif(not HAS_LOW_WATER, reason="only Linux wakes the reader of a full buffer")
+async def test_reader_is_woken_for_many_records_at_once(
+    certificates: Certificates, way: str
+) -> None:
+    if way == "connect":
+        pytest.skip("a byte stream has no such mark")
+    data = bytes(2 * LOW_WATER)
+    with TlsServer(server_context(certificates), echo) as server:
+        connection = await connected(server, certificates)
+        assert isinstance(connection, TlsConnection)
+        sock = connection._socket
+        marks = []
+        for size in (len(data), LOW_WATER, RECORD, 1):
+            connection.expect(size)
+            marks.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+        assert marks[0] == LOW_WATER and RECORD < marks[1] < LOW_WATER - RECORD
+        assert marks[2:] == [1, 1]  # OpenSSL may hold all of one record but its last byte
+        await connection.aclose()
 
 
 async def test_cut_connection_ends_as_closed_one_does(certificates: Certificates) -> None:
