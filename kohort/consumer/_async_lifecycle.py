@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import wait
 from contextlib import asynccontextmanager
 from typing import Self, TypeVar
 
@@ -26,7 +28,7 @@ from kohort.consumer._drain_size import YIELD_SECONDS
 from kohort.consumer._engine import Engine
 from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import TaskSignal
-from kohort.consumer._state import CloseRequest, ConsumerState
+from kohort.consumer._state import CloseRequest, ConsumerState, Leaving, leave_at_exit
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,
@@ -128,6 +130,7 @@ class AsyncLifecycle(RequestPlans):
         else:
             if self._life.state is ConsumerState.STARTING:  # otherwise another task closed it
                 self._life.move(ConsumerState.RUNNING)
+                leave_at_exit(self)
         finally:
             started.set()
         return root
@@ -368,6 +371,23 @@ class AsyncLifecycle(RequestPlans):
         if error is not None:
             raise error
 
+    def _leave_at_exit(self) -> Leaving | None:
+        """Leave the group in the event loop if it runs in another thread, otherwise in a new one.
+
+        A ``connect`` hook may belong to the ended loop, so it is not called.
+        """
+        loop, life, engine = self._life.loop, self._life, self._engine
+        if life.is_ending or not life.is_of_this_process:
+            return None
+        if not isinstance(loop, asyncio.AbstractEventLoop):
+            return None  # trio's block has closed the consumer
+        if loop.is_running():
+            future = asyncio.run_coroutine_threadsafe(engine.leave_at_once(), loop)
+            return Leaving(wait=lambda seconds: wait([future], seconds))
+        if self._config.connect is not None:
+            return None
+        return Leaving(send=lambda: engine.leave_at_once(engine.cluster.request_alone))
+
     async def __aenter__(self) -> Self:
         await self._start(in_block=True)
         return self
@@ -381,6 +401,8 @@ class AsyncLifecycle(RequestPlans):
                 await self._background_task.leave_block()
 
     def __del__(self) -> None:
+        if self._is_finalizing():
+            return
         root = getattr(self, "_background_task", None)
         if root is not None and not self._life.is_closed and self._life.is_of_this_process:
             root.abandon()

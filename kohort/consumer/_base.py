@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import time
 import warnings
 import weakref
@@ -79,6 +80,8 @@ class ConsumerBase:
     _callback_runner: CallbackRunner
     _drain_size: DrainSize
     _life: ConsumerLife
+    _is_finalizing = staticmethod(sys.is_finalizing)
+    """For __del__, because the end of the interpreter clears modules."""
 
     @classmethod
     def _from_properties(

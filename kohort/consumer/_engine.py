@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
+LAST_REQUEST_SECONDS = 0.7
+"""Maximum seconds for leaving the group when the process or its event loop ends."""
 DISCONNECT_SECONDS = 0.5
 """Maximum seconds for closing the connections. After that, the end of the task aborts them."""
 
@@ -151,6 +153,8 @@ class Engine:
         """The unexpected error that ended the engine."""
         self.ended = False
         """True if the engine has ended, by close() or by an unexpected error."""
+        self._has_left = False
+        """True from the first step of leaving the group, until finish_leave()."""
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -185,6 +189,11 @@ class Engine:
             self.fetcher.close()
             with anyio.CancelScope(shield=True), anyio.move_on_after(DISCONNECT_SECONDS):
                 await self.cluster.aclose()
+            if self.coordinator is not None and not self._has_left:
+                # The event loop ends, or nothing refers to the consumer. Either may have cancelled
+                # the tasks of the connections, too, so that the last request needs a new one.
+                with anyio.CancelScope(shield=True):
+                    await self.leave_at_once(self.cluster.request_alone)
 
     def check_running(self) -> None:
         """Raise IllegalStateError if the engine has ended."""
@@ -284,14 +293,30 @@ class Engine:
         self._topics.hold()
         if self.coordinator is None:
             return
+        self._has_left = True
         try:
             with anyio.move_on_after(timeout):
                 await self.coordinator.leave(reason, timeout, leave_group=leave_group)
         except KafkaError as error:
             logger.info("[%s] leaving the group failed: %s", self.config.group.group_id, str(error))
 
+    async def leave_at_once(self, send: Callable[..., Awaitable[Any]] | None = None) -> None:
+        """Leave the group without callbacks and commits, because the process or its loop ends.
+
+        ``send`` is as for :meth:`CoordinatorClient.leave_at_once`. Nothing is raised.
+        """
+        if self.coordinator is None or self._has_left:
+            return
+        self._has_left = True
+        try:
+            with anyio.move_on_after(LAST_REQUEST_SECONDS):
+                await self.coordinator.leave_at_once(2 * LAST_REQUEST_SECONDS, send)
+        except Exception as error:  # an exiting interpreter refuses threads, for example
+            logger.debug("[%s] leaving failed: %s", self.config.group.group_id, str(error))
+
     def finish_leave(self) -> None:
         """Finish :meth:`leave` after the subscription was removed or replaced."""
+        self._has_left = False
         self.auto_commit.drop_replaced()
         self._topics.release()
         self.positions.wake()

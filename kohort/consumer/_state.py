@@ -1,10 +1,22 @@
-"""The state of a consumer's life, from its constructor to the end of close()."""
+"""The state of a consumer's life, from its constructor to the end of close() or of the process.
+
+At the end of a process, consumers that were not closed leave their groups. Otherwise their
+partitions have no reader until the session expires. A consumer of asyncio also leaves when its
+event loop ends (see Engine.run), and on trio its block closes it. That commits nothing, calls none
+of the program's code, and starts no thread, which an exiting interpreter refuses.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import os
+import time
+import weakref
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kohort.errors import ConsumerClosedError, ForkedConsumerError
 
@@ -130,3 +142,48 @@ class ConsumerLife:
         if self.pid is None:
             return "not started"
         return "running" if self.is_of_this_process else "of another process"
+
+
+EXIT_SECONDS = 1.0
+"""Maximum seconds that all consumers of the process together delay its end."""
+
+
+class Leaving(NamedTuple):
+    """The last request of a consumer. One of the two is set."""
+
+    wait: Callable[[float], object] | None = None
+    """Waits at most some seconds for the event loop that sends the request."""
+    send: Callable[[], Awaitable[None]] | None = None
+    """Sends the request in a new event loop, because that of the consumer does not run."""
+
+
+class Leaver(Protocol):
+    """A started consumer, or the thread of one that nothing refers to."""
+
+    def _leave_at_exit(self) -> Leaving | None:
+        """Begin to leave the group. Return None if there is nothing to do."""
+
+
+_started: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def leave_at_exit(started: Leaver) -> None:
+    """Have a consumer leave its group at the end of the process, unless it is closed."""
+    _started.add(started)
+
+
+@atexit.register
+def _leave_groups() -> None:
+    deadline = time.monotonic() + EXIT_SECONDS
+    with suppress(Exception):  # the process ends in any case, and the session expires
+        leaving = [found for each in list(_started) if (found := each._leave_at_exit())]
+        if sends := [each.send for each in leaving if each.send is not None]:
+            asyncio.run(_send_all(sends, deadline))
+        for each in leaving:
+            if each.wait is not None:
+                each.wait(max(0.0, deadline - time.monotonic()))
+
+
+async def _send_all(sends: list[Callable[[], Awaitable[None]]], deadline: float) -> None:
+    tasks = [asyncio.ensure_future(send()) for send in sends]
+    await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))

@@ -19,7 +19,7 @@ from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._owner_lock import OwnerLock
 from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import WAIT_SLICE_SECONDS, CallResult, ThreadSignal
-from kohort.consumer._state import CloseRequest, ConsumerState
+from kohort.consumer._state import CloseRequest, ConsumerState, Leaving, leave_at_exit
 from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
     ConsumerClosedError,
@@ -129,6 +129,7 @@ class SyncLifecycle(RequestPlans):
                 life.move(ConsumerState.NEW, only_from=ConsumerState.STARTING)
             else:
                 life.move(ConsumerState.RUNNING, only_from=ConsumerState.STARTING)
+                leave_at_exit(self)
         return thread
 
     def _call(self, plan: Plan[T]) -> T:
@@ -380,6 +381,16 @@ class SyncLifecycle(RequestPlans):
         finally:
             self._closing_until = None
 
+    def _leave_at_exit(self) -> Leaving | None:
+        """Leave the group in the consumer thread, which runs until the exit handlers have ended.
+
+        The thread continues, so that a poll() of a daemon thread raises nothing.
+        """
+        thread, life = self._thread, self._life
+        if thread is None or thread.ended or life.is_ending or not life.is_of_this_process:
+            return None
+        return Leaving(wait=thread.call(self._engine.leave_at_once).wait)
+
     def __enter__(self) -> Self:
         return self
 
@@ -388,7 +399,10 @@ class SyncLifecycle(RequestPlans):
         self.close()
 
     def __del__(self) -> None:
+        if self._is_finalizing():
+            return
         thread = getattr(self, "_thread", None)
         if thread is not None and not self._life.is_closed and self._life.is_of_this_process:
             thread.request_stop()
+            leave_at_exit(thread)  # which may end sooner than the thread
             self._warn_unclosed()  # last: with "python -W error" it raises

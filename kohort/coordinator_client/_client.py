@@ -6,8 +6,9 @@ import logging
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -23,13 +24,20 @@ from kohort.coordinator_client._command_runner import CommandRunner
 from kohort.coordinator_client._commands import (
     Cancel,
     Command,
+    ConsumerHeartbeat,
     DropCoordinator,
+    LeaveGroup,
     ReportFailure,
     ResumeDelivery,
     StopDelivery,
     WatchTopics,
 )
-from kohort.coordinator_client._coordinator import CoordinatorConnection
+from kohort.coordinator_client._consumer_member import LEAVE_EPOCH
+from kohort.coordinator_client._coordinator import (
+    CoordinatorConnection,
+    RequestForm,
+    send_supported,
+)
 from kohort.coordinator_client._events import (
     AssignmentDescribed,
     AssignmentMade,
@@ -54,6 +62,8 @@ from kohort.coordinator_client._memberships import MembershipFactory, choice_of
 from kohort.coordinator_client._offsets import OffsetManager
 from kohort.coordinator_client._protocol_choice import Choice
 from kohort.coordinator_client._rebalance_history import RebalanceRecord
+from kohort.coordinator_client._requests import consumer_heartbeat_forms, leave_forms
+from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._watched_topics import WatchedTopics
 from kohort.coordinator_client.assignors import (
     PartitionAssignor,
@@ -201,6 +211,34 @@ class CoordinatorClient:
             f"leaving group {self._config.group_id!r} did not complete within "
             f"{in_seconds(timeout)}: a rebalance callback is still running"
         )
+
+    async def leave_at_once(
+        self, seconds: float, send: Callable[..., Awaitable[Any]] | None = None
+    ) -> None:
+        """Leave the group without a callback, a commit or a retry, and end this object.
+
+        Members that are static, or have no coordinator, send nothing. ``send`` replaces the
+        cluster's request() for a client that does not run. Raises what it raises.
+        """
+        member, self._has_failed = self._membership, True
+        self.confirmed_until = -math.inf  # no more records are delivered
+        node = self._coordinator.node
+        is_static = self._config.group_instance_id is not None
+        if node is None or is_static or member.state is MemberState.UNSUBSCRIBED:
+            return
+        if not member.member_id:
+            return
+        forms: Sequence[RequestForm[Any]]
+        if member.uses_epochs:
+            last = ConsumerHeartbeat(0, member.member_id, LEAVE_EPOCH, seconds)
+            forms = consumer_heartbeat_forms(self._config, last)
+        else:
+            reason = "the process or the event loop ended"
+            forms = leave_forms(self._config, LeaveGroup(0, member.member_id, reason))
+        if send is None:
+            await self._coordinator.request(forms, timeout=seconds)
+        else:
+            await send_supported(forms, partial(send, node=node), seconds)
 
     def request_rejoin(self, reason: str) -> None:
         """Request a rebalance (KIP-568), unless one has begun and waits for JoinGroup."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import anyio
@@ -162,21 +163,27 @@ class CoordinatorConnection:
     async def _send(
         self, forms: Sequence[RequestForm[R]], node: int | None, purpose: str, timeout: float
     ) -> R:
-        """Send the first form with a version that the broker supports."""
-        unsupported: KafkaError = UnsupportedVersionError("the request has no supported form")
-        for form in forms:
-            try:
-                return await self._cluster.request(
-                    form.message,
-                    node=node,
-                    purpose=purpose,
-                    timeout_ms=max(1, round(timeout * 1000)),
-                    min_version=form.min_version,
-                    max_version=form.max_version,
-                )
-            except UnsupportedVersionError as error:
-                unsupported = error
-        raise unsupported
+        return await send_supported(
+            forms, partial(self._cluster.request, node=node, purpose=purpose), timeout
+        )
+
+
+async def send_supported(
+    forms: Sequence[RequestForm[R]], send: Callable[..., Awaitable[R]], timeout: float
+) -> R:
+    """Send the first form with a version that the broker supports."""
+    unsupported: KafkaError = UnsupportedVersionError("the request has no supported form")
+    for form in forms:
+        try:
+            return await send(
+                form.message,
+                timeout_ms=max(1, round(timeout * 1000)),
+                min_version=form.min_version,
+                max_version=form.max_version,
+            )
+        except UnsupportedVersionError as error:
+            unsupported = error
+    raise unsupported
 
 
 def _read_coordinator(response: FindCoordinatorResponse, group_id: str) -> tuple[int, int]:

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from kohort.config import ClientConfig, SecurityConfig
-from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kohort.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from kohort.protocol import Request, Response, VersionRange, messages
 from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._bytes import Connect
@@ -289,6 +294,37 @@ class ClusterClient:
         )
         if isinstance(response, messages.FindCoordinatorResponse):
             self._learn(response)
+        return response
+
+    async def request_alone(
+        self,
+        message: Request[R],
+        *,
+        node: int,
+        timeout_ms: int,
+        max_version: int | None = None,
+        min_version: int | None = None,
+    ) -> R:
+        """Send a request to a known node over a connection for it alone.
+
+        It works in any event loop, also after the end of run(). Raises as request() does.
+        """
+        known = self._nodes.brokers.get(node)
+        if known is None:
+            raise KafkaConnectionError(f"broker {node} is not among the known brokers")
+        connection = await self._nodes.open_alone(known.broker)
+        async with anyio.create_task_group() as tasks:
+            start_soon(tasks, connection.run)
+            try:
+                response = await connection.request(
+                    message,
+                    timeout=timeout_ms / 1000,
+                    min_version=min_version,
+                    max_version=max_version,
+                )
+            finally:
+                connection.abort()
+                tasks.cancel_scope.cancel()
         return response
 
     async def request_leased(

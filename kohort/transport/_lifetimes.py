@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import anyio
@@ -25,10 +26,10 @@ def start_soon(tasks: TaskGroup, function: Callable[..., Awaitable[object]], *ar
     of that exception contains the frame of the callback. This cycle would keep the frames of the
     task, and so every object of a consumer, until the garbage collector runs.
     """
-    tasks.start_soon(run_child, function, args, name=getattr(function, "__qualname__", None))
+    tasks.start_soon(Deferred, function, args, name=getattr(function, "__qualname__", None))
 
 
-async def run_child(function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+async def _run_child(function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
     """Await the function. If its task group is cancelled on asyncio, end without an exception."""
     awaitable = function(*args)
     del function, args
@@ -75,15 +76,17 @@ class Started:
 
 
 class Deferred(Coroutine[Any, Any, None]):
-    """A coroutine that is created when its task begins.
+    """The coroutine of _run_child(), which is created when its task begins.
 
     ``asyncio.run()`` cancels all tasks at its end, including those that have not begun. In such a
     task anyio never awaits the coroutine, and Python warns of it. A program that forgets to close
     a consumer would get that warning besides the one that names the consumer.
     """
 
-    def __init__(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        self._begin: Callable[[], Coroutine[Any, Any, None]] | None = partial(
+            _run_child, function, args
+        )
         self._coroutine: Coroutine[Any, Any, None] | None = None
 
     def __await__(self) -> Generator[Any, Any, None]:
@@ -91,7 +94,8 @@ class Deferred(Coroutine[Any, Any, None]):
 
     def _made(self) -> Coroutine[Any, Any, None]:
         if self._coroutine is None:
-            self._coroutine = self._function()
+            assert self._begin is not None
+            self._coroutine, self._begin = self._begin(), None
         return self._coroutine
 
     def send(self, value: Any) -> Any:

@@ -28,7 +28,7 @@ from kohort.protocol import VersionRange
 from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
-from kohort.transport._lifetimes import Deferred, run_child
+from kohort.transport._lifetimes import start_soon
 from kohort.transport._metadata import BrokerAddress
 from kohort.transport._node_choice import least_loaded
 from kohort.transport._pool import BufferPool
@@ -304,7 +304,7 @@ class Nodes:
         if entry is None:
             tasks = self._running()
             entry = node.connections[purpose] = PurposeConnection(node.broker)
-            tasks.start_soon(Deferred, lambda: run_child(self._serve, (node, purpose, entry)))
+            start_soon(tasks, self._serve, node, purpose, entry)
         if entry.connection is None:
             entry.waiters += 1
             try:
@@ -339,20 +339,8 @@ class Nodes:
             entry.opened.set()
 
     async def _open_and_run(self, node: Node, purpose: str, entry: PurposeConnection) -> None:
-        config = self._config
         try:
-            connection = await BrokerConnection.open(
-                self._connect,
-                entry.broker.host,
-                entry.broker.port,
-                client_id=config.client_id,
-                timeout=config.socket_connection_setup_timeout_ms / 1000,
-                pool=self._pool,
-                max_frame=config.receive_message_max_bytes,
-                max_in_flight=config.max_in_flight_requests_per_connection,
-                mechanism=self.mechanism,
-                rng=self._rng,
-            )
+            connection = await self.open_alone(entry.broker)
         except KafkaError as error:
             entry.error = self._explained(node, error)
             self._failed(node, entry.error)
@@ -375,6 +363,25 @@ class Nodes:
             and not connection.closed_by_us
         ):
             await self._probe_for_login(node, entry.broker)
+
+    async def open_alone(self, broker: BrokerAddress) -> BrokerConnection:
+        """Return a connection that the caller runs and closes.
+
+        Raises as BrokerConnection.open() does.
+        """
+        config = self._config
+        return await BrokerConnection.open(
+            self._connect,
+            broker.host,
+            broker.port,
+            client_id=config.client_id,
+            timeout=config.socket_connection_setup_timeout_ms / 1000,
+            pool=self._pool,
+            max_frame=config.receive_message_max_bytes,
+            max_in_flight=config.max_in_flight_requests_per_connection,
+            mechanism=self.mechanism,
+            rng=self._rng,
+        )
 
     async def _probe_for_login(self, node: Node, broker: BrokerAddress) -> None:
         """Probe whether a listener that closed at the first request requires a login."""

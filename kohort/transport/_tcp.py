@@ -208,6 +208,8 @@ class TcpConnector:
         if config.send_buffer_bytes is not None:
             self._options.append((socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes))
         self._options += config.socket_options
+        self._known: dict[tuple[str, int], Sequence[tuple[int, tuple[Any, ...]]]] = {}
+        """The latest addresses of each host and port."""
 
     async def __call__(self, host: str, port: int) -> ByteConnection:
         """Connect as open_socket() does. Raises ConnectionError."""
@@ -218,7 +220,7 @@ class TcpConnector:
 
         Raises a ConnectionError that names every address with its error.
         """
-        addresses = await _resolve(host, port)
+        addresses = await self._resolve(host, port)
         failures: list[str] = []
         waiting = iter(addresses)
         left = anyio.current_effective_deadline() - anyio.current_time()
@@ -255,6 +257,19 @@ class TcpConnector:
         if sock is None:
             raise ConnectionError(", ".join(failures) or f"{escaped(host)} has no address")
         return sock
+
+    async def _resolve(self, host: str, port: int) -> Sequence[tuple[int, tuple[Any, ...]]]:
+        """Return the addresses of a host, or the latest ones if no thread can look them up.
+
+        A process that ends refuses threads.
+        """
+        try:
+            found = self._known[host, port] = await _resolve(host, port)
+        except RuntimeError:
+            if (host, port) not in self._known:
+                raise
+            return self._known[host, port]
+        return found
 
     async def _connect(self, family: int, sockaddr: tuple[Any, ...]) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)

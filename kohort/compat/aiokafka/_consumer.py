@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
@@ -107,8 +108,11 @@ class AIOKafkaConsumer(AioOffsets):
         if topics:
             self._subscription.subscribe(checked_topics(topics), None)
 
+    _is_finalizing = staticmethod(sys.is_finalizing)
+
     def __del__(self, _warnings: Any = warnings) -> None:
-        if self._closed is False:
+        # The end of the interpreter clears modules and classes.
+        if self._closed is False and not self._is_finalizing():
             if self._fetcher is not None:
                 with _warnings.catch_warnings():  # one warning is enough
                     _warnings.simplefilter("ignore")
