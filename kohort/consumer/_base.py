@@ -461,7 +461,7 @@ class ConsumerBase:
             raise IllegalStateError("commit() needs a group. Set the option group_id")
         if offsets is None:
             return self._engine.subscription.positions_for_commit()
-        return _arguments.commit_offsets(offsets)
+        return self._engine.subscription.with_epochs(_arguments.commit_offsets(offsets))
 
     def _require_group(self) -> None:
         if self._engine.coordinator is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -65,6 +66,10 @@ class DrainTarget(Protocol):
         """Return the leader epoch of the last record taken."""
         ...
 
+    def epoch_starts(self, taken: Any) -> list[tuple[int, int]]:
+        """Return (offset, leader epoch) where the epoch of the records changes, if known."""
+        ...
+
     def deliver(self, tp: TopicPartition, taken: Any) -> None: ...
 
     def put_back(self, subscription: SubscriptionState, fetch: CompletedFetch, taken: Any) -> bool:
@@ -101,6 +106,10 @@ class RecordTarget:
 
     def leader_epoch(self, fetch: CompletedFetch, taken: list[ConsumerRecord[Any, Any]]) -> int:
         return taken[-1].leader_epoch
+
+    def epoch_starts(self, taken: list[ConsumerRecord[Any, Any]]) -> list[tuple[int, int]]:
+        runs = itertools.groupby(taken, key=lambda record: record.leader_epoch)
+        return [(next(records).offset, epoch) for epoch, records in runs]
 
     def deliver(self, tp: TopicPartition, taken: list[ConsumerRecord[Any, Any]]) -> None:
         before = self.records.get(tp)
@@ -147,6 +156,9 @@ class TableTarget(Generic[T]):
 
     def leader_epoch(self, fetch: CompletedFetch, taken: range) -> int:
         return fetch.measured_epoch
+
+    def epoch_starts(self, taken: range) -> list[tuple[int, int]]:
+        return []
 
     def deliver(self, tp: TopicPartition, taken: range) -> None:
         self._delivered_rows += len(taken)
@@ -274,6 +286,9 @@ class DrainSteps:
                     state.leader_epoch = fetch.last_leader_epoch
                 elif records:
                     state.leader_epoch = target.leader_epoch(fetch, records)
+                if state.leader_epoch != found.leader_epoch and found.position is not None:
+                    starts = target.epoch_starts(records) or [(found.position, state.leader_epoch)]
+                    state.note_epochs(*starts, (fetch.position - 1, state.leader_epoch))
                 if records:
                     self._by_partition.move_to_end(tp)
                     target.deliver(tp, records)

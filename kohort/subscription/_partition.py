@@ -12,6 +12,9 @@ from kohort.errors import KafkaError
 from kohort.subscription._history import NO_ID
 from kohort.types import TopicPartition
 
+MAX_EPOCHS = 16
+"""Maximum number of changes of a partition's leader epoch that are known."""
+
 
 class SubscriptionMode(Enum):
     """The source of a consumer's partitions. Only one is possible at a time."""
@@ -144,6 +147,7 @@ class PartitionState:
         "consumed",
         "consumed_epoch",
         "epoch",
+        "epoch_starts",
         "is_first",
         "is_recreated",
         "is_unsubscribed",
@@ -171,6 +175,8 @@ class PartitionState:
         self.consumed_epoch: int = -1
         self.leader_epoch: int = -1
         """The epoch of the last batch before the position or of the committed offset, or -1."""
+        self.epoch_starts: tuple[tuple[int, int], ...] = ()
+        """(offset, epoch) where the leader epoch of the returned records has changed."""
         self.paused: bool = False
         self.pending_revocation: bool = False
         """True if the partition is assigned and committed, but no longer fetched or delivered."""
@@ -225,6 +231,7 @@ class PartitionState:
         """Set position and fetch offset to an offset."""
         self.position = self.next_fetch.offset = offset
         self.leader_epoch = self.next_fetch.leader_epoch = leader_epoch
+        self.epoch_starts = ((offset - 1, leader_epoch),)
         self.reset = None
         self.is_first = self.is_recreated = False
         self.note_consumed()
@@ -232,6 +239,22 @@ class PartitionState:
     def note_consumed(self) -> None:
         """Note that the caller has processed all records it received."""
         self.consumed, self.consumed_epoch = self.position, self.leader_epoch
+
+    def note_epochs(self, *starts: tuple[int, int]) -> None:
+        """Note offsets from which the records have another leader epoch."""
+        self.epoch_starts = (*self.epoch_starts, *starts)[-MAX_EPOCHS:]
+
+    def epoch_before(self, offset: int) -> int:
+        """Return the leader epoch of the returned record before an offset; -1 if it is unknown.
+
+        Never return an earlier epoch than that of the record. The record would look truncated.
+        """
+        if self.position is None or offset > self.position or self.is_recreated:
+            return -1
+        if offset == self.position:
+            return self.leader_epoch
+        starts = reversed(self.epoch_starts)
+        return next((epoch for start, epoch in starts if start < offset), -1)
 
     def copy(self) -> PartitionState:
         """Return a copy that later changes do not affect."""

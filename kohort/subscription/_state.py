@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
@@ -320,6 +320,8 @@ class SubscriptionState(BoundPositions):
     def skip_to(self, state: PartitionState, offset: int) -> None:
         """Skip the records before ``offset``. The caller holds the lock."""
         # Skipped records may have a later epoch than the last record before them.
+        if state.position is not None:
+            state.note_epochs((state.position, -1))
         state.position, state.leader_epoch = offset, -1
         self.refetch_from(state)
 
@@ -399,6 +401,22 @@ class SubscriptionState(BoundPositions):
         return PendingReset(
             tp, state.epoch, state.reset, state.is_first, self.history.current_id(tp.topic)
         )
+
+    def with_epochs(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Add the leader epoch of the record before each offset that has none.
+
+        With it, a consumer that starts at the offset notices that the record was truncated.
+        """
+        with self.lock:
+            self._run.apply()
+            return {
+                tp: at
+                if at.leader_epoch >= 0 or (state := self._partitions.get(tp)) is None
+                else at._replace(leader_epoch=state.epoch_before(at.offset))
+                for tp, at in offsets.items()
+            }
 
     def positions_for_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all assigned partitions that have one.

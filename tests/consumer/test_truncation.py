@@ -178,3 +178,82 @@ def test_a_check_that_is_not_allowed_is_told_and_goes_on_once_it_is() -> None:
                 assert await values(consumer, 1) == [b"b"]
 
     run_virtual(main)
+
+
+FORMS: dict[str, Any] = {
+    "int": lambda offset: offset,
+    "tuple": lambda offset: (offset, "text"),
+    "no epoch": lambda offset: OffsetAndMetadata(offset),
+    "no epoch, with metadata": lambda offset: OffsetAndMetadata(offset, "text"),
+}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("way", ["poll", "iteration", "columns"])
+@pytest.mark.parametrize("form", FORMS)
+def test_commit_adds_epoch_of_record_before_offset(form: str, way: str, protocol: str) -> None:
+    """Four records, and the leader changes twice between them."""
+
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            options: dict[str, Any] = {
+                "auto_offset_reset": "earliest",
+                "enable_auto_commit": False,
+                "group_protocol": protocol,
+            }
+            for value in "abcd":
+                cluster.produce("t", [value])
+                if value in "ac":
+                    cluster.move_leader("t", to=3 - cluster.leader("t"))
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
+                await read_four(consumer, way)
+                found = {}
+                for offset in (4, 3, 2, 1):
+                    await consumer.commit({T0: FORMS[form](offset)})
+                    found[offset] = cluster.committed("g")[T0].leader_epoch
+                epochs = {4: 2, 3: 1, 2: 1, 1: 0}
+                if way == "columns":  # one table shows no epochs, so its last one stands for all
+                    assert found == dict.fromkeys(epochs, 2)
+                else:
+                    assert found == epochs
+                await consumer.commit({T0: 5})  # a record that this consumer has not read
+                assert cluster.committed("g")[T0].leader_epoch == -1
+                await consumer.commit({T0: OffsetAndMetadata(3, "", 0)})
+                assert cluster.committed("g")[T0].leader_epoch == 0
+
+    run_virtual(main)
+
+
+async def read_four(consumer: MemoryConsumer, way: str) -> None:
+    if way == "poll":
+        assert await values(consumer, 4) == [b"a", b"b", b"c", b"d"]
+    elif way == "columns":
+        rows = 0
+        while rows < 4:
+            rows += sum(map(len, await consumer.poll_batches(timeout_ms=1000)))
+    else:
+        assert [(await anext(consumer)).value for _ in range(4)] == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize("lost", ["d", "de"])
+def test_truncation_is_raised_after_commit_by_number(lost: str) -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            options: dict[str, Any] = {
+                "auto_offset_reset": "earliest",
+                "enable_auto_commit": False,
+            }
+            follower = 3 - cluster.leader("t")
+            cluster.produce("t", ["a", "b", "c"])
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
+                await values(consumer, 3)
+                cluster.lag(T0, follower)
+                cluster.produce("t", list(lost))
+                await values(consumer, len(lost))
+                await consumer.commit({T0: 3 + len(lost)})
+            cluster.move_leader("t", to=follower)
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
+                error = await truncated(consumer)
+                assert (error.offset, error.diverging_offset) == (3 + len(lost), 3)
+
+    run_virtual(main)
