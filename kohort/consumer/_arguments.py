@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex
@@ -11,6 +12,10 @@ from kohort.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 MAX_TIMEOUT_MS = 1e12
 """Limit of every timeout, about 30 years. Event loops cannot add larger floats to their clocks."""
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+MAX_TEXT_BYTES = 32_767
+"""Limit of a string in the protocol."""
 
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -18,15 +23,46 @@ _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 def topic_partition(value: object) -> TopicPartition:
     """Return a TopicPartition from any (str, int) tuple, such as another client's class."""
     match value:
-        case tuple((str(topic), int(partition))):
-            return TopicPartition(topic, partition)
+        case tuple((str(topic), SupportsIndex() as partition)) if not isinstance(partition, bool):
+            return TopicPartition(
+                text(topic, "the topic"), integer(partition, "the partition", 0, INT32_MAX)
+            )
     raise TypeError(f"expected a TopicPartition, not {value!r}")
+
+
+def integer(value: object, what: str, minimum: int, maximum: int = INT64_MAX) -> int:
+    """Return an int, also of a NumPy integer. Raise an error that names it ``what``.
+
+    A value that the protocol cannot encode would fail later, in a request with other data.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise TypeError(f"{what} must be an int, not {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:  # a NumPy bool, for example
+        raise TypeError(f"{what} must be an int, not {value!r}") from None
+    if number < minimum:
+        raise ValueError(f"{what} must be at least {minimum}")
+    if number > maximum:
+        raise ValueError(f"{what} must be at most {maximum}")
+    return number
+
+
+def text(value: str, what: str) -> str:
+    """Return a text that the protocol can encode. Raise ValueError that names it ``what``."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} must be valid Unicode, without lone surrogates") from None
+    if size > MAX_TEXT_BYTES:
+        raise ValueError(f"{what} must have at most {MAX_TEXT_BYTES} bytes, not {size}")
+    return value
 
 
 def one_or_more(value: object) -> tuple[bool, list[TopicPartition]]:
     """Return True and a list of one for a single partition, or False and all of a collection."""
     match value:
-        case tuple((str(), int())):
+        case tuple((str(), SupportsIndex())):
             return True, [topic_partition(value)]
         case Iterable():
             return False, topic_partitions(value)
@@ -66,6 +102,7 @@ def broker_pattern(pattern: SubscriptionPattern) -> SubscriptionPattern:
         raise TypeError(f"a SubscriptionPattern needs a str, not {pattern.pattern!r}")
     if not pattern.pattern:
         raise ValueError("a SubscriptionPattern must not be empty")
+    text(pattern.pattern, "a SubscriptionPattern")
     return pattern
 
 
@@ -83,11 +120,7 @@ def topic_pattern(pattern: object) -> re.Pattern[str]:
 
 def offset(value: object, what: str = "offset") -> int:
     """Return the offset. Raise an error that names it ``what`` unless it is an int >= 0."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what} must be an int, not {value!r}")
-    if value < 0:
-        raise ValueError(f"{what} must be at least 0, not {value}")
-    return value
+    return integer(value, what, 0)
 
 
 def commit_offsets(offsets: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -106,10 +139,10 @@ def _commit_offset(tp: Any, value: object) -> OffsetAndMetadata:
     epoch = value[2] if len(value) > 2 else -1
     if metadata is not None and not isinstance(metadata, str):
         raise TypeError(f"the metadata of {tp} must be a str, not {metadata!r}")
-    if epoch is not None and not isinstance(epoch, int):
-        raise TypeError(f"the leader epoch of {tp} must be an int, not {epoch!r}")
     return OffsetAndMetadata(
-        offset(value[0], f"the offset of {tp}"), metadata or "", -1 if epoch is None else epoch
+        offset(value[0], f"the offset of {tp}"),
+        text(metadata or "", f"the metadata of {tp}"),
+        -1 if epoch is None else integer(epoch, f"the leader epoch of {tp}", -1, INT32_MAX),
     )
 
 
@@ -118,29 +151,26 @@ def timestamps(values: Mapping[Any, Any]) -> dict[TopicPartition, int]:
     if not isinstance(values, Mapping):
         raise TypeError(f"expected a mapping of TopicPartition to timestamp, not {values!r}")
     return {
-        topic_partition(tp): offset(_to_integer(value), f"the timestamp of {tp}")
+        topic_partition(tp): offset(_without_fraction(value), f"the timestamp of {tp}")
         for tp, value in values.items()
     }
 
 
-def _to_integer(value: object) -> object:
-    """Return floats and NumPy integers as int, because timestamps are often computed."""
-    if isinstance(value, float) and math.isfinite(value):
-        return int(value)
-    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
-        return value.__index__()
-    return value
+def _without_fraction(value: object) -> object:
+    """Return floats as int, because timestamps are often computed."""
+    return int(value) if isinstance(value, float) and math.isfinite(value) else value
 
 
 def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> float | None:
     """Return milliseconds as seconds. Return None for None if there is no default."""
     if timeout_ms is None:
         return None if default_ms is None else default_ms / 1000
-    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)):
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (SupportsIndex, float)):
         raise TypeError(f"timeout_ms must be a number of milliseconds, not {timeout_ms!r}")
-    if not timeout_ms >= 0:
+    number = timeout_ms if isinstance(timeout_ms, float) else operator.index(timeout_ms)
+    if not number >= 0:
         raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms}")
-    return min(timeout_ms, MAX_TIMEOUT_MS) / 1000
+    return float(min(number, MAX_TIMEOUT_MS)) / 1000
 
 
 def poll_arguments(
@@ -158,8 +188,4 @@ def max_records(value: object, default: int) -> int:
     """Return the checked limit of records, or ``default`` for None."""
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"max_records must be an int, not {value!r}")
-    if value < 1:
-        raise ValueError(f"max_records must be at least 1, not {value}")
-    return value
+    return integer(value, "max_records", 1)

@@ -228,6 +228,7 @@ class ConsumerBase:
         self._require_group()
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"reason must be a str, not {reason!r}")
+        _arguments.text(reason or "", "reason")
         if not self._engine.subscription.is_subscribed:
             raise IllegalStateError(
                 "enforce_rebalance() failed: the consumer is not in a group. Call subscribe() first"
