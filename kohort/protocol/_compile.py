@@ -25,6 +25,10 @@ from kohort.protocol._varint import read_uvarint, uvarint
 
 MAX_STRING = 0x7FFF
 """Most bytes of UTF-8 in a string, in every encoding."""
+MAX_ELEMENTS = 1_000_000
+"""Most elements of an array. Kafka refuses larger ones since 4.4, in clients and brokers."""
+MAX_TAGS = 10_000
+"""Most tagged fields of a structure. Kafka refuses more since 4.4."""
 
 
 _SHORT_UVARINTS = tuple(uvarint(n) for n in range(128))
@@ -36,6 +40,10 @@ class ShortError(ValueError):
     """A length or count that exceeds the remaining bytes."""
 
 
+class CountError(ValueError):
+    """More elements or tagged fields than Kafka reads."""
+
+
 class AbsentError(ValueError):
     """A value of a field that the version does not have or allow."""
 
@@ -44,9 +52,15 @@ def _short(what: str, length: int, left: int) -> None:
     raise ShortError(f"{what}: a length of {length} where {left} bytes are left")
 
 
+def _too_many(what: str, count: int, bound: int) -> None:
+    raise CountError(f"{what}: a count of {count}, the bound is {bound}")
+
+
 def _skip_tags(data: Buffer, at: int, end: int) -> int:
     """Return the offset after the tagged fields at ``at``, all of which are unknown."""
     count, at = read_uvarint(data, at)
+    if count > MAX_TAGS:
+        _too_many("tagged fields", count, MAX_TAGS)
     for _ in range(count):
         _, at = read_uvarint(data, at)
         size, at = read_uvarint(data, at)
@@ -108,6 +122,7 @@ class _Compiler:
             "u1": _SHORT_UVARINTS,
             "uv": uvarint,
             "too_long": _too_long,
+            "too_many": _too_many,
             "wrong_end": _wrong_end,
             "wrong_uuid": _wrong_uuid,
         }
@@ -186,6 +201,7 @@ class _Compiler:
         if not tagged:
             return ["n = b[o]; o += 1", "if n: o = skip_tags(b, o - 1, e)"]
         out = ["n = b[o]; o += 1", "if n:", " if n > 127: n, o = read_uvarint(b, o - 1)"]
+        out += [f" if n > {MAX_TAGS}: too_many('tagged fields', n, {MAX_TAGS})"]
         out += [" for _ in range(n):", "  t, o = read_uvarint(b, o)", "  n, o = read_uvarint(b, o)"]
         out += ["  if n > e - o: short('tagged field', n, e - o)", "  te = o + n"]
         for position, field in enumerate(tagged):
@@ -252,6 +268,7 @@ class _Compiler:
         size = max(self.element_size(field), 1)
         out += ["if n < 0:", null, "else:"]
         out += [f" if n * {size} > e - o: short({field.name!r}, n, e - o)"]
+        out += [f" if n > {MAX_ELEMENTS}: too_many({field.name!r}, n, {MAX_ELEMENTS})"]
         if field.struct is not None:
             inner = self.struct(field.struct)
             out += [f" l = {target} = []", " for _ in range(n):"]

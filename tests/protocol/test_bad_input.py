@@ -10,7 +10,9 @@ import pytest
 
 from kohort.errors import MessageDecodeError
 from kohort.protocol import api, decode, decode_request, decode_response, encode
+from kohort.protocol._varint import uvarint
 from kohort.protocol.messages import (
+    ApiVersionsRequest,
     FetchResponse,
     FindCoordinatorRequest,
     MetadataRequest,
@@ -132,3 +134,25 @@ def test_noise_is_a_decode_error(seed: int) -> None:
             _decode(golden, noise)
         except MessageDecodeError:
             continue
+
+
+def test_an_array_of_more_than_a_million_elements_is_refused() -> None:
+    for count in (1_000_000, 1_000_001):
+        body = struct.pack(">i", count) + bytes(2 * count)
+        if count > 1_000_000:
+            with pytest.raises(MessageDecodeError, match="a count of 1000001"):
+                decode(MetadataRequest, 0, body)
+        else:
+            assert len(decode(MetadataRequest, 0, body).topics or ()) == count
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_more_than_10_000_tagged_fields_are_refused(version: int) -> None:
+    tags = b"".join(b"\xff\x7f\x00" for _ in range(10_001))
+    for count in (10_000, 10_001):
+        body = b"\x02a\x02b" + uvarint(count) + tags[: 3 * count]
+        if count > 10_000:
+            with pytest.raises(MessageDecodeError, match="a count of 10001"):
+                decode(ApiVersionsRequest, version, body)
+        else:
+            decode(ApiVersionsRequest, version, body)
