@@ -1,4 +1,4 @@
-"""Configs of a broker as Apache Kafka 4.3.1 defines them, one in each line of a table.
+"""Configs of a broker as Apache Kafka 4.4.0 defines them, one in each line of a table.
 
 The columns are name, update mode, type, default and valid values. The mode is ``r`` for a config
 that only the broker's file sets. It is ``c`` for one that may change for all brokers at the same
@@ -58,6 +58,8 @@ delegation.token.secret.key r password -
 delete.records.purgatory.purge.interval.requests r int 1
 delete.topic.enable r boolean true
 early.start.listeners r list -
+errors.deadletterqueue.auto.create.topics.enable c boolean false
+errors.deadletterqueue.topic.name.prefix c string dlq.
 fetch.max.bytes r int 57671680 1024..
 fetch.purgatory.purge.interval.requests r int 1000
 follower.fetch.last.tiered.offset.enable c boolean false
@@ -104,6 +106,7 @@ group.share.partition.max.record.locks r int 2000 100..10000
 group.share.record.lock.duration.ms r int 30000 1000..3600000
 group.share.session.timeout.ms r int 45000 1..
 group.streams.assignment.interval.ms c int 1000 0..
+group.streams.assignors r list sticky
 group.streams.heartbeat.interval.ms r int 5000 1..
 group.streams.initial.rebalance.delay.ms r int 3000 0..
 group.streams.max.assignment.interval.ms r int 15000 0..
@@ -115,7 +118,9 @@ group.streams.min.assignment.interval.ms r int 0 0..
 group.streams.min.heartbeat.interval.ms r int 5000 1..
 group.streams.min.session.timeout.ms r int 45000 1..
 group.streams.num.standby.replicas r int 0 0..
+group.streams.rack.aware.assignment.tags r list ""
 group.streams.session.timeout.ms r int 45000 1..
+group.streams.topology.description.plugin.class r class -
 initial.broker.registration.timeout.ms r int 60000
 inter.broker.listener.name r string -
 kafka.metrics.polling.interval.secs r int 10 1..
@@ -152,6 +157,8 @@ log.message.timestamp.after.max.ms c long 3600000 0..
 log.message.timestamp.before.max.ms c long 9223372036854775807 0..
 log.message.timestamp.type c string CreateTime CreateTime|LogAppendTime
 log.preallocate c boolean false
+log.remote.copy.lag.bytes c long -1 -1..
+log.remote.copy.lag.ms c long 0 -1..
 log.retention.bytes c long -1
 log.retention.check.interval.ms r long 300000 1..
 log.retention.hours r int 168
@@ -167,6 +174,7 @@ max.connection.creation.rate c int 2147483647 0..
 max.connections c int 2147483647 0..
 max.connections.per.ip c int 2147483647 0..
 max.connections.per.ip.overrides c string ""
+max.decompressed.message.bytes c int 2147483639 1..2147483639
 max.incremental.fetch.session.cache.slots r int 1000 0..
 max.request.partition.size.limit r int 2000 1..
 message.max.bytes c int 1048588 0..
@@ -268,6 +276,8 @@ sasl.login.retry.backoff.max.ms r long 10000
 sasl.login.retry.backoff.ms r long 100
 sasl.mechanism.controller.protocol r string GSSAPI
 sasl.mechanism.inter.broker.protocol b string GSSAPI
+sasl.oauthbearer.allow.unverified.audience r boolean false
+sasl.oauthbearer.allow.unverified.issuer r boolean false
 sasl.oauthbearer.assertion.algorithm r string RS256
 sasl.oauthbearer.assertion.claim.aud r string -
 sasl.oauthbearer.assertion.claim.exp.seconds r int 300 0..86400

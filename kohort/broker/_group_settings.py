@@ -19,7 +19,7 @@ class GroupSetting(NamedTuple):
 
     name: str
     type: ConfigType
-    default: str
+    default: str | None
     synonym: str | None = None
     lowest: str | None = None
     highest: str | None = None
@@ -54,6 +54,8 @@ GROUP_SETTINGS: Mapping[str, GroupSetting] = {
         _bounded(HEARTBEAT_INTERVAL),
         _bounded(SESSION_TIMEOUT),
         _bounded(ASSIGNMENT_INTERVAL),
+        GroupSetting("errors.deadletterqueue.copy.record.enable", ConfigType.BOOLEAN, "false"),
+        GroupSetting("errors.deadletterqueue.topic.name", ConfigType.STRING, ""),
         _bounded("share.heartbeat.interval.ms"),
         _bounded("share.session.timeout.ms"),
         _bounded("share.record.lock.duration.ms"),
@@ -68,6 +70,8 @@ GROUP_SETTINGS: Mapping[str, GroupSetting] = {
         _bounded("streams.assignment.interval.ms"),
         _bounded("streams.initial.rebalance.delay.ms"),
         _bounded(_STANDBY)._replace(highest="group.streams.max.standby.replicas"),
+        GroupSetting("streams.assignor.name", ConfigType.STRING, None),
+        _bounded("streams.rack.aware.assignment.tags"),
     )
 }
 _LEVELS = ("read_committed", "read_uncommitted")
@@ -111,6 +115,8 @@ def _type_problem(setting: GroupSetting, value: str) -> str | None:
     if setting.type is ConfigType.BOOLEAN:
         valid = is_valid(setting.type, value)
         return None if valid else "Expected value to be either true or false"
+    if setting.type in (ConfigType.STRING, ConfigType.LIST):
+        return None
     if not is_valid(setting.type, value):
         return "Not a number of type INT"
     return _limit_problem(broker_settings()[setting.synonym or ""], int(value))

@@ -114,7 +114,7 @@ def heartbeat_interval(raw: Raw, group: str) -> int:
 
 def test_group_without_configs_shows_those_of_the_broker(raw: Raw) -> None:
     configs = {config.name: config for config in describe(raw, "plain").configs}
-    assert len(configs) == 17
+    assert len(configs) == 21
     assert [configs[name].value for name in (SESSION, HEARTBEAT, INTERVAL)] == [
         "45000",
         "5000",
@@ -186,7 +186,7 @@ REFUSED = [
         "group.streams.max.standby.replicas",
     ),
 ]
-"""Configs with the words of Apache Kafka 4.3.1."""
+"""Configs with the words of Apache Kafka 4.4.0."""
 
 
 @pytest.mark.parametrize(("name", "value", "words"), REFUSED)
@@ -345,5 +345,5 @@ def test_consumer_protocol_can_be_switched_off(
         assert joined.error_code == ErrorCode.UNSUPPORTED_VERSION
         (group,) = raw.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups
         assert (group.group_id, group.error_code) == ("g", ErrorCode.UNSUPPORTED_VERSION)
-        assert len(describe(raw, "g").configs) == 17
+        assert len(describe(raw, "g").configs) == 21
         assert alter(raw, "g", (SESSION, "50000")) == OK
