@@ -25,8 +25,8 @@ _KAFKAS = {
     "authentication and ACLs": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
     "moving replicas and electing leaders": (34, 43, 45),
     "quotas": (48, 49),
-    "features, brokers and voters of the quorum": (57, 64, 80, 81),
-    "the newer group protocols": (68, *range(76, 80), *range(83, 93)),
+    "features, nodes and voters of the quorum": (57, 64, 80, 81, 94),
+    "the newer group protocols": (68, *range(76, 80), *range(83, 94)),
 }
 """APIs that Apache Kafka advertises and that are not served here, or were not at some time."""
 
@@ -70,7 +70,7 @@ KNOWN = (
         "The cluster reports only transaction.version. The other features of Kafka need APIs that "
         "are not served, or its controllers. Clients that do not see them use the APIs that every "
         "broker has.",
-        {"features": (r"version [34]\.(supported|finalized)\.(?!transaction).*",)},
+        {"features": (r"version [345]\.(supported|finalized)\.(?!transaction).*",)},
     ),
     Known(
         "Strings that are not UTF-8",

@@ -39,6 +39,7 @@ ROWS = (
     ),
     Row("2.1b", "other APIs in an unknown version, and unknown API keys: the connection ends"),
     Row("2.1c", "the version ranges in ApiVersions, with Produce from 0 on"),
+    Row("2.1d", "ApiVersions 5 for another cluster or node: error 129 (KIP-1242)"),
     Row("2.2a", "the response header of ApiVersions is version 0 in every version"),
     Row("2.2b", "invalid names of client software: error 42"),
     Row("2.3a", "the client id in the header is an int16 string in flexible versions, too"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from kohort.protocol import Request, Response
+from kohort.protocol import ZERO_UUID, Request, Response
 from kohort.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -158,9 +158,19 @@ class Transactor:
         )
 
     def commit_offset(
-        self, group: str, topic: str, offset: int, *, version: int | None = None, **other: object
+        self,
+        group: str,
+        topic: str,
+        offset: int,
+        *,
+        version: int | None = None,
+        topic_id: bytes = ZERO_UUID,
+        **other: object,
     ) -> TxnOffsetCommitResponse:
-        """Commit for partition 0. ``other`` has further fields, such as generation and member."""
+        """Commit for partition 0. Version 6 needs the topic's id.
+
+        ``other`` has further fields, such as generation and member.
+        """
         cls = TxnOffsetCommitRequest
         partition = cls.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = cls(
@@ -168,7 +178,11 @@ class Transactor:
             group_id=group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=[cls.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+            topics=[
+                cls.TxnOffsetCommitRequestTopic(
+                    name=topic, topic_id=topic_id, partitions=[partition]
+                )
+            ],
         )
         for name, value in other.items():
             setattr(request, name, value)

@@ -356,7 +356,7 @@ def test_failed_change_of_offsets_changes_nothing(
                     coordinator.delete_topic_offsets("ka")
                 else:
                     request = TxnOffsetCommitRequest(group_id="g", producer_id=1)
-                    coordinator.commit_in_transaction(request, offsets)
+                    coordinator.commit_in_transaction(request, offsets, 5)
         assert driver.env.effects == []
         assert driver.batches == batches
         assert list(coordinator.groups["g"].offsets) == partitions

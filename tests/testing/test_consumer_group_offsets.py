@@ -43,11 +43,13 @@ def commit(
     return list(driver.coordinator.commit(request, offsets, version))
 
 
-def commit_in_transaction(driver: CoordinatorDriver, member_id: str, epoch: int) -> int:
+def commit_in_transaction(
+    driver: CoordinatorDriver, member_id: str, epoch: int, version: int = 5
+) -> int:
     request = TxnOffsetCommitRequest(
-        group_id="g", producer_id=1, member_id=member_id, generation_id=epoch
+        group_id="g", producer_id=1, member_id=member_id, generation_id_or_member_epoch=epoch
     )
-    (error,), _ = driver.coordinator.commit_in_transaction(request, [offset(0)])
+    (error,), _ = driver.coordinator.commit_in_transaction(request, [offset(0)], version)
     return error
 
 
@@ -108,12 +110,15 @@ def test_empty_group_accepts_commits_of_administrators() -> None:
 
 @pytest.mark.parametrize(
     ("member_id", "epoch", "error"),
-    [("a", 2, 0), ("a", 1, 22), ("a", 3, 22), ("x", 2, 25), ("", -1, 0)],
+    [("a", 2, 0), ("a", 1, 113), ("a", 3, 113), ("x", 2, 25), ("", -1, 0)],
 )
 def test_transactions_commit_with_the_member_epoch(member_id: str, epoch: int, error: int) -> None:
     async def scene(driver: CoordinatorDriver) -> None:
+        assert commit_in_transaction(driver, "a", 2, version=6) == 69
+        assert commit_in_transaction(driver, "a", 2) == 22
         driver.join_consumer("a")
-        assert commit_in_transaction(driver, member_id, epoch) == error
+        assert commit_in_transaction(driver, member_id, epoch, version=6) == error
+        assert commit_in_transaction(driver, member_id, epoch) == (22 if error == 113 else error)
 
     play(scene)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kohort.protocol.messages import (
@@ -42,7 +44,7 @@ class Transactor(transactor.Transactor):
         answer = self.write("t", value, version=version)
         return answer.responses[0].partition_responses[0].error_code
 
-    def committed(self, offset: int, version: int | None = None, **other: object) -> int:
+    def committed(self, offset: int, version: int | None = None, **other: Any) -> int:
         """Commit the offset and return the error code."""
         request = self.commit_offset("g", "t", offset, version=version, **other)
         return request.topics[0].partitions[0].error_code
@@ -313,9 +315,9 @@ def test_offsets_are_those_of_a_member_if_it_says_so(raw: Raw) -> None:
     find_coordinator(raw)
     producer = Transactor(raw)
     producer.init()
-    assert producer.committed(1, generation_id=3, member_id="m") == 22
+    assert producer.committed(1, generation_id_or_member_epoch=3, member_id="m") == 22
     assert producer.committed(1) == 0
-    assert producer.committed(1, generation_id=3, member_id="m") == 25
+    assert producer.committed(1, generation_id_or_member_epoch=3, member_id="m") == 25
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -53,29 +53,55 @@ def test_api_versions_tells_what_is_served(raw: Raw, version: int) -> None:
         entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
     }
     assert advertised[0] == (0, 13), "Produce: more versions than the broker serves"
-    assert (advertised[1], advertised[3], advertised[18]) == ((4, 18), (0, 13), (0, 4))
+    assert (advertised[1], advertised[3], advertised[18]) == ((4, 18), (0, 13), (0, 5))
     assert set(advertised) == set(SERVED)
 
 
 def test_ranges_are_those_of_a_broker() -> None:
-    """Every API has the versions that Apache Kafka 4.3.1 has."""
+    """Every API has the versions that Apache Kafka 4.4.0 has."""
     kafka = next(f for f in FRAMES if f["api"] == "ApiVersions" and f["ver"] == 4)
     theirs = {
         entry["apiKey"]: (entry["minVersion"], entry["maxVersion"])
         for entry in kafka["resp_json"]["apiKeys"]
     }
+    theirs |= {18: (0, 5), 28: (0, 6), 42: (0, 3)}  # the frame is of Kafka 4.3.1
     assert {key: tuple(served.advertised) for key, served in SERVED.items()} == {
         key: theirs[key] for key in SERVED
     }
 
 
-@pytest.mark.parametrize("version", [5, 99, -1])
+@pytest.mark.parametrize("version", [6, 99, -1])
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
     raw: Raw, version: int
 ) -> None:
     raw.send_frame(head(18, version, 7) + b"\0\2x\2y\0")
-    assert raw.receive_frame() == bytes.fromhex("00000007 0023 00000001 0012 0000 0004")
+    assert raw.receive_frame() == bytes.fromhex("00000007 0023 00000001 0012 0000 0005")
     assert raw.ask(ApiVersionsRequest(), 0).error_code == 0, "the connection goes on"
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (..., 1, 0),
+        (None, -1, 0),
+        ("another", 1, 129),
+        (..., 2, 129),
+        (..., -1, 42),
+        (None, 1, 42),
+    ],
+)
+def test_a_wrong_cluster_or_node_is_refused(
+    raw: Raw, cluster_id: Any, node_id: int, error: int
+) -> None:
+    metadata = raw.ask(MetadataRequest(topics=[]), 12)
+    request = ApiVersionsRequest(
+        client_software_name="raw",
+        client_software_version="1",
+        cluster_id=metadata.cluster_id if cluster_id is ... else cluster_id,
+        node_id=node_id,
+    )
+    response = raw.ask(request, 5)
+    assert (response.error_code, bool(response.api_keys)) == (error, not error)
 
 
 def test_a_software_name_that_is_none_is_refused(raw: Raw) -> None:

@@ -1,7 +1,8 @@
-"""ApiVersions (API 18), versions 0-4.
+"""ApiVersions (API 18), versions 0-5.
 
 - Version 3 adds the client's software name and the cluster's features.
 - Version 4 adds the features whose range begins at 0.
+- Version 5 adds the cluster and the node that the client expects (KIP-1242).
 
 An unknown version also gets a response, see :mod:`kohort.broker._dispatch`.
 """
@@ -19,12 +20,18 @@ _FEATURES = {"group.version": 1, "transaction.version": 2}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@serves(ApiVersionsRequest, (0, 4))
+@serves(ApiVersionsRequest, (0, 5))
 async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.version >= 3:
         named = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(name) for name in named):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if ctx.version >= 5:
+        if (request.cluster_id is None) != (request.node_id == -1):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        expected = request.cluster_id, request.node_id
+        if expected not in ((None, -1), (ctx.broker.cluster.cluster_id, ctx.broker.node.id)):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     config = ctx.broker.cluster.config
     levels = {
         "group.version": config.group_version,

@@ -1,4 +1,7 @@
-"""DeleteGroups (API 42), versions 0-2. Only groups without members can be deleted."""
+"""DeleteGroups (API 42), versions 0-3. Only groups without members can be deleted.
+
+Version 3 adds a message to the error (KIP-1331). Kafka fills it for groups of other kinds only.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 
 
-@serves(DeleteGroupsRequest, (0, 2))
+@serves(DeleteGroupsRequest, (0, 3))
 async def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=[

@@ -1,8 +1,10 @@
-"""TxnOffsetCommit (API 28), versions 0-5.
+"""TxnOffsetCommit (API 28), versions 0-6.
 
 - Version 3 adds the producer's member and generation in the group (KIP-447).
 - Version 4 adds TRANSACTION_ABORTABLE.
 - Version 5 adds the partition of ``__consumer_offsets`` to the transaction (KIP-890).
+- Version 6 uses topic ids instead of names, and adds GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH
+  (KIP-1319).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _Result = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
-@serves(TxnOffsetCommitRequest, (0, 5))
+@serves(TxnOffsetCommitRequest, (0, 6))
 async def txn_offset_commit(
     ctx: Context, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
@@ -28,15 +30,21 @@ async def txn_offset_commit(
     results: list[_Result] = []
     response = TxnOffsetCommitResponse()
     for requested in request.topics:
-        topic_result = _Topic(name=requested.name)
+        topic_result = _Topic(name=requested.name, topic_id=requested.topic_id)
         response.topics.append(topic_result)
-        topic = topics.get(requested.name)
-        readable = ctx.allows(AclOperation.READ, ResourceType.TOPIC, requested.name)
+        by_id = ctx.version >= 6
+        topic = topics.find("" if by_id else requested.name, bytes(requested.topic_id))
+        name = requested.name if topic is None else topic.name
+        unknown_id = by_id and topic is None
+        readable = unknown_id or ctx.allows(AclOperation.READ, ResourceType.TOPIC, name)
         for entry in requested.partitions:
             result = _Result(partition_index=entry.partition_index)
             topic_result.partitions.append(result)
             if not readable:
                 result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
+            if unknown_id:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
                 continue
             if topic is None or not 0 <= entry.partition_index < len(topic.partitions):
                 result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -74,7 +82,7 @@ def _commit(
         error = _join_transaction(ctx, request, partition, producer)
     if error is not ErrorCode.NONE:
         return [error] * len(offsets)
-    errors, records = ctx.broker.coordinator.commit_in_transaction(request, offsets)
+    errors, records = ctx.broker.coordinator.commit_in_transaction(request, offsets, ctx.version)
     if records:
         cluster.transaction_router.append_offsets(partition, producer, records)
     return errors

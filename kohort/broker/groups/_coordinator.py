@@ -321,18 +321,19 @@ class GroupCoordinator:
         return errors
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, offsets: Sequence[OffsetToCommit]
+        self, request: TxnOffsetCommitRequest, offsets: Sequence[OffsetToCommit], version: int
     ) -> tuple[list[ErrorCode], GroupRecords]:
         """Return one error code for each offset, and the records to append in the transaction."""
         error = self.check(request.group_id)
         group = self.groups.get(request.group_id)
         if error is ErrorCode.NONE and group is None:
-            if request.generation_id >= 0:
-                error = ErrorCode.ILLEGAL_GENERATION
+            if request.generation_id_or_member_epoch >= 0:
+                newer = version >= 6
+                error = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
             else:
                 group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
         if group is not None and error is ErrorCode.NONE:
-            error = validate_transactional_commit(group, request, offsets)
+            error = validate_transactional_commit(group, request, offsets, version)
         if group is None or error is not ErrorCode.NONE:
             return [error] * len(offsets), []
         now = anyio.current_time()

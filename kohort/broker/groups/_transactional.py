@@ -25,7 +25,10 @@ from kohort.protocol.messages import OffsetCommitKey, OffsetCommitValue, TxnOffs
 
 
 def validate_transactional_commit(
-    group: AnyGroup, request: TxnOffsetCommitRequest, offsets: Sequence[OffsetToCommit]
+    group: AnyGroup,
+    request: TxnOffsetCommitRequest,
+    offsets: Sequence[OffsetToCommit],
+    version: int,
 ) -> ErrorCode:
     """Return NONE if this producer may commit for the group now, else the error.
 
@@ -33,18 +36,20 @@ def validate_transactional_commit(
     """
     if isinstance(group, ConsumerGroup):
         partitions = [(offset.topic, offset.partition) for offset in offsets]
-        return validate_consumer_transaction(group, request, partitions)
+        return validate_consumer_transaction(group, request, partitions, version)
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if request.generation_id < 0 and group.state is GroupState.EMPTY:
+    if request.generation_id_or_member_epoch < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     has_member = (
-        request.generation_id >= 0 or request.member_id or request.group_instance_id is not None
+        request.generation_id_or_member_epoch >= 0
+        or request.member_id
+        or request.group_instance_id is not None
     )
     if not has_member:
         return ErrorCode.NONE
     error = group.validate_member(request.member_id, request.group_instance_id)
-    if error is ErrorCode.NONE and request.generation_id != group.generation:
+    if error is ErrorCode.NONE and request.generation_id_or_member_epoch != group.generation:
         error = ErrorCode.ILLEGAL_GENERATION
     return error
 

@@ -1,19 +1,21 @@
 """TxnOffsetCommit, API key 28: write a group's offsets inside a transaction.
 
-With version 5 the broker adds the offsets topic to the transaction (KIP-890).
+With version 5 the broker adds the offsets topic to the transaction (KIP-890). Version 6 has topic
+ids instead of names (KIP-1319).
 """
 
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, Int64, String
+from kohort.protocol._types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 
-class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(Response, api_key=28, versions="0-6", flexible="3+"):
     """Response to :class:`TxnOffsetCommitRequest`."""
 
     class TxnOffsetCommitResponseTopic(Struct):
-        name: String = field(default="")
+        name: String = field("0-5", default="", ignorable=True)
+        topic_id: Uuid = field("6+", default=ZERO_UUID, ignorable=True)
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = field(
             default_factory=list
         )
@@ -27,12 +29,13 @@ class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+
 
 
 class TxnOffsetCommitRequest(
-    Request[TxnOffsetCommitResponse], api_key=28, versions="0-5", flexible="3+"
+    Request[TxnOffsetCommitResponse], api_key=28, versions="0-6", flexible="3+"
 ):
     """Request to write a group's offsets inside a transaction."""
 
     class TxnOffsetCommitRequestTopic(Struct):
-        name: String = field(default="")
+        name: String = field("0-5", default="", ignorable=True)
+        topic_id: Uuid = field("6+", default=ZERO_UUID, ignorable=True)
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = field(
             default_factory=list
         )
@@ -47,7 +50,7 @@ class TxnOffsetCommitRequest(
     group_id: String = field(default="")
     producer_id: Int64 = field(default=0)
     producer_epoch: Int16 = field(default=0)
-    generation_id: Int32 = field("3+", default=-1)
+    generation_id_or_member_epoch: Int32 = field("3+", default=-1)
     member_id: String = field("3+", default="")
     group_instance_id: String | None = field("3+", nullable="3+", default=None)
     topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = field(default_factory=list)

@@ -99,7 +99,7 @@ def _consumer_requests(group: str, topic: str) -> Requests:
         group_id=group,
         producer_id=1,
         member_id="m",
-        generation_id=5,
+        generation_id_or_member_epoch=5,
         topics=[Txn.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )
     yield "transaction", in_transaction, 3

@@ -278,7 +278,7 @@ def transactional_commits_with_epochs(session: Session) -> Observations:
             number += 1
             one = producer(session, f"x{number}")
             identity: dict[str, Any] = {
-                "generation_id": epoch,
+                "generation_id_or_member_epoch": epoch,
                 "member_id": name,
                 "group_instance_id": instance,
             }

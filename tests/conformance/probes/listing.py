@@ -121,7 +121,7 @@ def classic_groups_are_no_consumer_groups(session: Session) -> Observations:
 @probe("2.7d", "6.2e")
 def delete_groups(session: Session) -> Observations:
     """Delete groups in every version, several in one request. A deleted group may be recreated."""
-    for version in (0, 1, 2):
+    for version in (0, 1, 2, 3):
         topic = session.topic(f"t{version}")
         group, unknown = session.group(f"v{version}"), session.group(f"none{version}")
         session.ask(commit_request(group, topic), 8)

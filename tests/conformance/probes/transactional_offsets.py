@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import (
     DeleteGroupsRequest,
     OffsetDeleteRequest,
@@ -66,14 +67,18 @@ def unstable_offsets_in_every_version(session: Session) -> Observations:
 def offsets_are_committed_in_every_version(session: Session) -> Observations:
     """Commit by TxnOffsetCommit with and without adding the group before."""
     topic = new_topic(session)
-    for version in range(6):
+    topic_id = session.topic_id(topic)
+    for version in range(7):
         for added in (True, False):
             label = f"{version} {added}"
             group = session.group(f"g{label}")
             one = producer(session, f"x{label}", old=version < 5)
             if added:
                 one.add_offsets(group)
-            yield f"{label} commit", one.commit_offset(group, topic, 5, version=version)
+            yield (
+                f"{label} commit",
+                one.commit_offset(group, topic, 5, version=version, topic_id=topic_id),
+            )
             state = describe(session, one.name).transaction_states[0]
             yield f"{label} state", state.transaction_state
             yield f"{label} end", one.end(committed=True)
@@ -85,11 +90,12 @@ def offsets_are_committed_in_every_version(session: Session) -> Observations:
 def offsets_of_the_wrong_one(session: Session) -> Observations:
     """Commit as another producer, in another epoch, and with an unknown id."""
     topic, group = new_topic(session), session.group()
-    for version in range(6):
+    topic_id = session.topic_id(topic)
+    for version in range(7):
         one = producer(session, f"v{version}", old=version < 5)
         one.init()
         one.add_offsets(group)
-        one.commit_offset(group, topic, 1, version=version)
+        one.commit_offset(group, topic, 1, version=version, topic_id=topic_id)
         name, producer_id, epoch = one.name, one.producer_id, one.epoch
         for label, other in (
             ("epoch before", {"epoch": epoch - 1}),
@@ -102,7 +108,10 @@ def offsets_of_the_wrong_one(session: Session) -> Observations:
         ):
             vars(one).update(name=name, producer_id=producer_id, epoch=epoch)
             vars(one).update(other)
-            yield f"{version} {label}", one.commit_offset(group, topic, 5, version=version)
+            yield (
+                f"{version} {label}",
+                one.commit_offset(group, topic, 5, version=version, topic_id=topic_id),
+            )
         vars(one).update(name=name, producer_id=producer_id, epoch=epoch)
         yield f"{version} end", end(session, one, committed=False)
 
@@ -112,7 +121,7 @@ def transactional_offsets_that_are_refused(session: Session) -> Observations:
     """Commit for unknown partitions and with too large metadata. The others are stored."""
     topic, group = new_topic(session), session.group()
     cls = TxnOffsetCommitRequest
-    for version in (0, 3, 5):
+    for version in (0, 3, 5, 6):
         one = producer(session, f"v{version}", old=version < 5)
         one.add_offsets(group)
         partitions = [
@@ -122,13 +131,20 @@ def transactional_offsets_that_are_refused(session: Session) -> Observations:
             for index, metadata in ((0, "fine"), (9, ""), (-1, None), (0, "x" * 4097), (0, None))
         ]
         topics = [
-            cls.TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
-            for name in (topic, "no-such-topic", "bad topic!")
+            cls.TxnOffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=partitions)
+            for name, topic_id in (
+                (topic, session.topic_id(topic)),
+                ("no-such-topic", b"n" * 16),
+                ("bad topic!", ZERO_UUID),
+            )
         ]
         for label, wanted in (("all", topics), ("unknown", topics[1:]), ("none", [])):
             answer = one.commit_offset(group, topic, 0, version=version, topics=wanted)
             yield f"{version} {label}", answer
-        yield f"{version} no group", one.commit_offset("", topic, 1, version=version)
+        yield (
+            f"{version} no group",
+            one.commit_offset("", topic, 1, version=version, topic_id=topics[0].topic_id),
+        )
         yield f"{version} end", end(session, one, committed=True)
         yield f"{version} committed", offsets(session, group, topic, stable=True)
 
@@ -139,24 +155,31 @@ def transactional_offsets_of_members(session: Session) -> Observations:
     checked if present.
     """
     topic = new_topic(session)
+    topic_id = session.topic_id(topic)
     for kind, instance in (("dynamic", None), ("static", "i")):
         member = Member(session, session.group(kind), instance=instance)
-        for version in (3, 4, 5):
+        for version in (3, 4, 5, 6):
             one = producer(session, f"{kind}{version}", old=version < 5)
             one.add_offsets(member.group)
             if version == 3:
-                unknown = {"generation_id": 1, "member_id": "me"}
-                yield (
-                    f"{kind} unknown group",
-                    one.commit_offset(member.group, topic, 1, version=version, **unknown),
-                )
+                for newest in (3, 6):
+                    answer = one.commit_offset(
+                        member.group,
+                        topic,
+                        1,
+                        version=newest,
+                        topic_id=topic_id,
+                        generation_id_or_member_epoch=1,
+                        member_id="me",
+                    )
+                    yield f"{kind} unknown group {newest}", answer
                 stable(member)
             for label, fields in (
                 ("nothing told", {}),
                 ("its own", {}),
-                ("generation before", {"generation_id": member.generation - 1}),
-                ("generation to come", {"generation_id": member.generation + 1}),
-                ("no generation", {"generation_id": -1}),
+                ("generation before", {"generation_id_or_member_epoch": member.generation - 1}),
+                ("generation to come", {"generation_id_or_member_epoch": member.generation + 1}),
+                ("no generation", {"generation_id_or_member_epoch": -1}),
                 ("unknown member", {"member_id": "nobody"}),
                 ("no member", {"member_id": ""}),
                 ("unknown instance", {"group_instance_id": "nobody"}),
@@ -164,14 +187,16 @@ def transactional_offsets_of_members(session: Session) -> Observations:
                 ("generation alone", {"member_id": "", "group_instance_id": None}),
             ):
                 told: dict[str, Any] = {
-                    "generation_id": member.generation,
+                    "generation_id_or_member_epoch": member.generation,
                     "member_id": member.id,
                     "group_instance_id": member.instance,
                 }
                 if label == "nothing told":
                     told = {}
                 told.update(fields)
-                answer = one.commit_offset(member.group, topic, 2, version=version, **told)
+                answer = one.commit_offset(
+                    member.group, topic, 2, version=version, topic_id=topic_id, **told
+                )
                 yield f"{kind} {version} {label}", answer
             yield f"{kind} {version} end", end(session, one, committed=False)
 
@@ -193,11 +218,12 @@ def transactional_offsets_in_a_rebalance(session: Session) -> Observations:
             member.send_join()
             joined = member.joined(), other.joined()
             yield "joined", [answer.error_code for answer in joined]
+        epoch = "generation_id_or_member_epoch"
         steps: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("told", {"generation_id": member.generation, "member_id": member.id}),
+            ("told", {epoch: member.generation, "member_id": member.id}),
             ("nothing", {}),
-            ("another", {"generation_id": member.generation, "member_id": "nobody"}),
-            ("before", {"generation_id": member.generation - 1, "member_id": member.id}),
+            ("another", {epoch: member.generation, "member_id": "nobody"}),
+            ("before", {epoch: member.generation - 1, "member_id": member.id}),
         )
         for label, told in steps:
             yield f"{step} {label}", one.commit_offset(member.group, topic, 3, **told)

@@ -39,8 +39,8 @@ def _closed(session: Session, key: int, version: int, body: bytes = b"") -> byte
 
 @probe("2.1a")
 def api_versions_of_an_unknown_version(session: Session) -> Observations:
-    """Send ApiVersions 5, 99 and -1: version 0, error 35 and the range of ApiVersions."""
-    for version in (5, 99, 32767, -1):
+    """Send ApiVersions 6, 99 and -1: version 0, error 35 and the range of ApiVersions."""
+    for version in (6, 99, 32767, -1):
         connection = session.connect()
         connection.send_frame(_header(18, version, 2) + b"\x02x\x02y\x00")
         yield f"version {version}", connection.outcome()
@@ -50,7 +50,7 @@ def api_versions_of_an_unknown_version(session: Session) -> Observations:
 def api_versions_again_after_an_unknown_version(session: Session) -> Observations:
     """Send ApiVersions again after an unknown version. The connection stays open."""
     connection = session.connect()
-    connection.send_frame(_header(18, 5, 2) + b"\x02x\x02y\x00")
+    connection.send_frame(_header(18, 6, 2) + b"\x02x\x02y\x00")
     yield "first", connection.outcome()
     answer = connection.ask(
         ApiVersionsRequest(client_software_name="probe", client_software_version="1"), 4
@@ -87,7 +87,7 @@ def unknown_versions_close(session: Session) -> Observations:
 @probe("2.1b")
 def unknown_keys_close(session: Session) -> Observations:
     """Send an unknown API key, which ends the connection. The next one works."""
-    for key in (999, -1, 63, 93, 32767):
+    for key in (999, -1, 63, 95, 32767):
         yield f"key {key}", _closed(session, key, 0)
     connection = session.connect()
     yield "afterwards", connection.ask(ApiVersionsRequest(), 0).error_code
@@ -117,7 +117,7 @@ def encode_name(name: str) -> bytes:
 @probe("2.1c")
 def advertised_versions(session: Session) -> Observations:
     """Read the range of each API in ApiVersions."""
-    for version in range(5):
+    for version in range(6):
         request = ApiVersionsRequest(client_software_name="p", client_software_version="1")
         answer = session.ask(request, version)
         yield (
@@ -135,7 +135,7 @@ def advertised_versions(session: Session) -> Observations:
 @probe("6.9a")
 def features(session: Session) -> Observations:
     """Read the features in ApiVersions."""
-    for version in (2, 3, 4):
+    for version in (2, 3, 4, 5):
         request = ApiVersionsRequest(client_software_name="p", client_software_version="1")
         answer = session.ask(request, version)
         yield (
@@ -161,12 +161,38 @@ def order_of_the_advertised_apis(session: Session) -> Observations:
     yield "sorted", keys == sorted(keys)
 
 
+@probe("2.1d")
+def api_versions_for_an_expected_node(session: Session) -> Observations:
+    """Send ApiVersions 5 with the right and with wrong ids of the cluster and the node."""
+    metadata = session.ask(MetadataRequest(topics=[]), 12)
+    known, node = metadata.cluster_id, metadata.brokers[0].node_id
+    for label, cluster_id, node_id in (
+        ("both", known, node),
+        ("none", None, -1),
+        ("another cluster", "another", node),
+        ("another node", known, node + 1),
+        ("cluster alone", known, -1),
+        ("node alone", None, node),
+        ("empty cluster", "", node),
+    ):
+        request = ApiVersionsRequest(
+            client_software_name="p",
+            client_software_version="1",
+            cluster_id=cluster_id,
+            node_id=node_id,
+        )
+        answer = session.ask(request, 5)
+        yield label, (answer.error_code, bool(answer.api_keys))
+
+
 @probe("2.2a")
 def header_of_the_api_versions_answer(session: Session) -> Observations:
     """Read the header of ApiVersions, version 0 always: the error follows the correlation id."""
-    for version in range(5):
+    for version in range(6):
         connection = session.connect()
         body = b"\x02x\x021\x00" if version >= 3 else b""
+        if version >= 5:
+            body = b"\x02x\x021\x00\xff\xff\xff\xff\x00"
         connection.send_frame(_header(18, version, 2 if version >= 3 else 1) + body)
         frame = connection.receive_frame()
         yield f"version {version}", frame[:6]

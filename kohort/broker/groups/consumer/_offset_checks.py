@@ -35,13 +35,16 @@ def validate_consumer_commit(
 
 
 def validate_consumer_transaction(
-    group: ConsumerGroup, request: TxnOffsetCommitRequest, partitions: Sequence[tuple[str, int]]
+    group: ConsumerGroup,
+    request: TxnOffsetCommitRequest,
+    partitions: Sequence[tuple[str, int]],
+    version: int,
 ) -> ErrorCode:
     """Return NONE if this producer may commit offsets of these partitions, else the error.
 
     A producer without member data may always commit.
     """
-    epoch = request.generation_id
+    epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
     if epoch == -1 and not request.member_id and request.group_instance_id is None:
@@ -50,8 +53,10 @@ def validate_consumer_transaction(
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = _check_epoch(group, member, epoch, partitions)
-    # This API has no error for an epoch, so a producer treats it like an old generation.
-    return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+    if error is ErrorCode.STALE_MEMBER_EPOCH and version < 6:
+        # These versions have no error for an epoch, so a producer treats it like a generation.
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
 
 
 def validate_consumer_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
