@@ -39,7 +39,7 @@ class MemberSettings(CommonSettings):
 
 
 @dataclass
-class Ended:
+class OwnershipLosses:
     """Counts of ended ownership. After each end, others may have owned the partitions."""
 
     memberships: int = 0
@@ -71,7 +71,7 @@ class CommonMemberData:
         self.owned = NO_PARTITIONS
         self.owned_after = NO_PARTITIONS
         """Owned partitions after the callback in progress."""
-        self.ended = Ended()
+        self.ended = OwnershipLosses()
         self._rng = rng
 
     @property

@@ -93,7 +93,7 @@ class SignalHandler:
                 if action in (CoordinatorAction.PROCEED, CoordinatorAction.REJOIN):
                     self._heartbeats.confirmed()
                 if action is not CoordinatorAction.PROCEED:
-                    signal = HEARTBEAT_SIGNALS.get(action, Signal.REFUSED)
+                    signal = HEARTBEAT_SIGNALS.get(action, Signal.HEARTBEAT_RETRIED)
                     self._signal_code(signal, ApiKey.HEARTBEAT, code)
             case _ if is_final(error := error_of(event)):
                 self.fail(Signal.FATAL, error)
@@ -118,7 +118,7 @@ class SignalHandler:
                 self.lose(signal, words, keep_member_id=keeps_id)
             case Signal.FAILED | Signal.FATAL:
                 self.fail(signal, error_for(api, code, self._member.settings.group_id))
-            case Signal.REFUSED:
+            case Signal.HEARTBEAT_RETRIED:
                 self._repeat_heartbeat(words, has_moved=action is CoordinatorAction.REDISCOVER)
             case Signal.REBALANCE:
                 self.react(signal, "the group rebalances")
@@ -126,7 +126,7 @@ class SignalHandler:
                 self.react(signal, words)
 
     def _repeat_heartbeat(self, words: str, *, has_moved: bool) -> None:
-        if REACTIONS[self._member.state, Signal.REFUSED] is Reaction.RETRY:
+        if REACTIONS[self._member.state, Signal.HEARTBEAT_RETRIED] is Reaction.RETRY:
             if has_moved:
                 self._pending.emit(DropCoordinator(words))
             self._heartbeats.retry(self._pending.now, at_once=has_moved)

@@ -21,7 +21,7 @@ class Signal(Enum):
     WANTED = "a rebalance is needed"
     """A request of the caller, changed topics on the leader, or REBALANCE_IN_PROGRESS for a commit.
     """
-    REFUSED = "a heartbeat must be repeated"
+    HEARTBEAT_RETRIED = "a heartbeat must be repeated"
     LOST = "a heartbeat or a commit returned UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION"
     FAILED = "a heartbeat or a commit returned an error to report"
     FATAL = "a heartbeat was fenced, or it cannot be sent"
@@ -100,7 +100,7 @@ _ROWS: dict[Signal, dict[Reaction, tuple[MemberState, ...]]] = {
             *(_S.LEAVING, _S.FAILED),
         ),
     },
-    Signal.REFUSED: {
+    Signal.HEARTBEAT_RETRIED: {
         _R.RETRY: (
             *(_S.JOIN_PENDING, _S.REVOKING, _S.ASSIGNING),
             *(_S.SYNCING, _S.RECONCILING, _S.STABLE),

@@ -88,8 +88,10 @@ class UndecidedMembership:
                 if isinstance(event, LeaveRequested):
                     self._next = None
                 commands = self._forward(event, now)
-        if now >= self._next_choice and (reasons := list(filter(None, map(self._doubt, commands)))):
-            commands = [each for each in commands if not self._doubt(each)]
+        if now >= self._next_choice and (
+            reasons := list(filter(None, map(self._reason_to_choose_again, commands)))
+        ):
+            commands = [each for each in commands if not self._reason_to_choose_again(each)]
             commands += self._look_up_again(reasons[0], now)
         if self._next is not None and self._inner.leave is None:
             following, self._next = self._next, None
@@ -155,7 +157,7 @@ class UndecidedMembership:
         assert self._subscribed is not None
         return [*cancelled, *self._forward(self._subscribed, now)]
 
-    def _doubt(self, command: Command) -> str:
+    def _reason_to_choose_again(self, command: Command) -> str:
         """Return why a command of a classic member leads to another look-up, or ""."""
         if self.uses_epochs:
             return ""

@@ -427,8 +427,8 @@ def test_signal_in_situation_has_the_reaction_of_the_table(situation: str) -> No
 
 SIGNAL_OF = {
     "rejoin": Signal.WANTED,
-    "heartbeat 14": Signal.REFUSED,
-    "heartbeat 16": Signal.REFUSED,
+    "heartbeat 14": Signal.HEARTBEAT_RETRIED,
+    "heartbeat 16": Signal.HEARTBEAT_RETRIED,
     "heartbeat 22": Signal.LOST,
     "heartbeat 25": Signal.LOST,
     "heartbeat 27": Signal.REBALANCE,
