@@ -70,6 +70,12 @@ class CommonOptions(SecurityOptions, total=False):
 
     Default: ``300000`` ms.
     """
+    metadata_cluster_check_enable: bool
+    """Name the cluster and the broker when connecting, so that a broker of another cluster refuses
+    (KIP-1242). It needs Kafka 4.4 and `rebootstrap`.
+
+    Default: ``True``.
+    """
     allow_auto_create_topics: bool
     """Let subscribe() and assign() create missing topics, if the brokers allow that. Look-ups never
     create topics.

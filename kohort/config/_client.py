@@ -129,6 +129,14 @@ class ClientConfig(RequestOptions):
             unit="ms",
         ),
     )
+    metadata_cluster_check_enable: bool = field(
+        default=True,
+        metadata=option(
+            Boolean(),
+            "Name the cluster and the broker when connecting, so that a broker of another cluster "
+            "refuses (KIP-1242). It needs Kafka 4.4 and `rebootstrap`.",
+        ),
+    )
     allow_auto_create_topics: bool = field(
         default=True,
         metadata=option(

@@ -249,7 +249,6 @@ REFUSED: tuple[Unsupported, ...] = (
 
 IGNORED: tuple[Unsupported, ...] = (
     # Java
-    *_ignored("metadata.cluster.check.enable", why="addresses of a name are not compared"),
     *_ignored("bootstrap.resolve.timeout.ms", why="names are resolved at each connection"),
     *_ignored(
         "socket.connection.setup.timeout.max.ms",

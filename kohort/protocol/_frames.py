@@ -36,6 +36,17 @@ def response_header_version(cls: type[Message], version: int) -> int:
     return 1 if version in cls.flexible and cls is not messages.ApiVersionsResponse else 0
 
 
+_OTHERS = {
+    b"HTTP": "HTTP",
+    b"GET ": "HTTP",
+    b"POST": "HTTP",
+    b"SSH-": "SSH",
+    b"E\0\0\0": "PostgreSQL",  # an error message of fewer than 256 bytes
+    b"-ERR": "Redis",
+}
+"""Other protocols by the first four bytes of what their servers send."""
+
+
 def frame_size(prefix: Buffer, max_size: int) -> int:
     """Return the length in bytes that a prefix of 4 bytes announces.
 
@@ -49,10 +60,8 @@ def frame_size(prefix: Buffer, max_size: int) -> int:
     hint = ""
     if first[0] in TLS_RECORD_TYPES and first[1] == 3:
         hint = "; it looks like TLS: is this a TLS port?"
-    elif first in (b"HTTP", b"GET ", b"POST"):
-        hint = "; it looks like HTTP"
-    elif first == b"SSH-":
-        hint = "; it looks like SSH"
+    elif first in _OTHERS:
+        hint = f"; it looks like {_OTHERS[first]}: is this the port of a Kafka broker?"
     raise FrameTooLargeError(
         f"a frame of {size} bytes was announced, the bound is {max_size} bytes{hint}"
     )

@@ -38,7 +38,7 @@ from kohort.transport._handshake import (
 )
 from kohort.transport._leased import Leased
 from kohort.transport._lifetimes import start_soon
-from kohort.transport._loop import OneShot, callback_loop, clock_of
+from kohort.transport._loop import OneShot, callback_loop, clock_of, running_clock
 from kohort.transport._pipeline import (
     ConnectionEnd,
     DeadlineTimer,
@@ -51,7 +51,7 @@ from kohort.transport._pipeline import (
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
 from kohort.transport._response_reader import ResponseReader
-from kohort.transport._versions import BrokerVersions
+from kohort.transport._versions import BrokerVersions, ClosedSilentlyError, Greeting, Greetings
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
@@ -119,34 +119,54 @@ class BrokerConnection:
         max_in_flight: int = DEFAULTS.max_in_flight_requests_per_connection,
         mechanism: Mechanism | None = None,
         rng: random.Random | None = None,
+        greetings: Greetings | None = None,
+        node_id: int = -1,
     ) -> BrokerConnection:
         """Connect, do the TLS handshake, ask for versions and log in.
 
         Each step takes at most ``timeout`` seconds. If the broker refuses the credentials and the
         ``mechanism`` has others by now, these are tried at once. ``rng`` spreads the later logins.
-        Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
-        UnsupportedVersionError or another BrokerResponseError, with the address in the message.
+        ``greetings`` and ``node_id`` decide the first request. If the broker closes at it without a
+        byte, another connection gets a lower version. Raises SecurityError, KafkaConnectionError,
+        KafkaTimeoutError, ProtocolError, UnsupportedVersionError or another BrokerResponseError,
+        with the address in the message.
         """
         peer = address(host, port)
         logins = first_login(mechanism, host, peer, timeout, rng)
+        greetings = greetings or Greetings()
+        clock = running_clock()
+        greeting = greetings.of(host, port, node_id, clock())
         while True:
             link = await connected(connect, host, port, timeout)
             connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight)
             try:
-                await connection._prepare(logins, timeout, max_frame)
-                return connection
+                await connection._prepare(logins, timeout, max_frame, greeting)
             except SaslAuthenticationFailedError:
                 if logins is None or not await logins.has_other_credentials():
                     raise
+            except KafkaConnectionError as error:
+                if not isinstance(error.__cause__, ClosedSilentlyError):
+                    raise
+                lower = greetings.lower(host, port, greeting, clock())
+                if lower is None:
+                    raise
+                greeting = lower
+            else:
+                greetings.succeeded(host, port, greeting, clock())
+                return connection
 
-    async def _prepare(self, logins: Logins | None, timeout: float, max_frame: int) -> None:
+    async def _prepare(
+        self, logins: Logins | None, timeout: float, max_frame: int, greeting: Greeting
+    ) -> None:
         """Do all steps before the first request. Close the connection if one fails."""
         source = self._reader.source
         is_ready = False
         try:
             await secure(self._link, timeout)
             with anyio.move_on_after(timeout) as scope:
-                self.versions = await shake_hands(self._link, source, self.peer, self._client_id)
+                self.versions = await shake_hands(
+                    self._link, source, self.peer, self._client_id, greeting
+                )
                 is_ready = logins is None
             if scope.cancelled_caught:
                 raise KafkaTimeoutError(

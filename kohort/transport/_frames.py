@@ -114,6 +114,11 @@ class FrameSource:
         """Function that receives the next frame in one piece, or None after a small one."""
         self._last_size = 0
 
+    @property
+    def is_unused(self) -> bool:
+        """True before the first byte."""
+        return self._start == self._end == 0
+
     async def read(self) -> Frame | None:
         """Return the next frame, or None if the peer ended the connection between two frames.
 

@@ -31,7 +31,8 @@ from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError, check_correlation_id
 from kohort.transport._printable import LOOKS_LIKE_TLS, address, in_seconds, reason
-from kohort.transport._versions import BrokerVersions
+from kohort.transport._versions import BrokerVersions, ClosedSilentlyError, Greeting
+from kohort.types import escaped
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
@@ -39,10 +40,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.transport")
 
+USUAL_GREETING = Greeting()
 MAX_BYTES = 1 << 19
 """Largest response to ApiVersions. A broker sends a few KB."""
-FIRST_VERSION = 4
-"""Version of the first ApiVersions request. A later one would name the cluster and the broker."""
 _ERROR_CODE = struct.Struct(">4xh")  # after the correlation id, in every version
 
 
@@ -57,22 +57,33 @@ async def secure(link: ByteConnection, timeout: float) -> None:
 
 
 async def shake_hands(
-    link: ByteConnection, source: FrameSource, peer: str, client_id: str
+    link: ByteConnection,
+    source: FrameSource,
+    peer: str,
+    client_id: str,
+    greeting: Greeting = USUAL_GREETING,
 ) -> BrokerVersions:
     """Request the versions of a broker, in a lower version of the request if it requires one.
 
     Correlation ids 0 and below are used. Raises WrongListenerError, ProtocolError,
-    BrokerResponseError, KafkaConnectionError and errors of the connection.
+    BrokerResponseError, KafkaConnectionError and errors of the connection. Raises
+    ClosedSilentlyError if the broker closed before it sent a byte.
     """
-    tried = FIRST_VERSION
+    tried = greeting.version
     for correlation_id in count(0, -1):
         _expect(source, correlation_id)
-        request = versions_request() if tried >= 3 else messages.ApiVersionsRequest()
-        await link.send(encode_request(request, tried, correlation_id, client_id))
-        frame = await _read_response(source, peer)
+        request = versions_request(greeting) if tried >= 3 else messages.ApiVersionsRequest()
+        try:
+            await link.send(encode_request(request, tried, correlation_id, client_id))
+            frame = await _read_response(source, peer)
+        except (KafkaConnectionError, *NETWORK_ERRORS) as error:
+            if source.is_unused:
+                raise ClosedSilentlyError(reason(error)) from error
+            raise
         if frame is None:
             kind = "TLS" if hasattr(link, "handshake") else "plaintext"
-            raise KafkaConnectionError(
+            error_type = ClosedSilentlyError if source.is_unused else KafkaConnectionError
+            raise error_type(
                 f"closed during the handshake: is it a {kind} listener of a Kafka broker?"
             )
         check_correlation_id(frame.data, correlation_id)
@@ -80,6 +91,12 @@ async def shake_hands(
         if not response.error_code:
             break
         again = _fallback_version(tried, response)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            raise broker_error(
+                response.error_code,
+                f"{peer} is not broker {greeting.node_id} of cluster "
+                f"{escaped(str(greeting.cluster_id))}",
+            )
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or again is None:
             raise broker_error(
                 response.error_code,
@@ -89,10 +106,13 @@ async def shake_hands(
     return BrokerVersions(peer, response.api_keys)
 
 
-def versions_request() -> messages.ApiVersionsRequest:
-    """Return the request for the versions and features of a broker, which names this client."""
+def versions_request(greeting: Greeting = USUAL_GREETING) -> messages.ApiVersionsRequest:
+    """Return the request for the versions of a broker, which names this client and the broker."""
     return messages.ApiVersionsRequest(
-        client_software_name="kohort", client_software_version=_client_version()
+        client_software_name="kohort",
+        client_software_version=_client_version(),
+        cluster_id=greeting.cluster_id,
+        node_id=greeting.node_id,
     )
 
 
@@ -130,7 +150,7 @@ def _fallback_version(tried: int, response: messages.ApiVersionsResponse) -> int
         return None
     for each in response.api_keys:
         if each.api_key == messages.ApiVersionsRequest.api_key:
-            again = min(each.max_version, FIRST_VERSION)
+            again = min(each.max_version, tried)
             return again if max(each.min_version, 0) <= again < tried else None
     return 0
 

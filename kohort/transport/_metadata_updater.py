@@ -16,6 +16,7 @@ from kohort.errors import (
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
+    RebootstrapRequiredError,
     broker_error,
 )
 from kohort.protocol import messages
@@ -179,6 +180,7 @@ class MetadataUpdater:
         """Forget the brokers. The next request goes to a bootstrap server."""
         logger.warning("starting again from the bootstrap servers %s: %s", self._addresses(), why)
         self.snapshot = self.snapshot.without_brokers()
+        self._nodes.greetings.cluster_id = None  # the next metadata may be of another cluster
         self._nodes.forget_brokers()
 
     async def fetch_topics(
@@ -256,6 +258,8 @@ class MetadataUpdater:
             self._nodes.refusals.keep(())  # some bootstrap servers may have refused before
             if self._warned:
                 logger.info("the cluster is reached with brokers %s", sorted(new.brokers))
+        if self._may_rebootstrap and self._config.metadata_cluster_check_enable:
+            self._nodes.greetings.cluster_id = new.cluster_id
         self._nodes.set_brokers(new.brokers)
         self._nodes.clear_answered_login_refusals()
         self._updated.set()
@@ -290,7 +294,11 @@ class MetadataUpdater:
     def node_failed(self, node: Node, error: KafkaError, lost: bool) -> None:
         """Note a failed connection, and log the first failure of each series."""
         text = reason(error)
-        if is_refusal(error):
+        if isinstance(error, RebootstrapRequiredError):
+            if self._may_rebootstrap and self.snapshot.brokers:
+                self._rebootstrap(text)
+                self.request_refresh()
+        elif is_refusal(error):
             if self._nodes.refusals.add(node.broker.id, node.peer, error):
                 logger.warning("%s: %s", type(error).__name__, text)
                 if self.bootstrapped:

@@ -20,6 +20,7 @@ from kohort.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    RebootstrapRequiredError,
     SecurityError,
     TlsVerificationError,
     WrongListenerError,
@@ -35,6 +36,7 @@ from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address, reason
 from kohort.transport._refusals import BrokerRefusals, copy_of, is_refusal
 from kohort.transport._repeatable_event import RepeatableEvent
+from kohort.transport._versions import Greetings
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -143,6 +145,7 @@ class Nodes:
         """The user of the latest SASL login."""
         self.api_versions: Mapping[int, VersionRange] = {}
         """Versions of each API that the broker of the latest connection serves."""
+        self.greetings = Greetings()
         self._config = config
         self._security = security
         self._connect = connect
@@ -295,7 +298,7 @@ class Nodes:
 
         Raises as BrokerConnection.open() does, and KafkaConnectionError for an unknown node. A
         SecurityError becomes a KafkaConnectionError, because callers retry and :attr:`refusals`
-        reports it.
+        reports it. So does the refusal of a broker that is another one.
         """
         node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
         if node is None:
@@ -315,7 +318,7 @@ class Nodes:
             error = entry.error or KafkaConnectionError(
                 f"no connection to {node.peer}: it was closed while it opened"
             )
-            if isinstance(error, SecurityError):
+            if isinstance(error, SecurityError | RebootstrapRequiredError):
                 raise KafkaConnectionError(str(error)) from error
             raise type(error)(*error.args) from error
         return entry.connection
@@ -351,6 +354,7 @@ class Nodes:
         entry.opened.set()
         node.error, node.reached = None, True
         self.api_versions = connection.versions.by_api
+        self.greetings.note_served(connection.versions)
         if connection.logins is not None:
             self.principal = connection.logins.session.principal or None
         if node.wants_login is None:
@@ -381,6 +385,8 @@ class Nodes:
             max_in_flight=config.max_in_flight_requests_per_connection,
             mechanism=self.mechanism,
             rng=self._rng,
+            greetings=self.greetings,
+            node_id=broker.id,
         )
 
     async def _probe_for_login(self, node: Node, broker: BrokerAddress) -> None:

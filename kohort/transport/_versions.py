@@ -1,16 +1,25 @@
-"""Versions of the APIs of a broker, and the choice of one for a request."""
+"""Versions of the APIs of a broker, the choice of one for a request, and the first request."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kohort.errors import UnsupportedVersionError
-from kohort.protocol import Message, VersionRange
+from kohort.errors import KafkaConnectionError, UnsupportedVersionError
+from kohort.protocol import ApiKey, Message, VersionRange
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import ApiVersionsResponse
+
+USUAL_VERSION = 4
+NAMING_VERSION = 5
+_LOWER = {5: 3, 4: 3, 3: 0}
+"""Version after one on which the broker closed. Version 3 was the last for four years."""
+REMEMBERED_SECONDS = 600.0
+"""Time until an address gets the usual version again, because its broker may be upgraded."""
+GIVEN_UP_SECONDS = 30.0
+"""Time without lower versions after a broker closed on each of them."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -66,3 +75,72 @@ class BrokerVersions:
         raise UnsupportedVersionError(
             f"{name} needs a version of {VersionRange(first, last)}, and {self._peer} {serves}"
         )
+
+
+class ClosedSilentlyError(KafkaConnectionError):
+    """The broker closed the connection at ApiVersions, before it sent a byte."""
+
+
+class Greeting(NamedTuple):
+    """The first request of a connection: the version of ApiVersions, and the broker it names.
+
+    Version 5 names the cluster and the broker that the client means to reach (KIP-1242). A broker
+    that is another one refuses with REBOOTSTRAP_REQUIRED.
+    """
+
+    version: int = USUAL_VERSION
+    cluster_id: str | None = None
+    node_id: int = -1
+
+
+class Greetings:
+    """The greetings of one client. It remembers the version that suits an address.
+
+    A broker is named if the broker of the latest connection serves NAMING_VERSION, so that an older
+    cluster costs no second request. A service may close the connection on a version that it does
+    not know. Then lower versions follow, each on a new connection.
+    """
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        """The cluster that the known brokers belong to, or None to name no broker."""
+        self._serves_naming = False
+        self._versions: dict[tuple[str, int], tuple[int | None, float]] = {}
+        """The version that suits an address, or None if none does, and the end of that memory."""
+
+    def of(self, host: str, port: int, node_id: int, now: float) -> Greeting:
+        """Return the greeting for a broker at an address."""
+        version = self._remembered(host, port, now)
+        if version is not None:
+            return Greeting(version)
+        if self.cluster_id is not None and node_id >= 0 and self._serves_naming:
+            return Greeting(NAMING_VERSION, self.cluster_id, node_id)
+        return Greeting()
+
+    def _remembered(self, host: str, port: int, now: float) -> int | None:
+        version, until = self._versions.get((host, port), (None, now))
+        return version if now < until else None
+
+    def note_served(self, versions: BrokerVersions) -> None:
+        """Note what the broker of the latest connection serves."""
+        served = versions.served(ApiKey.API_VERSIONS)
+        self._serves_naming = served is not None and NAMING_VERSION in served
+
+    def lower(self, host: str, port: int, closed: Greeting, now: float) -> Greeting | None:
+        """Return the greeting after a broker closed on one, or None to give up."""
+        version, until = self._versions.get((host, port), (USUAL_VERSION, now))
+        if version is None and now < until:
+            return None
+        lower = _LOWER.get(closed.version)
+        if lower is None:
+            self._versions[host, port] = None, now + GIVEN_UP_SECONDS
+            return None
+        return Greeting(lower)
+
+    def succeeded(self, host: str, port: int, greeting: Greeting, now: float) -> None:
+        """Remember a lower version that the broker answered."""
+        key = host, port
+        if greeting.version >= USUAL_VERSION:
+            self._versions.pop(key, None)
+        elif self._remembered(host, port, now) is None:
+            self._versions[key] = greeting.version, now + REMEMBERED_SECONDS

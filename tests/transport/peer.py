@@ -223,6 +223,7 @@ class Broker:
         self.host = host
         self.port = port
         self.requests: list[Request[Response]] = []
+        self.greetings: list[ApiVersionsRequest] = []
         self.peers: list[Peer] = []
         self.answer: Answer | None = None
         self.up()
@@ -239,7 +240,15 @@ class Broker:
 
     async def _serve(self, peer: Peer) -> None:
         self.peers.append(peer)
-        await peer.shake_hands(self.cluster.versions)
+        header, greeting = await peer.expect(ApiVersionsRequest)
+        assert isinstance(greeting, ApiVersionsRequest)
+        self.greetings.append(greeting)
+        if greeting.cluster_id is not None and (greeting.cluster_id, greeting.node_id) != (
+            self.cluster.cluster_id,
+            self.node_id,
+        ):
+            return await peer.reply(header, ApiVersionsResponse(error_code=129))
+        await peer.reply(header, self.cluster.versions)
         while (exchange := await peer.receive()) is not None:
             header, request = exchange
             self.requests.append(request)
@@ -264,6 +273,7 @@ class FakeCluster:
     def __init__(self, network: Network, brokers: int = 1) -> None:
         self.network = network
         self.versions = api_versions()
+        self.cluster_id = "c"
         self.topics: dict[str, MetadataResponse.MetadataResponseTopic] = {}
         self.asked: list[list[str] | None] = []
         self.brokers = [Broker(self, index, f"b{index}", 9092) for index in range(1, brokers + 1)]
@@ -275,7 +285,7 @@ class FakeCluster:
         names = None if request.topics is None else [str(each.name) for each in request.topics]
         self.asked.append(names)
         return MetadataResponse(
-            cluster_id="c",
+            cluster_id=self.cluster_id,
             controller_id=1,
             brokers=[
                 MetadataResponse.MetadataResponseBroker(

@@ -30,7 +30,7 @@ from kohort.protocol.messages import (
 )
 from kohort.transport import ClusterClient, ClusterMetadata, Leader
 from kohort.types import TopicPartition
-from tests.transport.peer import Broker, api_versions, topic_answer
+from tests.transport.peer import Broker, FakeCluster, api_versions, topic_answer
 from tests.transport.running import running
 
 pytestmark = pytest.mark.anyio
@@ -538,3 +538,68 @@ async def test_names_from_the_network_cannot_forge_lines_of_the_log(
     messages = [record.getMessage() for record in caplog.records if "kohort" in record.name]
     assert any("2026 INFO" in message for message in messages)
     assert all(message.isprintable() for message in messages)
+
+
+async def test_known_broker_is_named_when_connecting() -> None:
+    async with running(brokers=2) as (client, cluster):
+        await client.wait_bootstrapped()
+        await client.request(HeartbeatRequest(), node=2)
+        names = [(each.cluster_id, each.node_id) for each in cluster.brokers[1].greetings]
+        assert names == [("c", 2)]
+        assert cluster.brokers[0].greetings[0].cluster_id is None  # the bootstrap server
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"metadata_cluster_check_enable": False}, {"metadata_recovery_strategy": "none"}],
+)
+async def test_broker_is_not_named_without_the_check(options: dict[str, Any]) -> None:
+    async with running(**options) as (client, cluster):
+        await client.wait_bootstrapped()
+        await client.request(HeartbeatRequest(), node=1)
+        assert {each.cluster_id for each in cluster.brokers[0].greetings} == {None}
+
+
+async def test_broker_is_not_named_to_an_older_cluster() -> None:
+    async with running() as (client, cluster):
+        cluster.versions = api_versions({int(ApiKey.API_VERSIONS): (0, 4)})
+        await client.wait_bootstrapped()
+        await client.request(HeartbeatRequest(), node=1)
+        assert {each.cluster_id for each in cluster.brokers[0].greetings} == {None}
+
+
+async def test_address_moved_to_another_cluster_rebootstraps(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running(brokers=2, bootstrap=(("boot", 1),)) as (client, cluster):
+        other = FakeCluster(cluster.network, 2)
+        other.cluster_id = "d"
+        for broker, port in zip(other.brokers, (1, 2), strict=True):
+            broker.host, broker.port = "d", port
+        first, second = cluster.brokers
+        cluster.network.listen("boot", 1, first._serve)
+        first.up()
+        second.up()
+        await client.wait_bootstrapped()
+        await client.request(HeartbeatRequest(), node=1)
+        # The addresses of the brokers and of the bootstrap server get brokers of another cluster.
+        first.down()
+        second.down()
+        for place, broker in zip(
+            (("boot", 1), ("b1", 9092), ("b2", 9092)),
+            (*other.brokers, other.brokers[0]),
+            strict=True,
+        ):
+            cluster.network.listen(*place, broker._serve)
+        for broker in other.brokers:
+            broker.up()
+        with pytest.raises(KafkaConnectionError, match="b2:9092 is not broker 2 of cluster c"):
+            with anyio.fail_after(60):
+                await client.request(HeartbeatRequest(), node=2)
+        await until(lambda: client.metadata.cluster_id == "d")
+        assert {each.host for each in client.metadata.brokers.values()} == {"d"}
+        await client.request(HeartbeatRequest(), node=2)
+        assert other.brokers[1].greetings[-1].cluster_id == "d"
+    texts = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert sum("starting again from the bootstrap servers" in each for each in texts) == 1

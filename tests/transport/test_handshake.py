@@ -23,6 +23,7 @@ from kohort.errors import (
 from kohort.protocol import ApiKey, decode_request_header
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest
 from kohort.transport import BrokerConnection, ByteConnection
+from kohort.transport._versions import Greetings
 from tests.transport.peer import Network, Peer, Serve, api_versions
 
 pytestmark = pytest.mark.anyio
@@ -124,6 +125,55 @@ async def test_a_broker_that_names_the_refused_version_is_not_asked_for_ever() -
         await open_to(serve)
 
 
+def closing_above(top: int, asked: list[int], *, reset: bool) -> Serve:
+    """Return a broker that closes a connection on a version above ``top``, without a response."""
+
+    async def serve(peer: Peer) -> None:
+        frame = await peer.receive_frame()
+        assert frame is not None
+        header = decode_request_header(frame)
+        asked.append(header.request_api_version)
+        if header.request_api_version <= top:
+            await peer.reply(header, api_versions())
+        elif reset:
+            peer.reset()
+
+    return serve
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize(("top", "versions"), [(3, [4, 3]), (2, [4, 3, 0]), (0, [4, 3, 0])])
+async def test_broker_that_closes_on_a_version_gets_a_lower_one(
+    top: int, versions: list[int], reset: bool
+) -> None:
+    asked: list[int] = []
+    greetings = Greetings()
+    await open_to(closing_above(top, asked, reset=reset), greetings=greetings)
+    assert asked == versions
+    await open_to(closing_above(top, asked, reset=reset), greetings=greetings)
+    assert asked == [*versions, versions[-1]]  # remembered for this address
+
+
+async def test_lower_version_is_forgotten_after_ten_minutes() -> None:
+    greetings = Greetings()
+    lower = greetings.lower("b", 1, greetings.of("b", 1, 1, 0), 0)
+    assert lower is not None and lower.version == 3
+    greetings.succeeded("b", 1, lower, 0)
+    greetings.succeeded("b", 1, greetings.of("b", 1, 1, 500), 500)  # it prolongs nothing
+    assert [greetings.of("b", 1, 1, now).version for now in (0, 599, 601)] == [3, 3, 4]
+    assert greetings.of("other", 1, 1, 0).version == 4
+
+
+async def test_listener_that_always_closes_gets_no_ladder_again_soon() -> None:
+    asked: list[int] = []
+    greetings = Greetings()
+    for _ in range(3):
+        with pytest.raises(KafkaConnectionError, match="plaintext listener") as caught:
+            await open_to(closing_above(-1, asked, reset=False), greetings=greetings)
+        assert type(caught.value) is KafkaConnectionError
+    assert asked == [4, 3, 0, 4, 4]
+
+
 async def test_another_error_of_the_broker_is_raised_as_that() -> None:
     async def serve(peer: Peer) -> None:
         await peer.shake_hands(ApiVersionsResponse(error_code=42))
@@ -139,6 +189,8 @@ async def test_another_error_of_the_broker_is_raised_as_that() -> None:
         (b"\x15\x03\x03\x00\x02\x02\x46", WrongListenerError, "TLS"),
         (b"\x15\x03\x01\x00\x02\x02\x46", WrongListenerError, "TLS"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", FrameTooLargeError, "HTTP"),
+        (b"E\0\0\0\x5cSFATAL\0VFATAL\0C0A000\0Munsupported", FrameTooLargeError, "PostgreSQL"),
+        (b"-ERR unknown command\r\n", FrameTooLargeError, "Redis"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", FrameTooLargeError, "SSH"),
         (b"\x7f\xff\xff\xff", FrameTooLargeError, "2147483647"),
         (b"\x00\x20\x00\x00", FrameTooLargeError, "2097152"),
