@@ -46,6 +46,7 @@ from kohort.transport._pipeline import (
     Pipeline,
     RequestSender,
     decoded,
+    pause_after,
     respond,
 )
 from kohort.transport._pool import BufferPool
@@ -96,7 +97,7 @@ class BrokerConnection:
         """Time of the end of the handshake, if no response came since."""
         self._check: anyio.Event | None = None
         """Set when a check by is_alive() ends. None while none runs."""
-        self._pipeline = Pipeline(max_in_flight)
+        self._pipeline = Pipeline(max_in_flight, self._clock)
         self._end = ConnectionEnd()
         self._timer = DeadlineTimer()  # for _watch()
         self._sender = RequestSender(link, self._pipeline)
@@ -335,12 +336,15 @@ class BrokerConnection:
                 pending.error.version = chosen
             raise pending.error
         frame = pending.frame or Frame(b"")
-        if pending.result is not None:
-            return cast(R, pending.result), frame
-        try:
-            return decoded(kind, chosen, frame), frame
-        except MessageDecodeError as error:
-            raise self._fail(error) from error
+        response = cast("R | None", pending.result)
+        if response is None:
+            try:
+                response = decoded(kind, chosen, frame)
+            except MessageDecodeError as error:
+                raise self._fail(error) from error
+        if pause := pause_after(response, chosen):
+            self._pipeline.pause(pause)
+        return response, frame
 
     def post(
         self, message: Request[R], version: int, timeout: float, *, large: bool = False

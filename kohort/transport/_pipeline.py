@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 
 from kohort.errors import KafkaConnectionError, KafkaError, ProtocolError
-from kohort.protocol import Buffer, Response, decode_response
+from kohort.protocol import ApiKey, Buffer, Response, decode_response
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, works_in_callbacks
 from kohort.transport._frames import Frame, OversizedFrameError, check_correlation_id
 from kohort.transport._leased import Leased
@@ -22,6 +22,23 @@ R = TypeVar("R", bound=Response)
 
 MAX_THROTTLE_MS = 60_000
 """Longest pause that a broker may request (KIP-219)."""
+_PAUSES_FROM: dict[int, int] = {
+    ApiKey.FETCH: 8,
+    ApiKey.LIST_OFFSETS: 3,
+    ApiKey.METADATA: 6,
+    ApiKey.OFFSET_COMMIT: 4,
+    ApiKey.OFFSET_FETCH: 4,
+    ApiKey.FIND_COORDINATOR: 2,
+    ApiKey.JOIN_GROUP: 3,
+    ApiKey.HEARTBEAT: 2,
+    ApiKey.LEAVE_GROUP: 2,
+    ApiKey.SYNC_GROUP: 2,
+    ApiKey.DESCRIBE_GROUPS: 2,
+    ApiKey.LIST_GROUPS: 2,
+    ApiKey.API_VERSIONS: 2,
+    ApiKey.DESCRIBE_CONFIGS: 2,
+}
+"""First version of each API after which the client pauses. Before it, the broker has paused."""
 
 
 class Pending:
@@ -88,10 +105,12 @@ class Pending:
 class Pipeline:
     """Requests that wait to be sent, and sent ones in the order of their responses."""
 
-    def __init__(self, max_in_flight: int) -> None:
+    def __init__(self, max_in_flight: int, clock: Callable[[], float]) -> None:
         self.waiting: deque[Pending] = deque()
         self.sent: deque[Pending] = deque()
         self.max_in_flight = max_in_flight
+        self._clock = clock
+        self._paused_until = -math.inf
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.sent)
@@ -99,12 +118,36 @@ class Pipeline:
     def take_sendable(self) -> list[Buffer]:
         """Return the bytes of all requests that may be sent now, and count these as sent."""
         buffers: list[Buffer] = []
+        if self._paused_until != -math.inf:
+            if self.waiting and self._pause_end() > self._clock():
+                return buffers
+            if self._paused_until <= self._clock():
+                self._paused_until = -math.inf
         while self.waiting and len(self.sent) < self.max_in_flight:
             pending = self.waiting.popleft()
             self.sent.append(pending)
             buffers += pending.buffers
             pending.buffers = []
         return buffers
+
+    def pause(self, seconds: float) -> None:
+        """Send no request for that time, because the broker throttles this client (KIP-219).
+
+        The broker does not read from the connection meanwhile. A pause takes at most half of the
+        time of a request. So a heartbeat is sent before the session ends.
+        """
+        self._paused_until = max(self._paused_until, self._clock() + seconds)
+
+    def _pause_end(self) -> float:
+        return min(self._paused_until, *(each.deadline - each.timeout / 2 for each in self.waiting))
+
+    @property
+    def resumes_at(self) -> float:
+        """Time at which the pause of waiting requests ends, or infinity without a pause."""
+        is_full = len(self.sent) >= self.max_in_flight
+        if self._paused_until == -math.inf or not self.waiting or is_full:
+            return math.inf
+        return self._pause_end()
 
     def withdraw(self, pending: Pending) -> bool:
         """Remove a request that was not sent. Return False if it was sent."""
@@ -258,8 +301,11 @@ class RequestSender:
                 self._is_sending = True
                 await self._link.send(buffers)
                 self._is_sending = False
-            else:
+            elif (resumes_at := self.pipeline.resumes_at) == math.inf:
                 await self.sendable.wait()
+            else:
+                with anyio.CancelScope(deadline=resumes_at):
+                    await self.sendable.wait()
 
 
 def decoded(kind: type[R], version: int, frame: Frame) -> R:
@@ -279,6 +325,14 @@ def respond(
         return None
     on_response(Leased(response, frame))
     return response
+
+
+def pause_after(response: Any, version: int) -> float:
+    """Return the seconds without requests that a response in this version asks for (KIP-219)."""
+    if version < _PAUSES_FROM.get(response.api_key, 0):
+        return 0.0
+    seconds: float = getattr(response, "throttle_time_ms", 0) / 1000
+    return seconds
 
 
 def _bound_throttle(response: Any) -> None:

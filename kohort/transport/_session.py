@@ -66,13 +66,12 @@ class GatedPipeline(Pipeline):
     """A pipeline with a gate. A closed gate passes only requests of a login."""
 
     def __init__(self, max_in_flight: int, clock: Callable[[], float]) -> None:
-        super().__init__(max_in_flight)
+        super().__init__(max_in_flight, clock)
         self.is_closed = False
         self.closes_at = math.inf
         """End of the session. The gate closes then, if no login has begun before."""
         self.wanted = RepeatableEvent()
         """Set when the closed gate holds back a request."""
-        self._clock = clock
         self._prioritized = 0
 
     @property

@@ -20,11 +20,12 @@ from kohort.protocol import Request, Response
 from kohort.protocol.messages import (
     ApiVersionsRequest,
     HeartbeatRequest,
+    HeartbeatResponse,
     MetadataRequest,
     MetadataResponse,
     RequestHeader,
 )
-from tests.transport.peer import Peer
+from tests.transport.peer import Answer, Peer
 from tests.transport.running import running
 
 pytestmark = pytest.mark.anyio
@@ -468,3 +469,41 @@ async def test_the_same_seed_makes_the_same_attempts() -> None:
                 [(round(at - start, 6), host, port) for at, host, port in cluster.network.attempts]
             )
     assert runs[0] == runs[1]
+
+
+def throttling(milliseconds: int, received: list[float]) -> Answer:
+    """Return the script of a broker that throttles with the first heartbeat."""
+
+    def answer(header: RequestHeader, request: Request[Response]) -> Response | None:
+        received.append(anyio.current_time())
+        return HeartbeatResponse(throttle_time_ms=milliseconds if len(received) == 1 else 0)
+
+    return answer
+
+
+@pytest.mark.parametrize(("version", "pause"), [(4, 5), (2, 5), (1, 0)])
+async def test_throttle_time_delays_next_requests_of_connection(version: int, pause: int) -> None:
+    async with running(metadata_max_age_ms=10_000_000) as (client, cluster):
+        await client.wait_bootstrapped()
+        received: list[float] = []
+        cluster.brokers[0].answer = throttling(5_000, received)
+        request = partial(client.request, HeartbeatRequest(), node=1, max_version=version)
+        await request()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(request)
+            tasks.start_soon(request)
+            tasks.start_soon(partial(request, purpose="other"))
+        times = [each - received[0] for each in received[1:]]
+        assert times == pytest.approx([0, pause, pause], abs=0.01)
+
+
+async def test_throttle_time_takes_half_the_time_of_a_heartbeat() -> None:
+    async with running(metadata_max_age_ms=10_000_000) as (client, cluster):
+        await client.wait_bootstrapped()
+        received: list[float] = []
+        cluster.brokers[0].answer = throttling(60_000, received)
+        await client.request(HeartbeatRequest(), node=1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(client.request, HeartbeatRequest(), node=1))
+            await client.request(HeartbeatRequest(), node=1, timeout_ms=9_000)
+        assert [each - received[0] for each in received] == pytest.approx([0, 4.5, 4.5], abs=0.01)
