@@ -358,8 +358,8 @@ class BrokerConnection:
         pending.large = large
         self._pipeline.waiting.append(pending)
         self._sender.begin()
-        if pending.deadline < self._timer.end:
-            self._timer.move_to(pending.deadline)
+        if (due := min(pending.deadline, pending.silent_at)) < self._timer.end:
+            self._timer.move_to(due)
         return pending
 
     def _take_id(self) -> int:
@@ -429,8 +429,11 @@ class BrokerConnection:
             for pending in self._pipeline.overdue(self._clock()):
                 if not pending.done.is_set:  # it failed with the one before it
                     self._expire(pending)
+            self._reader.note_silence()
             # Deadlines of requests of one kind only grow, so the timer is seldom moved.
-            await self._timer.wait(min(self._pipeline.next_deadline, self._reader.head_until))
+            await self._timer.wait(
+                min(self._pipeline.next_deadline, self._reader.head_until, self._reader.silent_at)
+            )
 
     def begin_sending(self) -> None:
         """Send queued requests as far as the system takes their bytes at once."""
@@ -441,6 +444,10 @@ class BrokerConnection:
     def call_on_close(self, callback: Callable[[], None]) -> None:
         """Call it at the close, before any waiting caller continues."""
         self._end.on_close = callback
+
+    def call_on_silence(self, callback: Callable[[Pending | None], None]) -> None:
+        """Call it with a request for which nothing comes, and with None when responses resume."""
+        self._reader.on_silence = callback
 
     def expect_close(self, reason: KafkaError | None) -> None:
         """Note that the broker is about to close it because of this client."""

@@ -9,6 +9,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -36,6 +37,7 @@ from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address, reason
 from kohort.transport._refusals import BrokerRefusals, copy_of, is_refusal
 from kohort.transport._repeatable_event import RepeatableEvent
+from kohort.transport._response_reader import SilenceLog
 from kohort.transport._versions import Greetings
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class Node:
         "not_before",
         "probe_at",
         "reached",
+        "silence",
         "wants_login",
     )
 
@@ -100,6 +103,7 @@ class Node:
         self.error: KafkaError | None = None
         """The latest failure, or None once a connection is open."""
         self.last_used = -math.inf
+        self.silence = SilenceLog()
         self.reached = False
         """True after the first connection to this address."""
         self.probe_at = -math.inf
@@ -349,6 +353,9 @@ class Nodes:
             self._failed(node, entry.error)
             return
         # The back-off must begin before callers of failed requests can retry.
+        note_silence = partial(node.silence.note, f"broker {node.broker.id} at {node.peer}")
+        connection.call_on_silence(note_silence)
+        note_silence(None)
         connection.call_on_close(lambda: self._closed(node, purpose, entry, connection))
         entry.connection = connection
         entry.opened.set()

@@ -22,6 +22,7 @@ R = TypeVar("R", bound=Response)
 
 MAX_THROTTLE_MS = 60_000
 """Longest pause that a broker may request (KIP-219)."""
+_WAIT_FOR_MEMBERS = frozenset({"JoinGroupRequest", "SyncGroupRequest"})
 _PAUSES_FROM: dict[int, int] = {
     ApiKey.FETCH: 8,
     ApiKey.LIST_OFFSETS: 3,
@@ -83,6 +84,11 @@ class Pending:
         """Callback with the response before the waiting task continues, unless it is cancelled."""
         self.result: Any = None
         """The return value of :attr:`on_frame`."""
+
+    @property
+    def silent_at(self) -> float:
+        """Time after which the lack of a response is unusual, or infinity if it is not."""
+        return math.inf if self.name in _WAIT_FOR_MEMBERS else self.deadline - self.timeout / 2
 
     def complete(self, frame: Frame) -> None:
         """Store the response and wake the waiting task, which may have been cancelled."""

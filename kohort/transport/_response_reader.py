@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
@@ -12,7 +13,10 @@ from kohort.transport._frames import FrameSource
 from kohort.transport._lifetimes import weak_callback
 from kohort.transport._loop import CallbackLoop
 from kohort.transport._pipeline import ConnectionEnd, DeadlineTimer, Pending, RequestSender
+from kohort.transport._printable import in_seconds
 from kohort.transport._tcp import TcpConnection
+
+logger = logging.getLogger("kohort.transport")
 
 HEAD_SECONDS = 1.0
 """Longest time for the first bytes of a response over the size limit, in seconds."""
@@ -38,6 +42,12 @@ class ResponseReader:
         self.last_response = -math.inf
         self.head_until = math.inf
         """Time limit for the first bytes of a response over the size limit."""
+        self.on_silence: Callable[[Pending | None], None] = _ignore
+        """Callback with the request for which nothing comes, and with None when responses resume.
+
+        It is called once for each silence.
+        """
+        self._is_silent = False
         self._sender = sender
         self._end = end
         self._timer = timer
@@ -68,6 +78,9 @@ class ResponseReader:
             pending = pipeline.match_response(frame.data)
             self.response_count += 1
             self.last_response = self._clock()
+            if self._is_silent:
+                self._is_silent = False
+                self.on_silence(None)
             self.source.pool.trim(self.last_response)
             pending.complete(frame)
             if pipeline.waiting:
@@ -97,6 +110,20 @@ class ResponseReader:
 
         return cast(TcpConnection, link).read_with(loop, on_readable)
 
+    @property
+    def silent_at(self) -> float:
+        """Time at which note_silence() reports a silence, or infinity."""
+        awaited = self._sender.pipeline.awaited
+        if awaited is None or self._is_silent:
+            return math.inf
+        return max(awaited.silent_at, self.last_response + awaited.timeout / 2)
+
+    def note_silence(self) -> None:
+        """Report if nothing came for half of the time of the next response."""
+        if self.silent_at <= self._clock():
+            self._is_silent = True
+            self.on_silence(self._sender.pipeline.awaited)
+
     def failure(self) -> tuple[Exception, Pending | None] | None:
         """Return the error that ended reading, with the request that awaited a response."""
         if self._failure is not None:
@@ -104,3 +131,29 @@ class ResponseReader:
         if self._clock() >= self.head_until and (error := self.source.too_large) is not None:
             return error, self._sender.pipeline.awaited
         return None
+
+
+class SilenceLog:
+    """Lines in the log about a broker that sends nothing, one for all of its connections."""
+
+    __slots__ = ("_is_reported",)
+
+    def __init__(self) -> None:
+        self._is_reported = False
+
+    def note(self, broker: str, awaited: Pending | None) -> None:
+        """Log once that nothing comes for a request, and once that the broker responds again."""
+        if awaited is None and self._is_reported:
+            logger.info("%s responds again", broker)
+        elif awaited is not None and not self._is_reported:
+            logger.warning(
+                "%s has sent nothing for %s, and %s waits: it may be frozen or cut off",
+                broker,
+                in_seconds(awaited.timeout / 2),
+                awaited.name,
+            )
+        self._is_reported = awaited is not None
+
+
+def _ignore(awaited: Pending | None) -> None:
+    pass

@@ -21,6 +21,7 @@ from kohort.protocol.messages import (
     ApiVersionsRequest,
     HeartbeatRequest,
     HeartbeatResponse,
+    JoinGroupRequest,
     MetadataRequest,
     MetadataResponse,
     RequestHeader,
@@ -507,3 +508,43 @@ async def test_throttle_time_takes_half_the_time_of_a_heartbeat() -> None:
             tasks.start_soon(partial(client.request, HeartbeatRequest(), node=1))
             await client.request(HeartbeatRequest(), node=1, timeout_ms=9_000)
         assert [each - received[0] for each in received] == pytest.approx([0, 4.5, 4.5], abs=0.01)
+
+
+async def test_frozen_broker_is_reported_once_and_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running(metadata_max_age_ms=10_000_000) as (client, cluster):
+        (broker,) = cluster.brokers
+        await client.wait_bootstrapped()
+        headers: list[RequestHeader] = []
+
+        def freeze(header: RequestHeader, request: Request[Response]) -> Response | None:
+            headers.append(header)
+            return None
+
+        broker.answer = freeze
+        async with anyio.create_task_group() as tasks:
+            for purpose in ("", "other"):
+                request = partial(client.request, HeartbeatRequest(), node=1, purpose=purpose)
+                tasks.start_soon(request)
+            await anyio.sleep(14)
+            assert not [each for each in caplog.records if "sent nothing" in each.getMessage()]
+            await anyio.sleep(5)
+            for peer, header in zip(broker.peers[-2:], headers, strict=True):
+                await peer.reply(header, HeartbeatResponse())
+        texts = [each.getMessage() for each in caplog.records if "broker 1 at" in each.getMessage()]
+        assert texts == [
+            "broker 1 at b1:9092 has sent nothing for 15 s, and HeartbeatRequest waits: it may be "
+            "frozen or cut off",
+            "broker 1 at b1:9092 responds again",
+        ]
+
+
+async def test_wait_for_members_is_no_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(metadata_max_age_ms=10_000_000) as (client, cluster):
+        await client.wait_bootstrapped()
+        cluster.brokers[0].answer = lambda *_: None
+        with pytest.raises(KafkaTimeoutError):
+            await client.request(JoinGroupRequest(), node=1, timeout_ms=300_000)
+        assert not [each for each in caplog.records if "sent nothing" in each.getMessage()]
