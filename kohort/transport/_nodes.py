@@ -376,10 +376,7 @@ class Nodes:
             await self._probe_for_login(node, entry.broker)
 
     async def open_alone(self, broker: BrokerAddress) -> BrokerConnection:
-        """Return a connection that the caller runs and closes.
-
-        Raises as BrokerConnection.open() does.
-        """
+        """Return a connection that the caller runs and closes. Raises as its open() does."""
         config = self._config
         return await BrokerConnection.open(
             self._connect,
