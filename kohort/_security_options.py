@@ -218,3 +218,11 @@ class SecurityOptions(TypedDict, total=False):
     """Claims of unsecured tokens, with the principal. iat and exp are added. Default: ``()``."""
     sasl_oauthbearer_unsecured_lifetime_seconds: int
     """Lifetime of an unsecured token. Default: ``3600`` s."""
+    proxy_url: str | Secret | None
+    """Proxy for all connections to brokers: `socks5://`, `socks5h://` or `http://`, then
+    `user:password@host:port`. The proxy resolves the names of brokers, except with `socks5://`.
+
+    Default: ``None``.
+    """
+    socks5_proxy: str | Secret | None
+    """Former name of proxy_url, for SOCKS5 only. Default: ``None``."""

@@ -16,6 +16,7 @@ from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import Option, Section, options_of
+from kohort.config._proxy import ProxyConfig
 from kohort.config._sasl import SaslConfig
 from kohort.config._security import SecurityConfig
 from kohort.config._tls import StoreConfig, TlsConfig
@@ -60,6 +61,7 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("Tokens (OAUTHBEARER)", OAuthConfig),
     ("Assertions for tokens", AssertionConfig),
     ("Tokens without a signature", UnsecuredConfig),
+    ("Proxies", ProxyConfig),
 )
 
 

@@ -135,6 +135,11 @@ REMEDIES: Final[dict[str, Remedy]] = {
         "consumer keeps trying.",
         "troubleshooting.md#no-broker-can-be-reached",
     ),
+    "ProxyConnectionError": Remedy(
+        "Check host, port and scheme of ``proxy_url``, and that the proxy runs. The consumer "
+        "retries.",
+        "security.md#proxies",
+    ),
     "ProtocolError": _ADDRESS,
     "FrameTooLargeError": Remedy(
         "If the message names ``receive_message_max_bytes``, raise that option. Otherwise check "
@@ -168,6 +173,14 @@ REMEDIES: Final[dict[str, Remedy]] = {
         "Set ``security_protocol`` to the value that the message names, or use the port of another "
         "listener.",
         "troubleshooting.md#the-port-is-a-tls-listener-or-wants-a-login",
+    ),
+    "ProxyAuthenticationFailedError": Remedy(
+        "Put the user and password of the proxy into ``proxy_url``, with percent-encoding.",
+        "security.md#proxies",
+    ),
+    "ProxyRefusedError": Remedy(
+        "Have the rules of the proxy allow the address and port of the broker.",
+        "security.md#proxies",
     ),
     "SaslServerError": Remedy(
         "Check the address: the server may be another one than you expect. Do not send it the "

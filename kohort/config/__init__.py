@@ -22,6 +22,7 @@ from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import Option
+from kohort.config._proxy import ProxyConfig, ProxyUrl
 from kohort.config._reset import reset_duration_ms
 from kohort.config._sasl import SaslConfig
 from kohort.config._secret import Secret, without_frames
@@ -43,6 +44,8 @@ __all__ = [
     "GroupConfig",
     "OAuthConfig",
     "Option",
+    "ProxyConfig",
+    "ProxyUrl",
     "SaslConfig",
     "Secret",
     "SecurityConfig",

@@ -135,6 +135,11 @@ class ConsumerConfig(ConsumerSection):
             )
 
     def _check_together(self) -> None:
+        if self.connect is not None and self.security.proxy.url is not None:
+            raise InvalidOptionError(
+                f"{self.security.proxy.option_name} is given together with connect, which makes "
+                "the connections: give one of them"
+            )
         if self.connect_encrypts:
             self._check_connect_encrypts()
         elif self.security.security_protocol == "SASL_PLAINTEXT":

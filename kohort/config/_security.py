@@ -1,4 +1,4 @@
-"""SecurityConfig: the security protocol with the options of TLS and of logins."""
+"""SecurityConfig: the security protocol with the options of TLS, of logins and of proxies."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import SecuritySection, option, options_of, section
+from kohort.config._proxy import ProxyConfig
 from kohort.config._sasl import SaslConfig
 from kohort.config._security_types import UpperOneOf
 from kohort.config._tls import StoreConfig, TlsConfig
@@ -31,6 +32,7 @@ class SecurityConfig(SecuritySection):
     oauth: OAuthConfig = field(default_factory=OAuthConfig)
     assertion: AssertionConfig = field(default_factory=AssertionConfig)
     unsecured: UnsecuredConfig = field(default_factory=UnsecuredConfig)
+    proxy: ProxyConfig = field(default_factory=ProxyConfig)
 
     @property
     def uses_tls(self) -> bool:
@@ -67,5 +69,6 @@ SECURITY_SECTIONS: Final[dict[str, type[SecuritySection]]] = {
     "oauth": OAuthConfig,
     "assertion": AssertionConfig,
     "unsecured": UnsecuredConfig,
+    "proxy": ProxyConfig,
 }
 """The parts of a SecurityConfig by their fields."""

@@ -70,6 +70,7 @@ def check(config: SecuritySections) -> dict[str, Any]:
     Stores of the type PEM are replaced by the options that name PEM files.
     """
     given = frozenset(config.given())
+    _refuse_both(given, "proxy_url", "socks5_proxy")
     _check_protocol(config, given)
     changes = _resolve_stores(config.tls, config.stores) if config.uses_tls else {}
     if config.uses_tls:
@@ -112,7 +113,7 @@ def _check_protocol(config: SecuritySections, given: frozenset[str]) -> None:
     """Refuse options of TLS or of logins that the protocol does not use."""
     tls = {each.name for part in (config.tls, config.stores) for each in options_of(type(part))}
     for name in config.given():
-        if name == "security_protocol":
+        if name in ("security_protocol", "proxy_url", "socks5_proxy"):
             continue
         if name in tls:
             useful = config.uses_tls or name in _HARMLESS_WITHOUT_TLS

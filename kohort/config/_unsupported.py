@@ -73,7 +73,6 @@ _LOGIN_TIMING = "a new token comes after 80 % of its life, or at login"
 _KERBEROS_TIMING = "a ticket is renewed at the next login"
 _JAVA_TLS = "OpenSSL has no such setting"
 _OPENSSL = "leave it out, or configure OpenSSL by openssl.cnf and its environment"
-_NO_PROXY = "kohort connects without any proxy. Leave it out"
 _METRICS = "leave it out; consumer.metrics() gives the figures, to be reported from there"
 _FIGURES = "the figures come from consumer.metrics()"
 _OWN_LOOP = "leave it out; kohort has its own network loop. Tests can use kohort.testing"
@@ -103,11 +102,6 @@ def _ignored_keyword(name: str, why: str, *properties: str) -> Unsupported:
 
 
 KEYWORDS: tuple[Unsupported, ...] = (
-    *_keyword(
-        "proxy_url",
-        "socks5_proxy",
-        why=f"{_NO_PROXY} and forward the ports instead",
-    ),
     *_keyword(
         "client_dns_lookup",
         why="leave it out; all addresses of a host's name are tried in turn",

@@ -34,6 +34,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> F
             "reached": parts.cluster.bootstrapped,
             "last_error": None if parts.cluster.bootstrapped else parts.cluster.last_error,
             "bootstrap_servers": [f"{host}:{port}" for host, port in servers],
+            "proxy": parts.cluster.proxy,
             "brokers": sorted(metadata.brokers),
             "unreachable": _unreachable(parts),
             "api_versions": {

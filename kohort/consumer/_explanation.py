@@ -276,6 +276,8 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
     security = facts["security"]
     if security["protocol"] != "PLAINTEXT" or security["encrypted_by"] is not None:
         yield _login(facts["security"])
+    if facts["cluster"]["proxy"] is not None:
+        yield f"proxy: {escaped(facts['cluster']['proxy'])}"
     yield from _certificate_reasons(facts["security"])
     plain = facts["decoders"]["plain_reason"]
     yield f"record decoders: {'compiled' if plain is None else f'plain, because {plain}'}"

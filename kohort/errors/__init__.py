@@ -18,6 +18,7 @@ The tree groups errors by their cause and by what you do about them::
     |   +-- OffsetsTimeoutError                 only some offsets arrived in time
     +-- TransportError                      a failure of the network or of its bytes
     |   +-- KafkaConnectionError                connect failed, connection lost (retriable)
+    |   |   +-- ProxyConnectionError                the proxy does not respond as one
     |   +-- NoBrokersAvailable                  no bootstrap server (also a KafkaTimeoutError)
     |   +-- ProtocolError                       bytes that are not the Kafka protocol
     |       +-- FrameTooLargeError                  a length prefix above the limit
@@ -29,6 +30,8 @@ The tree groups errors by their cause and by what you do about them::
     |   |   +-- TlsVerificationError                the broker's certificate is rejected
     |   |   +-- TlsClientCertificateError           a client certificate is missing or rejected
     |   +-- WrongListenerError                  another security protocol (also a TransportError)
+    |   +-- ProxyAuthenticationFailedError      the proxy refused the login (a TransportError)
+    |   +-- ProxyRefusedError                   the rules of the proxy (also a TransportError)
     |   +-- SaslServerError                     a broker violates SASL (also a TransportError)
     |   +-- CredentialsUnavailableError         none at present (also a KafkaTimeoutError)
     |   |   +-- OAuthTokenUnavailableError          the token provider failed temporarily
@@ -169,6 +172,9 @@ from kohort.errors._tree import (
     OAuthTokenUnavailableError,
     OffsetsTimeoutError,
     ProtocolError,
+    ProxyAuthenticationFailedError,
+    ProxyConnectionError,
+    ProxyRefusedError,
     RebalanceListenerError,
     RecordDeserializationError,
     ReentrantCallError,
@@ -268,6 +274,9 @@ __all__ = [
     "PolicyViolationError",
     "ProducerFencedError",
     "ProtocolError",
+    "ProxyAuthenticationFailedError",
+    "ProxyConnectionError",
+    "ProxyRefusedError",
     "RebalanceInProgressError",
     "RebalanceListenerError",
     "RebootstrapRequiredError",

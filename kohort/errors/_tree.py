@@ -107,6 +107,10 @@ class KafkaConnectionError(TransportError, ConnectionError):
     retriable = True
 
 
+class ProxyConnectionError(KafkaConnectionError):
+    """Failure to connect to the proxy, or a response of the proxy that is not its protocol."""
+
+
 class NoBrokersAvailable(TransportError, KafkaTimeoutError):
     """No bootstrap server was reachable for ``bootstrap_timeout_ms``.
 
@@ -160,6 +164,14 @@ class TlsClientCertificateError(TlsError):
 
 class WrongListenerError(SecurityError, TransportError):
     """Listener with another security protocol than the option ``security_protocol``."""
+
+
+class ProxyAuthenticationFailedError(SecurityError, TransportError):
+    """Refusal of the login at the proxy, or a proxy that wants a login and got none."""
+
+
+class ProxyRefusedError(SecurityError, TransportError):
+    """Refusal of a proxy to connect to a broker, by its rules."""
 
 
 class SaslServerError(SecurityError, TransportError):

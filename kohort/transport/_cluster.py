@@ -82,6 +82,12 @@ class ClusterClient:
         self._security = security
         self.contexts: TlsContexts | None = None
         """SSL contexts of the connections, or None without TLS or if a hook encrypts."""
+        self.proxy = None if security.proxy.url is None else str(security.proxy.url)
+        """The proxy without its credentials, or None."""
+        if security.proxy.url is not None and connect is None:
+            from kohort.transport._proxy import ProxyConnector  # few consumers need it
+
+            connect = ProxyConnector(config, security.proxy)
         self._connect_encrypts = connect_encrypts
         self._tls: TlsConnector | None = None
         if security.uses_tls and not connect_encrypts:

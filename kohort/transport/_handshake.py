@@ -174,7 +174,8 @@ async def connected(connect: Connect, host: str, port: int, timeout: float) -> B
             raise
         except Exception as error:
             raise KafkaConnectionError(f"cannot connect to {peer}: {reason(error)}") from error
-    raise KafkaTimeoutError(f"no connection to {peer} within {in_seconds(timeout)}")
+    through = getattr(connect, "through", "")
+    raise KafkaTimeoutError(f"no connection to {peer}{through} within {in_seconds(timeout)}")
 
 
 def explained_error(peer: str, error: Exception) -> KafkaError:

@@ -195,6 +195,9 @@ def unsent_after(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 class TcpConnector:
     """The default :data:`~kohort.transport.Connect`, which tries all addresses of a name."""
 
+    through = ""
+    """Clause for errors that names the proxy."""
+
     def __init__(self, config: ClientConfig) -> None:
         self._setup_timeout = config.socket_connection_setup_timeout_ms / 1000
         # The sizes decide the announced TCP window, so they are set before connecting.

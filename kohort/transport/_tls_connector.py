@@ -50,6 +50,7 @@ class TlsConnector:
         Raises InvalidOptionError for a context that can check certificates only on sockets.
         """
         self.connect: Connect = connect or TcpConnector(config)
+        self.through = getattr(self.connect, "through", "")
         self.contexts = contexts
         self.found_encrypted = False
         """True if the latest connection of a hook was encrypted already."""

@@ -265,8 +265,6 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> N
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("proxy_url", "socks5://user:hunter2@host"),
-        ("socks5_proxy", "host:1"),
         ("metric_reporters", [object]),
         ("selector", selectors.SelectSelector),
         ("kafka_client", object),

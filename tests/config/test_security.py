@@ -358,7 +358,7 @@ def test_a_wrong_value_of_a_security_option_is_not_repeated(name: str, value: An
         ("sasl_plain_pasword", SECRET),
         ("sasl_plain_pasword", [SECRET]),
         ("sasl.password", SECRET),
-        ("proxy_url", f"socks5://user:{SECRET}@host"),
+        ("proxy_url", f"socks4://user:{SECRET}@host"),
         ("socks5_proxy", f"user:{SECRET}@host"),
     ],
 )
@@ -366,12 +366,6 @@ def test_a_wrong_option_shows_neither_its_value_nor_others(name: str, value: Any
     with pytest.raises(ConfigurationError, match=name.split("_")[0]) as raised:
         ConsumerConfig.from_kwargs(**PLAIN, **PASSWORD, **{name: value})
     assert not leaked(SECRET, error_text(raised.value))
-
-
-@pytest.mark.parametrize("name", ["proxy_url", "socks5_proxy"])
-def test_proxies_are_refused_by_name(name: str) -> None:
-    with pytest.raises(UnsupportedOptionError, match=f"^{name} is not supported: .*proxy"):
-        security(**{name: "socks5://host"})
 
 
 def test_verification_of_certificates_cannot_be_turned_off() -> None:
@@ -609,6 +603,7 @@ def test_a_section_keeps_passwords_as_secrets() -> None:
 
 def test_the_options_that_keep_secrets_are_known() -> None:
     assert {
+        "proxy_url",
         "sasl_credentials",
         "sasl_oauth_token_provider",
         "sasl_oauthbearer_allowed_urls",
@@ -617,6 +612,7 @@ def test_the_options_that_keep_secrets_are_known() -> None:
         "sasl_oauthbearer_client_secret",
         "sasl_oauthbearer_token_endpoint_url",
         "sasl_plain_password",
+        "socks5_proxy",
         "ssl_keydata",
         "ssl_keystore_password",
         "ssl_password",

@@ -14,6 +14,8 @@ READ_AS = {
     "enable_auto_commit": "auto_commit",
     "key_deserializer": "deserialize_key",
     "value_deserializer": "deserialize_value",
+    "proxy_url": "proxy.url",
+    "socks5_proxy": "proxy.url",
 }
 # Read only by checks of the configuration.
 READ_BY_CONFIG = {

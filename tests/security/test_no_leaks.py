@@ -45,7 +45,9 @@ def consumer(request: pytest.FixtureRequest) -> Any:
     [
         {"sasl_plain_pasword": "x"},
         {"session_timeout_ms": "x"},
-        {"proxy_url": f"socks5://u:{SECRET}@h"},
+        {"proxy_url": f"socks4://u:{SECRET}@h"},
+        {"proxy_url": f"http://u:{SECRET}@h/path"},
+        {"socks5_proxy": f"http://u:{SECRET}@h"},
         {"sasl_mechanism": "GSSAPI"},
         {"ssl_cafile": "missing.pem"},
         {"sasl_credentials": ("alice", SECRET)},

@@ -48,14 +48,16 @@ class CountingProxy:
                 return
             theirs.settimeout(None)
             self._sockets += [ours, theirs]
-            self._start(_forward, ours, theirs)
-            self._start(_forward, theirs, ours)
+            self._start(forward, ours, theirs)
+            self._start(forward, theirs, ours)
 
 
-def _forward(source: socket.socket, target: socket.socket) -> None:
-    """Forward bytes, the end of the stream and a reset."""
+def forward(source: socket.socket, target: socket.socket, passed: bytearray | None = None) -> None:
+    """Forward bytes, the end of the stream and a reset. Add the bytes to ``passed``."""
     try:
         while data := source.recv(1 << 16):
+            if passed is not None:
+                passed += data
             target.sendall(data)
     except OSError:
         pass

@@ -93,7 +93,7 @@ PEER_CONSUMER = peer_name("kafka.consumer.group", "KafkaConsumer")
 DEFAULTS: dict[str, Any] = {**_OWN_DEFAULTS, **getattr(PEER_CONSUMER, "DEFAULT_CONFIG", {})}
 """Every keyword with its default; the installed kafka-python's count."""
 
-_REFUSED = ("proxy_url", "socks5_proxy", "kafka_client")
+_REFUSED = ("kafka_client",)
 _WITHOUT_EFFECT = frozenset(
     {
         *_REFUSED,
@@ -188,6 +188,9 @@ def native_options(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[
             options[name] = ListHeaders(config[name])
     if options.get("client_id", "") is None:
         del options["client_id"]  # without a name there, with that of kohort here
+    if (former := options.pop("socks5_proxy", None)) is not None and config["proxy_url"] is None:
+        logger.warning("socks5_proxy is deprecated: use proxy_url")
+        options["proxy_url"] = former
     if "client_rack" in options:
         options["client_rack"] = options["client_rack"] or None
     if options.get("consumer_timeout_ms", 0) < 0:

@@ -49,7 +49,8 @@ def test_every_keyword_is_accepted_with_its_default(compat: Any) -> None:
         ({"group_instance_id": "a"}, "group_instance_id requires group_id"),
         ({"isolation_level": "dirty"}, "Unrecognized isolation_level"),
         ({"group_id": "g", "heartbeat_interval_ms": 45000}, "Heartbeat interval"),
-        ({"proxy_url": "socks5://proxy"}, "does not support proxy_url"),
+        ({"kafka_client": object}, "does not support kafka_client"),
+        ({"proxy_url": "socks4://proxy"}, "proxy_url"),
         ({"max_poll_records": 0}, "max_poll_records"),
     ],
 )
