@@ -19,7 +19,7 @@ class GroupSetting(NamedTuple):
 
     name: str
     type: ConfigType
-    default: str | None
+    default: str
     synonym: str | None = None
     lowest: str | None = None
     highest: str | None = None
@@ -70,7 +70,9 @@ GROUP_SETTINGS: Mapping[str, GroupSetting] = {
         _bounded("streams.assignment.interval.ms"),
         _bounded("streams.initial.rebalance.delay.ms"),
         _bounded(_STANDBY)._replace(highest="group.streams.max.standby.replicas"),
-        GroupSetting("streams.assignor.name", ConfigType.STRING, None),
+        GroupSetting(
+            "streams.assignor.name", ConfigType.STRING, "sticky", "group.streams.assignors"
+        ),
         _bounded("streams.rack.aware.assignment.tags"),
     )
 }

@@ -71,6 +71,8 @@ def _codes(requested: CreateAclsRequest.AclCreation) -> _Codes:
 
 def _acl(requested: CreateAclsRequest.AclCreation, codes: _Codes) -> Acl | str:
     """Return the ACL, or the reason why it is not valid."""
+    if not requested.host:
+        return "The host of an ACL must not be empty."
     try:
         return Acl(
             requested.principal,
