@@ -36,7 +36,7 @@ COUNT = 40
 def servers(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[dict[str, KafkaServer]]:
-    """Servers of both versions, started at the same time."""
+    """Servers of each version, started at the same time."""
 
     def start(version: str) -> KafkaServer:
         kind = ZooKeeperKafka if version.startswith("2.") else KafkaServer

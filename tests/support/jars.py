@@ -12,15 +12,17 @@ from pathlib import Path
 
 from tests.support.needs import missing_java, missing_spark
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 ARTIFACTS = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
     LOGGING,
 )
-OLD_VERSIONS = ("2.8.2", "3.9.2")
-"""Brokers that are still in use: the last with message formats by topic, and the last 3.x."""
+OLD_VERSIONS = ("2.8.2", "3.9.2", "4.3.1")
+"""Brokers that are still in use: the last with message formats by topic, the last 3.x, and the
+release before KAFKA_VERSION.
+"""
 SPARK_ARTIFACTS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.certificates import STORE_PASSWORD, Certificates
+from tests.support.jars import KAFKA_VERSION
 from tests.support.kafka_server import PROPERTIES, KafkaServer, KafkaStartError
 from tests.support.kerberos import REALM, SERVICE, Kdc
 from tests.support.net import free_ports
@@ -53,7 +54,7 @@ class SecureKafka(KafkaServer):
         folder: Path,
         properties: Mapping[str, str] | None = None,
         *,
-        version: str = "4.3.1",
+        version: str = KAFKA_VERSION,
         reauth_ms: int = REAUTH_MS,
         kdc: Kdc | None = None,
     ) -> None:
