@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 
 from kohort.errors import KafkaConnectionError, KafkaError, ProtocolError
-from kohort.protocol import ApiKey, Buffer, Response, decode_response
+from kohort.protocol import Buffer, Response, decode_response
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, works_in_callbacks
 from kohort.transport._frames import Frame, OversizedFrameError, check_correlation_id
 from kohort.transport._leased import Leased
@@ -24,22 +24,22 @@ MAX_THROTTLE_MS = 60_000
 """Longest pause that a broker may request (KIP-219)."""
 _WAIT_FOR_MEMBERS = frozenset({"JoinGroupRequest", "SyncGroupRequest"})
 _PAUSES_FROM: dict[int, int] = {
-    ApiKey.FETCH: 8,
-    ApiKey.LIST_OFFSETS: 3,
-    ApiKey.METADATA: 6,
-    ApiKey.OFFSET_COMMIT: 4,
-    ApiKey.OFFSET_FETCH: 4,
-    ApiKey.FIND_COORDINATOR: 2,
-    ApiKey.JOIN_GROUP: 3,
-    ApiKey.HEARTBEAT: 2,
-    ApiKey.LEAVE_GROUP: 2,
-    ApiKey.SYNC_GROUP: 2,
-    ApiKey.DESCRIBE_GROUPS: 2,
-    ApiKey.LIST_GROUPS: 2,
-    ApiKey.API_VERSIONS: 2,
-    ApiKey.DESCRIBE_CONFIGS: 2,
+    1: 8,  # Fetch
+    2: 3,  # ListOffsets
+    3: 6,  # Metadata
+    8: 4,  # OffsetCommit
+    9: 4,  # OffsetFetch
+    10: 2,  # FindCoordinator
+    11: 3,  # JoinGroup
+    12: 2,  # Heartbeat
+    13: 2,  # LeaveGroup
+    14: 2,  # SyncGroup
+    15: 2,  # DescribeGroups
+    16: 2,  # ListGroups
+    18: 2,  # ApiVersions
+    32: 2,  # DescribeConfigs
 }
-"""First version of each API after which the client pauses. Before it, the broker has paused."""
+"""First version of an API, by its key, after which the client pauses. Before, the broker pauses."""
 
 
 class Pending:

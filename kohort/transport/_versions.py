@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kohort.errors import KafkaConnectionError, UnsupportedVersionError
-from kohort.protocol import ApiKey, Message, VersionRange
+from kohort.protocol import Message, VersionRange
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import ApiVersionsResponse
 
+_API_VERSIONS = 18
+"""API key of ApiVersions. The table of all APIs is not needed for it at the import."""
 USUAL_VERSION = 4
 NAMING_VERSION = 5
 _LOWER = {5: 3, 4: 3, 3: 0}
@@ -123,7 +125,7 @@ class Greetings:
 
     def note_served(self, versions: BrokerVersions) -> None:
         """Note what the broker of the latest connection serves."""
-        served = versions.served(ApiKey.API_VERSIONS)
+        served = versions.served(_API_VERSIONS)
         self._serves_naming = served is not None and NAMING_VERSION in served
 
     def lower(self, host: str, port: int, closed: Greeting, now: float) -> Greeting | None:
