@@ -124,8 +124,11 @@ class ReplicaNotAvailableError(
 class RecordTooLargeError(BrokerResponseError, DataError, code=ErrorCode.MESSAGE_TOO_LARGE):
     """A record batch is larger than the topic, the broker or a fetch allows.
 
-    If a fetch raises it, its :class:`DataError` attributes name the partition and the offset.
+    If a fetch raises it, its :class:`DataError` attributes name the partition and the offset. In a
+    response to another request they are None, which the types leave out.
     """
+
+    offset: int
 
     def __init__(
         self,
@@ -138,8 +141,8 @@ class RecordTooLargeError(BrokerResponseError, DataError, code=ErrorCode.MESSAGE
         reason: str = "",
     ) -> None:
         super().__init__(message, code=code)
-        self.topic_partition: TopicPartition | None = topic_partition
-        self.offset: int | None = offset
+        self.topic_partition = topic_partition  # type: ignore[assignment]
+        self.offset = offset  # type: ignore[assignment]
         self.next_offset: int | None = next_offset
         self.reason: str = reason or str(self)
 

@@ -203,9 +203,10 @@ class OAuthTokenUnavailableError(OAuthTokenError, CredentialsUnavailableError):
 class DataError(KafkaError):
     """Error in the data of one partition. Other partitions are not affected.
 
-    ``topic_partition`` and ``offset`` name the partition and the first affected offset. ``raw``
-    holds the received bytes, or None if there are none. ``reason`` is the cause without advice.
-    ``seek(topic_partition, next_offset)`` skips the data.
+    ``topic_partition`` and ``offset`` name the partition and the first affected offset. ``offset``
+    is None only if there is no position. ``raw`` holds the received bytes, or None if there are
+    none. ``reason`` is the cause without advice. ``seek(topic_partition, next_offset)`` skips the
+    data.
     """
 
     def __init__(
@@ -220,14 +221,17 @@ class DataError(KafkaError):
     ) -> None:
         super().__init__(message)
         self.reason: str = reason or message
-        self.topic_partition = topic_partition
-        self.offset = offset
-        self.next_offset = next_offset
+        # The decoders raise without a partition. The fetcher adds it before poll() raises.
+        self.topic_partition: TopicPartition = topic_partition  # type: ignore[assignment]
+        self.offset: int | None = offset
+        self.next_offset: int | None = next_offset
         self.raw = raw
 
 
 class CorruptBatchError(DataError):
     """Record batch that contradicts its CRC, magic, lengths or counts. See :class:`DataError`."""
+
+    offset: int
 
 
 class UnsupportedCodecError(CorruptBatchError):
@@ -244,6 +248,9 @@ class RecordDeserializationError(DataError):
     ``raw`` holds the bytes that do not deserialize, which are those of the key or of the value.
     ``key``, ``value``, ``headers`` and ``timestamp`` are those of the record as it was received.
     """
+
+    offset: int
+    next_offset: int
 
     key: bytes | None = None
     """Bytes of the key, or None for a record without a key."""
@@ -270,13 +277,16 @@ class LogTruncationError(DataError):
     ``diverging_offset``.
     """
 
+    offset: int
+    next_offset: int
+
     def __init__(
         self,
         message: str,
         *,
-        topic_partition: TopicPartition | None = None,
-        offset: int | None = None,
-        diverging_offset: int | None = None,
+        topic_partition: TopicPartition,
+        offset: int,
+        diverging_offset: int,
         diverging_epoch: int = -1,
     ) -> None:
         super().__init__(
@@ -293,6 +303,8 @@ class TopicRecreatedError(DataError):
     (KIP-516). With ``auto_offset_reset`` "earliest" or "latest" the consumer reads the new topic
     from its beginning instead.
     """
+
+    next_offset: int
 
     def __init__(
         self,

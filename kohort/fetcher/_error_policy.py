@@ -259,7 +259,6 @@ class ErrorPolicy:
         return state if state is not None and state.is_deliverable else None
 
     def _log_skip(self, error: DataError, next_offset: int | None) -> None:
-        assert error.topic_partition is not None
         is_end_known = error.next_offset == next_offset
         logger.warning(
             "%s-%d: skipped %d bytes at offset %s%s. The next offset is %s. %s: %s",

@@ -18,6 +18,9 @@ class DataLossError(DataError):
     It is raised only with ``failOnDataLoss=true``.
     """
 
+    offset: int
+    next_offset: int
+
     def __init__(self, message: str, ranges: Iterable[OffsetRange]) -> None:
         self.ranges = tuple(ranges)
         first = self.ranges[0]

@@ -65,7 +65,7 @@ def test_error_is_translated_with_its_arguments(
 
 
 def test_truncation_names_the_diverging_offset() -> None:
-    error = kohort.errors.LogTruncationError("x", topic_partition=TP, diverging_offset=5)
+    error = kohort.errors.LogTruncationError("x", topic_partition=TP, offset=9, diverging_offset=5)
     found = translated(error)
     assert isinstance(found, kafka.errors.LogTruncationError)
     assert found.divergent_offsets == {TP: (5, "", -1)}

@@ -1,4 +1,4 @@
-"""Errors have typed attributes."""
+"""Errors have typed attributes, which are optional only where they may be unknown."""
 
 from __future__ import annotations
 
@@ -11,15 +11,35 @@ from kohort import (
     RecordDeserializationError,
     TopicPartition,
 )
+from kohort.errors import (
+    DataError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    RecordTooLargeError,
+    TopicRecreatedError,
+)
 
 consumer = KafkaConsumer("orders", value_deserializer=int)
 try:
     consumer.poll()
 except RecordDeserializationError as error:
-    assert_type(error.topic_partition, TopicPartition | None)
+    assert_type(error.topic_partition, TopicPartition)
+    assert_type(error.offset, int)
     assert_type(error.key, bytes | None)
     assert_type(error.headers, tuple[tuple[str, bytes | None], ...])
-    if error.topic_partition is not None and error.next_offset is not None:
-        consumer.seek(error.topic_partition, error.next_offset)
-except (CorruptBatchError, KafkaError):
+    consumer.seek(error.topic_partition, error.next_offset)
+except LogTruncationError as error:
+    assert_type(error.offset, int)
+    consumer.seek(error.topic_partition, error.diverging_offset)
+except (CorruptBatchError, RecordTooLargeError) as error:
+    assert_type(error.topic_partition, TopicPartition)
+    assert_type(error.offset, int)
+    assert_type(error.next_offset, int | None)
+except (NoOffsetForPartitionError, TopicRecreatedError) as error:
+    assert_type(error.offset, int | None)
+    consumer.seek(error.topic_partition, 0)
+except DataError as error:
+    assert_type(error.topic_partition, TopicPartition)
+    assert_type(error.raw, bytes | None)
+except KafkaError:
     consumer.close()
