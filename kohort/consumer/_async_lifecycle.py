@@ -28,7 +28,7 @@ from kohort.consumer._drain_size import YIELD_SECONDS
 from kohort.consumer._engine import Engine
 from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import TaskSignal
-from kohort.consumer._state import CloseRequest, ConsumerState, Leaving, leave_at_exit
+from kohort.consumer._state import CloseRequest, ConsumerState, LastRequestAtExit, leave_at_exit
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,
@@ -371,7 +371,7 @@ class AsyncLifecycle(RequestPlans):
         if error is not None:
             raise error
 
-    def _leave_at_exit(self) -> Leaving | None:
+    def _leave_at_exit(self) -> LastRequestAtExit | None:
         """Leave the group in the event loop if it runs in another thread, otherwise in a new one.
 
         A ``connect`` hook may belong to the ended loop, so it is not called.
@@ -383,10 +383,10 @@ class AsyncLifecycle(RequestPlans):
             return None  # trio's block has closed the consumer
         if loop.is_running():
             future = asyncio.run_coroutine_threadsafe(engine.leave_at_once(), loop)
-            return Leaving(wait=lambda seconds: wait([future], seconds))
+            return LastRequestAtExit(wait=lambda seconds: wait([future], seconds))
         if self._config.connect is not None:
             return None
-        return Leaving(send=lambda: engine.leave_at_once(engine.cluster.request_alone))
+        return LastRequestAtExit(send=lambda: engine.leave_at_once(engine.cluster.request_alone))
 
     async def __aenter__(self) -> Self:
         await self._start(in_block=True)

@@ -148,7 +148,7 @@ EXIT_SECONDS = 1.0
 """Maximum seconds that all consumers of the process together delay its end."""
 
 
-class Leaving(NamedTuple):
+class LastRequestAtExit(NamedTuple):
     """The last request of a consumer. One of the two is set."""
 
     wait: Callable[[float], object] | None = None
@@ -160,7 +160,7 @@ class Leaving(NamedTuple):
 class Leaver(Protocol):
     """A started consumer, or the thread of one that nothing refers to."""
 
-    def _leave_at_exit(self) -> Leaving | None:
+    def _leave_at_exit(self) -> LastRequestAtExit | None:
         """Begin to leave the group. Return None if there is nothing to do."""
 
 

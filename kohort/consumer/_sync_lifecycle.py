@@ -19,7 +19,7 @@ from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._owner_lock import OwnerLock
 from kohort.consumer._plans import Plan, RequestPlans
 from kohort.consumer._signal import WAIT_SLICE_SECONDS, CallResult, ThreadSignal
-from kohort.consumer._state import CloseRequest, ConsumerState, Leaving, leave_at_exit
+from kohort.consumer._state import CloseRequest, ConsumerState, LastRequestAtExit, leave_at_exit
 from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
     ConsumerClosedError,
@@ -381,7 +381,7 @@ class SyncLifecycle(RequestPlans):
         finally:
             self._closing_until = None
 
-    def _leave_at_exit(self) -> Leaving | None:
+    def _leave_at_exit(self) -> LastRequestAtExit | None:
         """Leave the group in the consumer thread, which runs until the exit handlers have ended.
 
         The thread continues, so that a poll() of a daemon thread raises nothing.
@@ -389,7 +389,7 @@ class SyncLifecycle(RequestPlans):
         thread, life = self._thread, self._life
         if thread is None or thread.ended or life.is_ending or not life.is_of_this_process:
             return None
-        return Leaving(wait=thread.call(self._engine.leave_at_once).wait)
+        return LastRequestAtExit(wait=thread.call(self._engine.leave_at_once).wait)
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from kohort.consumer._callback_queue import EngineLoop
 from kohort.consumer._caller_latency import LockRelease
 from kohort.consumer._signal import CallResult, Outcome, ThreadSignal
-from kohort.consumer._state import Leaving
+from kohort.consumer._state import LastRequestAtExit
 from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import ConsumerClosedError, KafkaTimeoutError, ThreadStartError
 
@@ -231,9 +231,9 @@ class ConsumerThread(EngineLoop):
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _leave_at_exit(self) -> Leaving:
+    def _leave_at_exit(self) -> LastRequestAtExit:
         """Wait for a stopped thread, whose engine leaves the group."""
-        return Leaving(wait=self._join)
+        return LastRequestAtExit(wait=self._join)
 
     def request_stop(self) -> None:
         """End the engine without a wait."""

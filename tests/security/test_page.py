@@ -29,6 +29,7 @@ pytest.importorskip("cryptography")
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.idp import CLIENT_ID, CLIENT_SECRET, Idp, serving
 from tests.support.tokens import unsecured
+from tests.support.tunnel_proxy import HttpProxy, SocksProxy, TunnelProxy
 
 if TYPE_CHECKING:
     from tests.support.secure_kafka import SecureKafka
@@ -100,8 +101,8 @@ CASES = {
     "provider": Case("orders-app", sasl("OAUTHBEARER")),
     "msk": Case("orders-app", sasl("OAUTHBEARER"), address="b-1.msk.eu-west-1.amazonaws.com:9098"),
 }
-"""Blocks for the in-process cluster, in the order of the page. The block on Kerberos is last."""
-*BLOCKS, KERBEROS = run_elsewhere(PAGE)
+"""Blocks on logins for the in-process cluster, in the order of the page."""
+*BLOCKS, KERBEROS, PROXY, HOOK = run_elsewhere(PAGE)
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +205,34 @@ def test_a_block_logs_in_and_reads(
         else:
             assert first_value(consumer) == b"tea"
     assert len(idp.forms) == (name == "oidc")
+
+
+@pytest.mark.parametrize("proxy", [SocksProxy, HttpProxy])
+def test_block_on_proxies_reads(
+    proxy: type[TunnelProxy], certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with secured(CASES["tls"], certificates) as cluster:
+        cluster.produce("orders", ["tea"])
+        with proxy(login=("user", "p@ss")) as tunnel:
+            monkeypatch.setenv("KAFKA_PROXY", tunnel.url())
+            texts = {
+                ADDRESS: cluster.bootstrap_servers,
+                CA: str(certificates.path("ca.pem")),
+                "proxy.example.org": "127.0.0.1",
+            }
+            assert first_value(consumer_of(replaced(PROXY, texts))) == b"tea"
+            assert tunnel.targets
+
+
+def test_block_on_own_connections_reads(certificates: Certificates, tmp_path: Path) -> None:
+    with secured(CASES["tls"], certificates) as cluster:
+        cluster.produce("orders", ["tea"])
+        texts = {
+            ADDRESS: cluster.bootstrap_servers,
+            CA: str(certificates.path("ca.pem")),
+            'anyio.connect_unix(f"/run/tunnels/{host}-{port}")': "anyio.connect_tcp(host, port)",
+        }
+        assert first_value(consumer_of(replaced(HOOK, texts))) == b"tea"
 
 
 @pytest.mark.kerberos
