@@ -245,8 +245,8 @@ def _skipped_records(partitions: dict[str, Facts]) -> Iterator[str]:
     if skipped:
         places = ", ".join(f"{name} at {offset}" for name, offset in skipped.items())
         yield (
-            "reading started at the end of the log, because auto_offset_reset is 'latest' and "
-            f"there was no committed offset: {places}. Call seek_to_beginning() to read "
+            "started at the end, because auto_offset_reset is 'latest' and no offset was "
+            f"committed: {places}. Call seek_to_beginning() to read "
             "earlier records, or give a new group auto_offset_reset='earliest'"
         )
 

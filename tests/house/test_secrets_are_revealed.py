@@ -10,6 +10,7 @@ REVEALING = {
     "kohort.config._jaas": "parses the text",
     "kohort.config._msk": "gives options of a login module to the signer of a token",
     "kohort.config._names": "looks for references that nothing resolves",
+    "kohort.config._proxy": "checks the form of URLs of proxies",
     "kohort.config._secret": "defines it",
     "kohort.config._security_checks": "looks for a character that PLAIN cannot send",
     "kohort.config._security_types": "checks the form of keys and passwords",
@@ -19,6 +20,7 @@ REVEALING = {
     "kohort.security._pem": "loads keys",
     "kohort.security._pkcs12": "loads keys",
     "kohort.security._secrets": "gives credentials to logins",
+    "kohort.transport._proxy": "logs in at proxies",
 }
 
 

@@ -29,7 +29,7 @@ BLOCKS = [
 RUN_BY = {
     "first-consumer.md": ("tests/house/test_endless_blocks.py", 1),
     "migration.md": ("tests/house/test_endless_blocks.py tests/compat/test_frameworks.py", 6),
-    "security.md": ("tests/security/test_page.py", 9),
+    "security.md": ("tests/security/test_page.py", 11),
     "spark.md": ("tests/spark_connector/test_docs.py", 5),
 }
 """Pages with blocks that need more than a process: the tests that run them, and their number."""
