@@ -14,6 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from kohort.errors import IllegalStateError
+from kohort.transport import running_clock
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -229,10 +230,13 @@ def event_loop() -> object:
 
 
 def loop_clock(loop: object) -> Callable[[], float]:
-    """Return a fast function with the result of anyio.current_time() in this event loop."""
+    """Return a fast function for the time of the running event loop.
+
+    The function also works in callbacks, where anyio does not always find the event loop.
+    """
     if isinstance(loop, asyncio.BaseEventLoop) and type(loop).time is asyncio.BaseEventLoop.time:
         return time.monotonic
-    return anyio.current_time
+    return running_clock()
 
 
 def make_background_task(*, in_block: bool) -> BackgroundTask:
