@@ -1,88 +1,16 @@
-"""The consumer thread in a process whose threads are gevent's greenlets.
-
-asyncio allows one running event loop for each system thread, and greenlets share one thread. So all
-consumers share one event loop, which runs in one greenlet until the process ends.
-"""
+"""The consumer thread in a process whose threads are gevent's greenlets."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from kohort.consumer._thread import (
-    START_SECONDS,
-    ConsumerThread,
-    EngineProtocol,
-    make_thread,
-    start_thread,
-)
-from kohort.consumer._thread_loop import new_event_loop
+from kohort._greenlets import shared_loop, threads_are_greenlets
+from kohort.consumer._thread import START_SECONDS, ConsumerThread, EngineProtocol
 from kohort.errors import IllegalStateError
-
-logger = logging.getLogger("kohort.consumer")
-
-
-class SharedLoop:
-    """An event loop in a greenlet, which gevent creates instead of a thread."""
-
-    def __init__(self) -> None:
-        self.loop, self.is_busy = new_event_loop()
-        self._pid = os.getpid()
-        self._thread = make_thread("kohort-heartbeats", self._run)
-
-    def start(self) -> None:
-        """Start the greenlet, or raise ThreadStartError."""
-        start_thread(self._thread)
-
-    @property
-    def is_usable(self) -> bool:
-        """True if it runs in this process, or is about to."""
-        ended = self._thread.ident is not None and not self._thread.is_alive()
-        return self._pid == os.getpid() and not ended
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        while not self.loop.is_closed():
-            try:
-                self.loop.run_forever()
-                return
-            except (SystemExit, KeyboardInterrupt) as error:
-                # Only these two stop the event loop, which the other consumers still need.
-                logger.exception(
-                    "%s was raised by a callback in kohort's event loop and is ignored there. "
-                    "Raise it in another greenlet to end the program",
-                    type(error).__name__,
-                )
-
-
-_shared: SharedLoop | None = None
-
-
-def shared_loop() -> SharedLoop:
-    """Return the shared loop of this process, started on first use.
-
-    Raise ThreadStartError if it cannot be started.
-    """
-    global _shared
-    if _shared is None or not _shared.is_usable:
-        _shared = SharedLoop()  # before the start, which lets other greenlets run
-        try:
-            _shared.start()
-        except BaseException:
-            _shared = None
-            raise
-    return _shared
-
-
-def threads_are_greenlets() -> bool:
-    """True if gevent has replaced Python's threads."""
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 class ConsumerGreenlet(ConsumerThread):
@@ -94,8 +22,7 @@ class ConsumerGreenlet(ConsumerThread):
         super().__init__(engine, name)  # its thread is never started
 
     def _make_loop(self) -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
-        shared = shared_loop()
-        return shared.loop, shared.is_busy
+        return shared_loop().loop, lambda: False  # while the caller runs, the loop waits
 
     def start(self) -> None:
         """Start the task, and wait at most ``START_SECONDS`` for the engine to accept calls."""

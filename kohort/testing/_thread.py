@@ -14,6 +14,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from kohort._greenlets import shared_loop, threads_are_greenlets
 from kohort.errors import ThreadStartError
 
 logger = logging.getLogger("kohort.testing")
@@ -24,11 +25,39 @@ STOP_SECONDS = 10.0
 T = TypeVar("T")
 
 
+class _SharedLoopTask:
+    """A task with the methods of a thread, in the event loop that gevent's greenlets share."""
+
+    def __init__(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.name = name
+        self._run = run
+        self._ended = threading.Event()
+        self._begun = False
+
+    def start(self) -> None:
+        loop = shared_loop().loop
+        self._begun = True
+        loop.call_soon_threadsafe(lambda: loop.create_task(self._main(), name=self.name))
+
+    async def _main(self) -> None:
+        try:
+            await self._run()
+        finally:
+            self._ended.set()
+
+    def is_alive(self) -> bool:
+        return self._begun and not self._ended.is_set()
+
+    def join(self, timeout: float) -> None:
+        self._ended.wait(timeout)
+
+
 class LoopThread:
     """A thread that runs one async function, the service, which calls its argument when it has
     started.
 
-    A daemon thread: it never keeps the process from ending.
+    A daemon thread: it never keeps the process from ending. If gevent has replaced threads, it is a
+    task of the event loop that the consumers use, too.
     """
 
     def __init__(self, name: str, service: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
@@ -39,7 +68,11 @@ class LoopThread:
         self._stopping = False
         # Signal handlers may call stop() inside another call of their thread.
         self._lock = threading.RLock()
-        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread: threading.Thread | _SharedLoopTask
+        if threads_are_greenlets():
+            self._thread = _SharedLoopTask(name, self._main)
+        else:
+            self._thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
 
     def start(self) -> None:
         """Start the thread and wait for the service; an error of the service is raised here.
@@ -85,7 +118,7 @@ class LoopThread:
 
     def call(self, function: Callable[..., T], *args: object) -> T:
         """Run a function in the loop's thread and return what it returns."""
-        if threading.current_thread() is self._thread:
+        if self._is_in_loop():
             return function(*args)
         return anyio.from_thread.run_sync(function, *args, token=self._token)
 
@@ -93,13 +126,28 @@ class LoopThread:
         """Run an async function in the loop and wait for its end; not in the loop's thread."""
         anyio.from_thread.run(function, token=self._token)
 
-    def _main(self) -> None:
+    def _is_in_loop(self) -> bool:
+        if isinstance(self._thread, _SharedLoopTask):
+            return threading.current_thread() is shared_loop().thread
+        return threading.current_thread() is self._thread
+
+    def _run_loop(self) -> None:
         try:
-            anyio.run(self._run)
+            anyio.run(self._main)
         except BaseException as error:
-            if self._started.done():
-                raise
-            self._started.set_exception(error)
+            self._report(error)
+
+    async def _main(self) -> None:
+        try:
+            await self._run()
+        except BaseException as error:
+            self._report(error)
+
+    def _report(self, error: BaseException) -> None:
+        """Raise the error in start(), or here if start() has returned."""
+        if self._started.done():
+            raise error
+        self._started.set_exception(error)
 
     async def _run(self) -> None:
         self._token = anyio.lowlevel.current_token()

@@ -127,3 +127,52 @@ else:
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
+
+
+WITH_CLUSTERS = """
+import sys
+
+sys.path[:] = {path!r}
+{before}
+from kohort import KafkaConsumer
+from kohort.testing import Cluster
+{after}
+
+def read(cluster, group):
+    with KafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id=group,
+                       auto_offset_reset="earliest") as consumer:
+        return [next(consumer).value for _ in range(2)]
+
+with Cluster(topics={{"t": 1}}) as one:
+    one.produce("t", [b"a", b"b"])
+    assert read(one, "g") == [b"a", b"b"]
+    one.on("Metadata", lambda call: one.topics and None)  # in the greenlet of the cluster
+    with Cluster(topics={{"t": 1}}) as two:
+        two.produce("t", [b"c", b"d"])
+        assert read(two, "g") == [b"c", b"d"]
+    assert read(one, "other") == [b"a", b"b"]
+with Cluster(topics={{"t": 1}}) as three:  # the consumers' event loop lives on
+    three.produce("t", [b"e", b"f"])
+    assert read(three, "g") == [b"e", b"f"]
+print("done", flush=True)
+"""
+PATCH = "from gevent import monkey; monkey.patch_all()"
+
+
+@pytest.mark.parametrize(("before", "after"), [(PATCH, ""), ("", PATCH)])
+def test_clusters_and_consumers_share_a_process(before: str, after: str) -> None:
+    pytest.importorskip("gevent")
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            WITH_CLUSTERS.format(path=sys.path, before=before, after=after),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr

@@ -53,7 +53,7 @@ def allowed(part: str) -> set[str]:
     if part == "broker":
         return {part} | CLUSTER
     if part == "testing":
-        return {part, "broker"} | CLUSTER
+        return {part, "broker", "_greenlets"} | CLUSTER
     if part in VALUES:
         return {*VALUES[: VALUES.index(part)], part}
     below: set[str] = set()
