@@ -154,7 +154,7 @@ class AioOffsets(AioSubscribing):
         with self._kohort.errors.translating():
             for tp in chosen:
                 offset = found[tp] = await self._kohort.native.committed(NativePartition(*tp))
-                if offset:
+                if offset is not None:
                     self._kohort.native.seek(NativePartition(*tp), offset)
         return found
 

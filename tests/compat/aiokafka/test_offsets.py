@@ -93,6 +93,10 @@ async def test_seeks_and_positions(
         await consumer.commit({tp: 2})
         assert await consumer.seek_to_committed() == {tp: 2, empty: None}
         assert await consumer.position(tp) == 2
+        await consumer.commit({tp: 0})
+        assert await consumer.seek_to_committed(tp) == {tp: 0}
+        assert await consumer.position(tp) == 0
+        consumer.seek(tp, 2)
         consumer.pause(tp)
         assert consumer.paused() == {tp}
         assert await consumer.getmany(timeout_ms=200) == {}
