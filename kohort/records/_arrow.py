@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kohort.records._table import Table, TablePlan
@@ -93,7 +95,7 @@ def _kinds() -> dict[str, pa.DataType]:
 def _no_headers() -> pa.Array:
     import pyarrow as pa
 
-    return pa.array([], _kinds()["headers"].value_type)
+    return pa.nulls(0, _kinds()["headers"].value_type)
 
 
 def _headers(table: Table) -> pa.Array:
@@ -123,4 +125,8 @@ def _names(raw: pa.Array, buffers: dict[str, pa.Buffer]) -> pa.Array:
 
     if bytes(buffers["header_name"]).isascii():
         return raw.view(pa.string())
-    return pa.array([name.decode("utf-8", "replace") for name in raw.to_pylist()], pa.string())
+    # pa.array() of a list would import pandas.
+    names = [name.decode("utf-8", "replace").encode() for name in raw.to_pylist()]
+    ends = array("i", accumulate(map(len, names), initial=0))
+    parts = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(names))]
+    return pa.Array.from_buffers(pa.string(), len(names), parts)

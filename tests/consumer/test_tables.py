@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -260,3 +262,32 @@ async def test_the_other_face(
                 rows += rows_of(await poll(timeout_ms=200))
     assert sorted(places(rows)) == [(p, n) for p in (0, 1) for n in range(10)]
     assert cluster.committed(group)[one].offset == 10
+
+
+WITHOUT_PANDAS = """
+import sys
+
+from kohort import KafkaConsumer
+
+with KafkaConsumer({topic!r}, bootstrap_servers={servers!r}, auto_offset_reset="earliest") as one:
+    one.poll(0)
+    table = one.poll_arrow(timeout_ms=0, max_records=1)
+    count = table.num_rows
+    while count < 2:
+        table = one.poll_arrow(timeout_ms=500)
+        count += table.num_rows
+    assert one.poll_arrow(timeout_ms=0).num_rows == 0
+names = table.column("headers").to_pylist()[-1]
+print(names, "pandas" in sys.modules)
+"""
+
+
+def test_poll_arrow_does_not_import_pandas(cluster: Cluster, topic: str) -> None:
+    pytest.importorskip("pandas")
+    named = ProducerRecord(b"b", headers=[("n\u00e4me", b"v")])
+    cluster.produce(topic, [b"a", named], partition=0)
+    program = WITHOUT_PANDAS.format(topic=topic, servers=cluster.bootstrap_servers)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.stdout == "[{'key': 'n\u00e4me', 'value': b'v'}] False\n", ended.stderr
