@@ -34,7 +34,7 @@ class ClusterServer:
         self.brokers: dict[int, Broker] = {}
         """Running brokers by id."""
         self.state: ClusterState = ClusterState(config, self.brokers, changed, started_ms)
-        self.dispatcher: RequestDispatcher = RequestDispatcher(config.seed)
+        self.dispatcher: RequestDispatcher = RequestDispatcher(config.seed or 0)
         self._network = network
         self._tasks: TaskGroup | None = None
         self._sessions_changed = anyio.Event()

@@ -79,7 +79,7 @@ class ClusterState:
         ]
         hosts = list(dict.fromkeys((host, config.host)))
         self.security: SecurityState = SecurityState(
-            config.security, hosts, config.seed, self.now_ms
+            config.security, hosts, config.seed or 0, self.now_ms
         )
         self.registry: BrokerRegistry = BrokerRegistry(config.broker_session_timeout_ms)
         ids = {node.id: node.rack for node in self.all_nodes}

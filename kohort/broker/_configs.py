@@ -40,7 +40,8 @@ class ClusterConfig:
     broker_session_timeout_ms: int = 500
     log_retention_check_interval_ms: int = 300_000
     racks: Sequence[str] | None = None
-    seed: int = 0
+    seed: int | None = None
+    """Random seed. None repeats the choices of faults, but not the ids."""
     first_node_id: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
     """Broker configs as they were given, by Kafka's names."""

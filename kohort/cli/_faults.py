@@ -49,7 +49,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="largest piece in which responses are sent",
     )
-    faults.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
+    faults.add_argument(
+        "--seed", type=int, help="random seed, which repeats the cluster id and topic ids, too"
+    )
 
 
 def apply(options: argparse.Namespace, cluster: Cluster) -> None:

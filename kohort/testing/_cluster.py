@@ -52,7 +52,8 @@ class Cluster(ClusterHandle):
 
     ``configs`` are broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms":
     500}``. A name that Kafka does not have raises InvalidOptionError. ``seed`` is the random seed.
-    ``security`` has the listeners, users and certificates; the default is one PLAINTEXT listener.
+    Without one, the cluster id and topic ids are new. ``security`` has the listeners, users and
+    certificates; the default is one PLAINTEXT listener.
     """
 
     @show_options(ClusterOptions)

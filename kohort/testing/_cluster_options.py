@@ -60,8 +60,11 @@ class MemoryClusterOptions(TypedDict, total=False):
     """Broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms": 500}``."""
     security: Security
     """Listeners, users and certificates. Default: one PLAINTEXT listener."""
-    seed: int
-    """Random seed. Default: 0."""
+    seed: int | None
+    """Random seed. Without one, faults repeat their choices, and ids are new in each cluster.
+
+    Default: None, and 0 in a MemoryCluster.
+    """
 
 
 class ClusterOptions(MemoryClusterOptions, total=False):

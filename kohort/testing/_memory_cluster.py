@@ -35,12 +35,12 @@ class MemoryCluster(ClusterHandle):
     Clients connect with the connect hook ``connect`` from tasks of the same event loop. Its methods
     must be called there too, and none of them blocks. With trio's ``MockClock`` hours of a group's
     life take only their computing time. The arguments are those of :class:`Cluster`. The partitions
-    of a killed broker get new leaders immediately.
+    of a killed broker get new leaders immediately, and ``seed`` is 0.
     """
 
     _has_certificates = False
 
-    @show_options(MemoryClusterOptions, broker_session_timeout_ms=0)
+    @show_options(MemoryClusterOptions, broker_session_timeout_ms=0, seed=0)
     def __init__(
         self,
         brokers: int = 1,

@@ -31,7 +31,7 @@ def serve(
     configs: Mapping[str, str] | None = None,
     properties: str | os.PathLike[str] | None = None,
     users: str | os.PathLike[str] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     prepare: Callable[[Cluster], object] = lambda _: None,
 ) -> int:
     """Run a cluster until Ctrl-C or SIGTERM; return the exit status, 0.

@@ -224,6 +224,16 @@ def test_the_same_seed_gives_the_same_ids() -> None:
     assert members[0] == members[1]
 
 
+@pytest.mark.parametrize(("seed", "different"), [(None, 2), (0, 1), (7, 1)])
+def test_clusters_without_a_seed_have_new_ids(seed: int | None, different: int) -> None:
+    clusters, topics = set(), set()
+    for _ in range(2):
+        with Cluster(topics={"t": 1}, seed=seed) as cluster:
+            clusters.add(cluster._read(lambda state: state.cluster_id))
+            topics.add(cluster._read(lambda state: next(iter(state.topics)).id))
+    assert (len(clusters), len(topics)) == (different, different)
+
+
 @pytest.mark.parametrize("item", [("k", "v", "h"), ("k",), (), ("k", 1), 7, ["k", "v"]])
 def test_what_is_no_record_is_refused(cluster: Cluster, item: Any) -> None:
     with pytest.raises(TypeError, match=r"give a value, a \(key, value\) pair"):
