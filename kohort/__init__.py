@@ -25,6 +25,7 @@ from kohort.listeners import AsyncRebalanceListener, ConsumerRebalanceListener, 
 from kohort.records import ConsumerRecord
 from kohort.types import (
     ConsumerGroupMetadata,
+    MetricSample,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     SubscriptionPattern,
@@ -44,13 +45,17 @@ __all__ = [
     "ConsumerRecord",
     "CorruptBatchError",
     "Explanation",
+    "ExplanationFacts",
+    "GroupFacts",
     "KafkaConnectionError",
     "KafkaConsumer",
     "KafkaError",
     "KafkaTimeoutError",
+    "MetricSample",
     "NoBrokersAvailable",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PartitionFacts",
     "RebalanceListener",
     "RebalanceListenerError",
     "RecordColumns",
@@ -65,7 +70,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kohort._options import AsyncConsumerOptions, ConsumerOptions
-    from kohort.consumer import AsyncKafkaConsumer, Explanation, KafkaConsumer
+    from kohort.consumer import (
+        AsyncKafkaConsumer,
+        Explanation,
+        ExplanationFacts,
+        GroupFacts,
+        KafkaConsumer,
+        PartitionFacts,
+    )
     from kohort.records import RecordColumns, RecordTable
     from kohort.security import create_ssl_context
 else:
@@ -77,7 +89,10 @@ else:
             "AsyncKafkaConsumer": "kohort.consumer",
             "ConsumerOptions": "kohort._options",
             "Explanation": "kohort.consumer",
+            "ExplanationFacts": "kohort.consumer",
+            "GroupFacts": "kohort.consumer",
             "KafkaConsumer": "kohort.consumer",
+            "PartitionFacts": "kohort.consumer",
             "RecordColumns": "kohort.records",
             "RecordTable": "kohort.records",
             "create_ssl_context": "kohort.security",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "ConsumerGroupMetadata",
+    "MetricSample",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "SubscriptionPattern",
@@ -43,6 +44,15 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+class MetricSample(NamedTuple):
+    """Figure of a consumer with its labels, from ``metric_samples()``."""
+
+    name: str
+    """Name of the figure, as in ``metrics()``."""
+    labels: dict[str, str]
+    value: float
+
+
 class SubscriptionPattern(NamedTuple):
     """Regular expression of topic names that the brokers evaluate, in the syntax of RE2J.
 
@@ -69,6 +79,7 @@ for _value in (
     OffsetAndTimestamp,
     SubscriptionPattern,
     ConsumerGroupMetadata,
+    MetricSample,
 ):
     _value.__module__ = "kohort"  # pickles and tracebacks have the public name
 

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 
 from kohort.types import lazy_names
 
-__all__ = ["AsyncKafkaConsumer", "Explanation", "KafkaConsumer"]
+__all__ = [
+    "AsyncKafkaConsumer",
+    "Explanation",
+    "ExplanationFacts",
+    "GroupFacts",
+    "KafkaConsumer",
+    "PartitionFacts",
+]
 
 if TYPE_CHECKING:
     from kohort.consumer._async import AsyncKafkaConsumer
     from kohort.consumer._explanation import Explanation
+    from kohort.consumer._facts import ExplanationFacts, GroupFacts, PartitionFacts
     from kohort.consumer._sync import KafkaConsumer
 else:
     # A program that uses one API does not import the modules of the other.
@@ -20,6 +28,9 @@ else:
         {
             "AsyncKafkaConsumer": "kohort.consumer._async",
             "Explanation": "kohort.consumer._explanation",
+            "ExplanationFacts": "kohort.consumer._facts",
+            "GroupFacts": "kohort.consumer._facts",
+            "PartitionFacts": "kohort.consumer._facts",
             "KafkaConsumer": "kohort.consumer._sync",
         }.get,
     )

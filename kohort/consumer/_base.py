@@ -30,6 +30,7 @@ from kohort.subscription import OffsetReset
 from kohort.types import (
     ConsumerGroupMetadata,
     LazyModule,
+    MetricSample,
     OffsetAndMetadata,
     SubscriptionPattern,
     TopicPartition,
@@ -452,6 +453,17 @@ class ConsumerBase:
 
         self._life.check_process()
         return collect(self._engine.parts) if self._config.metrics_enabled else None
+
+    def metric_samples(self) -> list[MetricSample]:
+        """Return the figures of metrics() with labels, for a monitoring system. No I/O.
+
+        The labels are ``client_id``, ``group_id`` in a group, and ``topic`` and ``partition`` of a
+        partition. The list is empty if ``metrics_enabled=False``.
+        """
+        from kohort.consumer._metrics import collect_samples
+
+        self._life.check_process()
+        return collect_samples(self._engine.parts) if self._config.metrics_enabled else []
 
     # -- offsets to commit --------------------------------------------------------------------
 

@@ -6,14 +6,21 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kohort.consumer._explanation import Facts
 from kohort.consumer._metrics import end_offset, lags, seconds_since
-from kohort.errors import KafkaError, TopicAuthorizationFailedError
+from kohort.errors import TopicAuthorizationFailedError
 from kohort.records import COMPILED, PLAIN_REASON
 from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kohort.consumer._facts import (
+        Facts,
+        GroupFacts,
+        PartitionFacts,
+        RebalanceFacts,
+        RightFacts,
+        SecurityFacts,
+    )
     from kohort.consumer._parts import ConsumerParts
     from kohort.coordinator_client import MembershipSnapshot
 
@@ -91,7 +98,7 @@ def _unreachable(parts: ConsumerParts) -> dict[int, str]:
     return {node: failure for node, failure in failures.items() if node in needed}
 
 
-def _security(parts: ConsumerParts, *, running: bool) -> Facts:
+def _security(parts: ConsumerParts, *, running: bool) -> SecurityFacts:
     security, contexts = parts.config.security, parts.cluster.contexts
     expires_at, days = (None, None) if contexts is None else contexts.expiry()
     return {
@@ -121,13 +128,13 @@ def _state(parts: ConsumerParts, *, started: bool, closed: bool) -> str:
     return "ended" if parts.ended else "running"
 
 
-def _group(parts: ConsumerParts) -> Facts | None:
+def _group(parts: ConsumerParts) -> GroupFacts | None:
     if parts.coordinator is None:
         return None
     group, activity = parts.coordinator.snapshot(), parts.coordinator.statistics()
     choice = parts.coordinator.protocol_choice
     return {
-        "group_id": parts.config.group.group_id,
+        "group_id": parts.config.group.group_id or "",
         "state": group.state,
         "coordinator": group.coordinator,
         "generation": group.generation_id,
@@ -168,7 +175,7 @@ def _past(parts: ConsumerParts, time: float) -> bool:
     return ago is not None and ago >= 0
 
 
-def _rebalances(parts: ConsumerParts) -> list[Facts]:
+def _rebalances(parts: ConsumerParts) -> list[RebalanceFacts]:
     if parts.coordinator is None:
         return []
     return [
@@ -187,45 +194,38 @@ def _rebalances(parts: ConsumerParts) -> list[Facts]:
     ]
 
 
-def _partitions(parts: ConsumerParts) -> dict[str, Facts]:
+def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
     behind, held = lags(parts), parts.fetcher.buffer.queues.bytes_by_partition()
     in_flight, standing = parts.fetcher.in_flight(), parts.fetcher.buffer.queues.permanent_errors()
-    asked = {tp: node for tp, (node, _) in in_flight.items()}
-    since = {tp: seconds_since(parts, sent) for tp, (_, sent) in in_flight.items()}
-    return {
-        _name(tp): _partition(parts, tp, state, standing.get(tp) or state.status.last_error)
-        | {
+    only = parts.config.fetch.isolation_level == "read_committed"
+    found: dict[str, PartitionFacts] = {}
+    for tp, state in sorted(parts.subscription.snapshot().partitions.items()):
+        error = standing.get(tp) or state.status.last_error
+        known = parts.cluster.metadata.leader(tp)
+        leader = None if known is None else known.node
+        fetched_at = parts.fetcher.fetched_at(tp)
+        node, sent = in_flight.get(tp, (None, None))
+        found[_name(tp)] = {
+            "topic": tp.topic,
+            "position": state.position,
+            "committed": parts.commit_statistics.committed.get(tp),
+            "end": end_offset(state, committed_only=only),
+            "high_watermark": None if state.watermarks is None else state.watermarks.high_watermark,
+            "started_at_end": _started_at_end(state),
+            "paused": state.paused,
+            "being_revoked": state.is_leaving,
+            "leader": leader,
+            "read_from": parts.fetcher.follower(tp) or leader,
+            "last_fetch_seconds_ago": seconds_since(parts, fetched_at),
+            "withheld_seconds": _withheld(state, fetched_at),
+            "last_error": None if error is None else f"{type(error).__name__}: {error}",
             "lag": behind.get(tp),
             "buffered_bytes": held.get(tp, 0),
             "in_flight": tp in in_flight,
-            "in_flight_to": asked.get(tp),
-            "in_flight_seconds": since.get(tp),
+            "in_flight_to": node,
+            "in_flight_seconds": seconds_since(parts, sent),
         }
-        for tp, state in sorted(parts.subscription.snapshot().partitions.items())
-    }
-
-
-def _partition(
-    parts: ConsumerParts, tp: TopicPartition, state: PartitionState, error: KafkaError | None
-) -> Facts:
-    only = parts.config.fetch.isolation_level == "read_committed"
-    leader = parts.cluster.metadata.leader(tp)
-    fetched_at = parts.fetcher.fetched_at(tp)
-    return {
-        "topic": tp.topic,
-        "position": state.position,
-        "committed": parts.commit_statistics.committed.get(tp),
-        "end": end_offset(state, committed_only=only),
-        "high_watermark": None if state.watermarks is None else state.watermarks.high_watermark,
-        "started_at_end": _started_at_end(state),
-        "paused": state.paused,
-        "being_revoked": state.is_leaving,
-        "leader": None if leader is None else leader.node,
-        "read_from": parts.fetcher.follower(tp) or (None if leader is None else leader.node),
-        "last_fetch_seconds_ago": seconds_since(parts, fetched_at),
-        "withheld_seconds": _withheld(state, fetched_at),
-        "last_error": None if error is None else f"{type(error).__name__}: {error}",
-    }
+    return found
 
 
 def _started_at_end(state: PartitionState) -> int | None:
@@ -248,7 +248,7 @@ def _name(tp: TopicPartition) -> str:
     return f"{tp.topic}-{tp.partition}"
 
 
-def _missing_rights(parts: ConsumerParts) -> list[Facts]:
+def _missing_rights(parts: ConsumerParts) -> list[RightFacts]:
     """Return the permissions that brokers denied: operation, resource, name and principal.
 
     The principal is the user of the login, the subject of the client certificate, or None.

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Literal
 
+from kohort.consumer._facts import (
+    CommitFacts,
+    ExplanationFacts,
+    Facts,
+    GroupFacts,
+    PartitionFacts,
+    RightFacts,
+    SecurityFacts,
+    SubscriptionFacts,
+)
 from kohort.transport import counted, escaped
 
 _GROUPED = ("topics", "pattern", "broker pattern")
 """Modes of a subscription whose partitions a group assigns."""
-
-Facts = dict[str, Any]
-"""State of a consumer or of a part of it, as plain values."""
 
 MAX_REBALANCES = 5
 """Maximum number of rebalances in the text. The dict has all that the client keeps."""
@@ -56,7 +63,7 @@ class Explanation:
         self.reasons: tuple[str, ...] = tuple(_reasons(facts))
         """The reasons why no records arrive, the first cause first; empty if there are none."""
 
-    def as_dict(self) -> Facts:
+    def as_dict(self) -> ExplanationFacts:
         """Return all values, with ``reasons``, as plain values that json.dumps() accepts."""
         return {"reasons": list(self.reasons), **self._facts}
 
@@ -117,7 +124,7 @@ def _created_topics(facts: Facts) -> Iterator[str]:
             )
 
 
-def _certificate_reasons(security: Facts) -> Iterator[str]:
+def _certificate_reasons(security: SecurityFacts) -> Iterator[str]:
     days = security["certificate_expires_in_days"]
     if days is not None and days < EXPIRY_WARNING_DAYS:
         when = security["certificate_expires_at"]
@@ -125,26 +132,26 @@ def _certificate_reasons(security: Facts) -> Iterator[str]:
         yield (f"the client certificate of {security['certificate_of']} {verb} on {when}")
 
 
-def _missing_right(right: Facts) -> str:
+def _missing_right(right: RightFacts) -> str:
     """Return a sentence such as ``bob needs READ on topic orders``."""
     who = right["principal"] or "this client"
     return f"{who} needs {right['operation']} on {right['resource']} {right['name']}"
 
 
-def _subscription_reasons(subscription: Facts) -> Iterator[str]:
+def _subscription_reasons(subscription: SubscriptionFacts) -> Iterator[str]:
     mode, unknown = subscription["mode"], subscription["unknown_topics"]
+    pattern = escaped(subscription["pattern"] or "")
     if mode == "none":
         yield "nothing is subscribed to or assigned: call subscribe() or assign()"
     elif mode == "pattern" and not subscription["topics"]:
-        yield f"no topic matches the pattern {escaped(subscription['pattern'])}"
+        yield f"no topic matches the pattern {pattern}"
     elif mode == "broker pattern" and not subscription["topics"]:
-        pattern = escaped(subscription["pattern"])
         yield f"the brokers have assigned no topic for the pattern {pattern}, which is of RE2J"
     elif unknown:
         yield f"no such topic in the cluster metadata: {', '.join(unknown)}"
 
 
-def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
+def _group_reasons(facts: Facts, group: GroupFacts) -> Iterator[str]:
     poll, state = facts["poll"], group["state"]
     join_obstruction = (
         "" if group["join_obstruction"] is None else f": {escaped(group['join_obstruction'])}"
@@ -183,18 +190,18 @@ def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
         )
 
 
-def _texts(group: Facts) -> dict[str, str]:
+def _texts(group: GroupFacts) -> dict[str, str]:
     if group["group_protocol"] is None:
         return _OPEN_STATES
     return _CONSUMER_STATES if _has_epochs(group) else _STATES
 
 
-def _has_epochs(group: Facts) -> bool:
-    return bool(group["group_protocol"] == "consumer")
+def _has_epochs(group: GroupFacts) -> bool:
+    return group["group_protocol"] == "consumer"
 
 
-def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterator[str]:
-    def those(key: str, value: object) -> str:
+def _partition_reasons(partitions: dict[str, PartitionFacts], max_wait: float) -> Iterator[str]:
+    def those(key: Literal["paused", "being_revoked", "leader"], value: object) -> str:
         return ", ".join(name for name, part in partitions.items() if part[key] == value)
 
     if paused := those("paused", True):
@@ -216,12 +223,12 @@ def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterato
             )
         if hidden := _open_transaction_offsets(part):
             yield f"{name}: {hidden} offsets wait for the end of an open transaction"
-    late: dict[int, list[str]] = {}
+    late: dict[int | None, list[str]] = {}
     for name, part in partitions.items():
         if (part["in_flight_seconds"] or 0) > max_wait + LATE_SECONDS:
             late.setdefault(part["in_flight_to"], []).append(name)
     for broker, names in late.items():
-        ago = max(partitions[name]["in_flight_seconds"] for name in names)
+        ago = max(partitions[name]["in_flight_seconds"] or 0 for name in names)
         yield (
             f"broker {broker} has not responded to a fetch that was sent {ago:.1f} s ago: "
             f"{', '.join(names)}"
@@ -235,7 +242,7 @@ def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterato
         yield from _skipped_records(partitions)
 
 
-def _skipped_records(partitions: dict[str, Facts]) -> Iterator[str]:
+def _skipped_records(partitions: dict[str, PartitionFacts]) -> Iterator[str]:
     """Yield a reason if the rule "latest" left out all records that the logs have."""
     skipped = {
         name: part["started_at_end"]
@@ -251,9 +258,9 @@ def _skipped_records(partitions: dict[str, Facts]) -> Iterator[str]:
         )
 
 
-def _open_transaction_offsets(part: Facts) -> int:
+def _open_transaction_offsets(part: PartitionFacts) -> int:
     """Return the number of offsets after the last stable offset, if all before it were read."""
-    hidden: int = (part["high_watermark"] or 0) - (part["end"] or 0)
+    hidden = (part["high_watermark"] or 0) - (part["end"] or 0)
     return max(hidden, 0) if part["lag"] == 0 else 0
 
 
@@ -297,17 +304,21 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
     if facts["last_commit_error"]:
         yield f"the latest commit failed: {facts['last_commit_error']}"
     for name, part in facts["partitions"].items():
-        marks = [mark for mark in ("paused", "being_revoked", "in_flight") if part[mark]]
+        marks = {
+            "paused": part["paused"],
+            "being revoked": part["being_revoked"],
+            "in flight": part["in_flight"],
+        }
         yield (
             f"{name}: position {_known(part['position'])}, committed "
             f"{_known(part['committed'])}, end {_known(part['end'])}, lag "
             f"{_known(part['lag'])}, buffered {part['buffered_bytes']} bytes, last fetch "
             f"{_ago(part['last_fetch_seconds_ago'])}"
-            + "".join(f", {mark.replace('_', ' ')}" for mark in marks)
+            + "".join(f", {mark}" for mark, holds in marks.items() if holds)
         )
 
 
-def _login(security: Facts) -> str:
+def _login(security: SecurityFacts) -> str:
     mechanism, principal = security["mechanism"], security["principal"]
     is_by_connect = security["encrypted_by"] == "connect"
     return (
@@ -318,7 +329,7 @@ def _login(security: Facts) -> str:
     )
 
 
-def _retention(commits: Facts) -> str:
+def _retention(commits: CommitFacts) -> str:
     """Return a line on the retention of offsets in a group that has no members."""
     seconds = commits["recommit_seconds"]
     if commits["automatic"] and seconds is not None:
@@ -333,7 +344,7 @@ def _known(value: object) -> str:
     return "unknown" if value is None else escaped(str(value))
 
 
-def _assignor(group: Facts) -> str:
+def _assignor(group: GroupFacts) -> str:
     return "no assignor yet" if group["protocol"] is None else escaped(str(group["protocol"]))
 
 

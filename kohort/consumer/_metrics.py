@@ -12,7 +12,7 @@ import anyio
 from kohort.consumer._callback_queue import AssignorCallback
 from kohort.errors import KafkaError
 from kohort.subscription import PartitionState
-from kohort.types import TopicPartition
+from kohort.types import MetricSample, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._parts import ConsumerParts
@@ -24,6 +24,8 @@ Metrics = dict[str, dict[str, float]]
 NEVER = -1.0
 """Value of "seconds ago" for an event that has not happened yet, as in Java."""
 FETCHING = "consumer-fetch-manager-metrics"
+_PARTITION = f"{FETCHING}."
+"""Prefix of the group of a partition, before ``topic-number``."""
 
 
 def seconds_since(parts: ConsumerParts, then: float | None) -> float | None:
@@ -70,8 +72,23 @@ def collect(parts: ConsumerParts) -> Metrics:
             lead = state.position - state.watermarks.log_start_offset
             own["records-lead"] = float(max(0, lead))
         if own:
-            figures[f"{FETCHING}.{tp.topic}-{tp.partition}"] = own
+            figures[f"{_PARTITION}{tp.topic}-{tp.partition}"] = own
     return figures
+
+
+def collect_samples(parts: ConsumerParts) -> list[MetricSample]:
+    """Return the figures of :func:`collect`, each with its labels."""
+    labels = {"client_id": parts.config.client.client_id}
+    if parts.config.group.group_id is not None:
+        labels["group_id"] = parts.config.group.group_id
+    found: list[MetricSample] = []
+    for section, figures in collect(parts).items():
+        own = labels
+        if section.startswith(_PARTITION):
+            topic, _, number = section.removeprefix(_PARTITION).rpartition("-")
+            own = labels | {"topic": topic, "partition": number}
+        found += [MetricSample(name, dict(own), value) for name, value in figures.items()]
+    return found
 
 
 def _polling(parts: ConsumerParts) -> dict[str, float]:

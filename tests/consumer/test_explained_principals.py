@@ -63,6 +63,7 @@ def test_explain_names_the_principal(cluster: Cluster, way: Any, principal: str)
                 consumer.poll(timeout_ms=100)
         explanation = consumer.explain()
     [right] = explanation.as_dict()["missing_rights"]
+    assert right["principal"] is not None
     assert principal in right["principal"]
     assert f"{right['principal']} needs DESCRIBE on topic orders" in str(explanation)
     assert f" as {right['principal']}" in str(explanation)

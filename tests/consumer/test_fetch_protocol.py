@@ -72,7 +72,7 @@ def test_partitions_with_nothing_new_are_well() -> None:
                 for name, end in (("t-0", 1), ("t-1", 0)):
                     assert facts[name]["last_error"] is None
                     assert facts[name]["high_watermark"] == end
-                    assert facts[name]["last_fetch_seconds_ago"] < 1
+                    assert (facts[name]["last_fetch_seconds_ago"] or 0) < 1
                 consumer.seek(T0, 0)
                 assert await values(consumer, 1) == [b"a"]
 

@@ -7,12 +7,18 @@ import json
 import re
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints, is_typeddict
 
 import anyio
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort import (
+    AsyncKafkaConsumer,
+    ExplanationFacts,
+    KafkaConsumer,
+    MetricSample,
+    TopicPartition,
+)
 from kohort.errors import CorruptBatchError, ErrorCode, KafkaError
 from kohort.protocol.messages import FetchResponse
 from kohort.testing import Call, Cluster, MemoryCluster
@@ -69,6 +75,56 @@ def test_every_figure_stands_in_the_page_and_the_page_has_no_others(
     assert coordinating["rebalance-total"] == 1
     assert coordinating["assigned-partitions"] == 2
     assert figures["consumer-fetch-manager-metrics"]["records-consumed-total"] == 1
+
+
+def test_samples_are_the_figures_with_their_labels() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"a-b": 2}) as cluster:
+            cluster.produce("a-b", ["x"] * 5, partition=1)
+            async with MemoryConsumer(
+                cluster, "a-b", group_id="g", client_id="c", max_poll_records=2
+            ) as consumer:
+                await values(consumer, 2)
+                figures, samples = consumer.metrics(), consumer.metric_samples()
+                assert figures is not None
+                own = {"client_id": "c", "group_id": "g"}
+                lag = own | {"topic": "a-b", "partition": "1"}
+                assert MetricSample("records-lag", lag, 3.0) in samples
+                assert MetricSample("records-consumed-total", own, 2.0) in samples
+                assert sum(map(len, figures.values())) == len(samples)
+                assert {name for name, _, _ in samples} == {
+                    name for group in figures.values() for name in group
+                }
+                keys = {(name, *sorted(labels.items())) for name, labels, _ in samples}
+                assert len(keys) == len(samples)
+
+    run_virtual(main)
+
+
+def test_samples_have_no_group_without_one(make: MakeConsumer) -> None:
+    [*samples] = make(bootstrap_servers="localhost:1", client_id="c").metric_samples()
+    assert samples
+    assert all(each.labels == {"client_id": "c"} for each in samples)
+    assert make(bootstrap_servers="localhost:1", metrics_enabled=False).metric_samples() == []
+
+
+def test_the_page_lists_every_key_of_the_explanation(make: MakeConsumer) -> None:
+    sections: dict[str, set[str]] = {"": set()}
+    for key, kind in get_type_hints(ExplanationFacts).items():
+        typed = [part for part in (kind, *get_args(kind)) if is_typeddict(part)]
+        if typed:
+            sections[key] = set(get_type_hints(typed[0]))
+        else:
+            sections[""].add(key)
+    page = (PAGE.parents[1] / "monitoring.md").read_text()
+    block = page.partition("the keys below it:\n\n```text\n")[2].partition("```")[0]
+    shown: dict[str, set[str]] = {}
+    for line in block.replace("\n    ", " ").splitlines():
+        section, _, keys = line.rpartition(": ")
+        shown[section] = set(keys.split(", "))
+    assert shown == sections
+    facts = make(bootstrap_servers="localhost:1", group_id="g").explain().as_dict()
+    assert facts.keys() == get_type_hints(ExplanationFacts).keys()
 
 
 @EACH_PROTOCOL

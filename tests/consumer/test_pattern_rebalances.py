@@ -274,7 +274,9 @@ def test_leaving_is_not_delayed_by_the_refresh(closes: bool) -> None:
             with cluster.hang("Metadata"):
                 one.enforce_rebalance()
                 await anyio.sleep(BOUND / 4)
-                assert one.explain().as_dict()["group"]["state"] == "join pending"
+                group = one.explain().as_dict()["group"]
+                assert group is not None
+                assert group["state"] == "join pending"
                 started = anyio.current_time()
                 await (one.close() if closes else one.unsubscribe())
                 assert anyio.current_time() - started < BOUND / 2

@@ -38,6 +38,7 @@ def test_open_choice_is_explained_while_the_consumer_joins(api: str, reason: str
                 )
                 assert "JoinGroup" not in str(found)
                 group = found.as_dict()["group"]
+                assert group is not None
                 assert (group["group_protocol"], group["group_protocol_reason"]) == (None, reason)
                 fault.stop()
 

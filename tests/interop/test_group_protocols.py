@@ -44,9 +44,10 @@ def auto(servers: str, *topics: str, **options: Any) -> kohort.KafkaConsumer:
     )
 
 
-def chosen(consumer: kohort.KafkaConsumer) -> tuple[str, str]:
+def chosen(consumer: kohort.KafkaConsumer) -> tuple[str | None, str]:
     """Return the group protocol and the reason, as explain() has them."""
     group = consumer.explain().as_dict()["group"]
+    assert group is not None
     assert f"group protocol: {group['group_protocol']}, because" in str(consumer.explain())
     return group["group_protocol"], group["group_protocol_reason"]
 
@@ -68,7 +69,7 @@ def running(server: KafkaServer, config: pytest.Config) -> Iterator[Broker]:
         server.kill()
 
 
-def read_and_commit(broker: Broker, group: str, topic: str) -> tuple[str, str]:
+def read_and_commit(broker: Broker, group: str, topic: str) -> tuple[str | None, str]:
     """Read all records, commit, and read nothing again. Return the choice of the protocol."""
     with auto(broker.bootstrap_servers, topic, group_id=group) as consumer:
         assert len(read(consumer, COUNT)) == COUNT

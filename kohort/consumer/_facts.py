@@ -1,0 +1,190 @@
+"""The keys of ``explain().as_dict()``, with their types."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class DecoderFacts(TypedDict):
+    """The record decoders."""
+
+    compiled: bool
+    plain_reason: str | None
+    """The reason for plain decoders; None if they are compiled."""
+
+
+class ClusterFacts(TypedDict):
+    """The brokers as this consumer knows them."""
+
+    reached: bool
+    """True if a broker has responded."""
+    last_error: str | None
+    """The latest failure of a bootstrap server, until one is reached."""
+    bootstrap_servers: list[str]
+    proxy: str | None
+    brokers: list[int]
+    unreachable: dict[int, str]
+    """Broker -> failure, for the brokers that this consumer needs."""
+    api_versions: dict[int, list[int]]
+    """API key -> first and last version that all known brokers serve."""
+    fetch_max_wait_ms: float
+
+
+class SecurityFacts(TypedDict):
+    """The login and the client certificate."""
+
+    protocol: str
+    encrypted_by: str | None
+    mechanism: str | None
+    """The SASL mechanism; None without SASL."""
+    principal: str | None
+    """The user of the login, or the subject of the client certificate."""
+    refusals: list[str]
+    credentials_obstacle: str | None
+    """The reason why there are no credentials to log in with."""
+    certificate_of: str | None
+    certificate_expires_at: str | None
+    certificate_expires_in_days: float | None
+
+
+class SubscriptionFacts(TypedDict):
+    """The topics or the pattern."""
+
+    mode: str
+    """``"none"``, ``"topics"``, ``"pattern"``, ``"broker pattern"`` or ``"manual"``."""
+    topics: list[str]
+    pattern: str | None
+    appeared_topics: list[str]
+    """Topics that did not exist when this consumer requested them first."""
+    unknown_topics: list[str]
+
+
+class PollFacts(TypedDict):
+    """The calls of poll()."""
+
+    inside: bool
+    last_seconds_ago: float | None
+    max_poll_interval_ms: float
+    errors_waiting: list[str]
+    """Errors that the next poll() raises."""
+
+
+class GroupFacts(TypedDict):
+    """The membership in the group."""
+
+    group_id: str
+    state: str
+    coordinator: int | None
+    """The broker; None until it is known."""
+    generation: int
+    """The generation, or the member epoch of the consumer protocol; -1 without a membership."""
+    member_id: str
+    group_instance_id: str | None
+    group_protocol: str | None
+    """``"classic"`` or ``"consumer"``; None until ``"auto"`` has chosen."""
+    group_protocol_reason: str
+    protocol: str | None
+    """The name of the assignor."""
+    leads: bool
+    waits_for_poll: bool
+    """True if a rebalance waits for the next poll()."""
+    rebalance_reason: str | None
+    join_obstruction: str | None
+    offset_read_failure: str | None
+    last_failure: str | None
+    fenced: bool
+    last_heartbeat_seconds_ago: float | None
+    session_in_doubt: bool
+    """True if no heartbeat had a response for the time of a session."""
+
+
+class RebalanceFacts(TypedDict):
+    """A completed rebalance. Partitions are named as in ``orders-0``."""
+
+    seconds_ago: float | None
+    reason: str
+    generation: int
+    protocol: str | None
+    gained: list[str]
+    lost: list[str]
+    assigned: int
+    """The number of partitions after the rebalance."""
+    seconds: float
+    waited_for_poll_seconds: float
+
+
+class PartitionFacts(TypedDict):
+    """An assigned partition."""
+
+    topic: str
+    position: int | None
+    committed: int | None
+    """The offset that this consumer committed last."""
+    end: int | None
+    """The offset after the last readable record, as of the latest fetch."""
+    high_watermark: int | None
+    started_at_end: int | None
+    """The offset at which reading started by "latest", if the log has earlier ones."""
+    paused: bool
+    being_revoked: bool
+    leader: int | None
+    read_from: int | None
+    """The leader, or the follower that it named (KIP-392)."""
+    last_fetch_seconds_ago: float | None
+    withheld_seconds: float | None
+    """The time for which responses had no records below the high watermark."""
+    last_error: str | None
+    lag: int | None
+    buffered_bytes: int
+    in_flight: bool
+    in_flight_to: int | None
+    in_flight_seconds: float | None
+
+
+class RightFacts(TypedDict):
+    """A permission that brokers denied."""
+
+    principal: str | None
+    operation: str
+    resource: str
+    name: str
+
+
+class CommitFacts(TypedDict):
+    """The automatic commits."""
+
+    automatic: bool
+    recommit_seconds: float | None
+    """The interval of commits of unchanged offsets; None without them."""
+
+
+class Facts(TypedDict):
+    """The state of a consumer as plain values."""
+
+    client_id: str
+    state: str
+    decoders: DecoderFacts
+    cluster: ClusterFacts
+    security: SecurityFacts
+    subscription: SubscriptionFacts
+    poll: PollFacts
+    group: GroupFacts | None
+    """None without a group."""
+    rebalances: list[RebalanceFacts]
+    """The latest rebalances, the oldest first."""
+    partitions: dict[str, PartitionFacts]
+    """``topic-number`` -> its facts."""
+    missing_rights: list[RightFacts]
+    last_commit_error: str | None
+    commits: CommitFacts
+
+
+class ExplanationFacts(Facts):
+    """The result of ``explain().as_dict()``. The values are plain, so json.dumps() accepts them."""
+
+    reasons: list[str]
+    """The reasons why no records arrive, the first cause first; empty if there are none."""
+
+
+for _public in (ExplanationFacts, GroupFacts, PartitionFacts):
+    _public.__module__ = "kohort"
