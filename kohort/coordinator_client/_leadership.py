@@ -26,6 +26,8 @@ class Leadership:
     def __init__(self, pending: PendingCommands) -> None:
         self.is_leader = False
         """True if this member is the leader of its generation and watches the group's topics."""
+        self._is_assigning = False
+        """True until the leader's assignor has run, so that no topics can differ from its own."""
         self._pending = pending
         self._watched: frozenset[str] | None = None
         self._is_hosted = False
@@ -38,6 +40,7 @@ class Leadership:
     def start(self, topics: frozenset[str], *, keeps_assignment: bool) -> None:
         """Watch the group's topics. ``keeps_assignment`` means that there is one already."""
         self.is_leader = True
+        self._is_assigning = not keeps_assignment
         self._watch(topics, is_assigned=keeps_assignment)
 
     def start_without_leader(self, topics: frozenset[str]) -> None:
@@ -60,6 +63,7 @@ class Leadership:
     def stop(self) -> None:
         if self._watched is not None:
             self.is_leader, self._watched = False, None
+            self._is_assigning = False
             self._is_hosted = self._needs_description = False
             self._assigned, self._unknown = None, frozenset()
             self._pending.forget(Role.DESCRIBE)
@@ -85,15 +89,16 @@ class Leadership:
 
     def note_assigned(self, topics: ClusterTopics) -> None:
         """Note the topics and partitions of the assignment."""
-        self._is_hosted = False
+        self._is_hosted = self._is_assigning = False
         self._assigned, self._unknown = topics, frozenset()
 
     def describe_change(self, topics: ClusterTopics, covered: frozenset[str] | None) -> str | None:
         """Return how the topics differ from those of the assignment, or None if they are equal.
 
-        A member without a leader looks the assignment up first.
+        A member without a leader looks the assignment up first. The assignor may fetch the first
+        metadata of its topics, which is no change. The topics are compared again after it has run.
         """
-        if self._watched is None:
+        if self._watched is None or self._is_assigning:
             return None
         change = self._difference(topics, covered)
         if self._is_hosted:

@@ -38,6 +38,37 @@ def _returned_static_leader(**changes: Any) -> Script:
     return script
 
 
+def test_leader_does_not_rejoin_for_the_first_metadata_of_its_assignor() -> None:
+    """The assignor fetches the metadata of topics that the leader has not seen yet."""
+    script = Script()
+    script.to_joining()
+    script.join_answer(leader="me", members={"me": Subscription(("t",))})
+    script.feed(TopicsChanged(ClusterTopics({}), frozenset()))
+    script.feed(TopicsChanged(ClusterTopics({"t": 4}), frozenset({"t"})))
+    script.assign({"me": parts(0, 1, 2, 3)})
+    script.feed(TopicsChanged(ClusterTopics({"t": 4})))
+    script.sync_answer(parts(0, 1, 2, 3))
+    script.poll()
+    script.called_back(CallAssigned)
+    assert script.at(MemberState.STABLE)
+    script.feed(TopicsChanged(ClusterTopics({"t": 5})))
+    assert script.machine.join_reason == "partitions changed: t 4 -> 5"
+
+
+def test_leader_rejoins_if_topics_change_while_its_assignor_runs() -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(leader="me", members={"me": Subscription(("t",))})
+    script.feed(TopicsChanged(ClusterTopics({"t": 5}), frozenset({"t"})))
+    script.assign({"me": parts(0, 1, 2, 3)})
+    script.feed(TopicsChanged(ClusterTopics({"t": 5})))
+    script.sync_answer(parts(0, 1, 2, 3))
+    script.poll()
+    script.called_back(CallAssigned)
+    assert script.at(MemberState.JOIN_PENDING)
+    assert script.machine.join_reason == "partitions changed: t 4 -> 5"
+
+
 def test_a_returned_leader_rejoins_for_partitions_without_owner() -> None:
     script = _returned_static_leader()
     look_up = script.take(DescribeAssignment)
