@@ -110,14 +110,13 @@ class ClusterServer:
             raise IllegalStateError(f"broker {node_id} cannot start: it was not killed")
         if node_id in self.state.registry:
             self._remove(node_id)
-        if self._tasks is None:
-            raise IllegalStateError("the broker cannot start: the cluster does not run yet")
         broker = self._make_broker(node)
         self._network.listen(broker)
         self.brokers[node_id] = broker
         self.state.registry.register(node_id)
         self.state.controller.on_broker_registered(node_id)
-        self._tasks.start_soon(self._run, broker)
+        if self._tasks is not None:  # otherwise run() starts it
+            self._tasks.start_soon(self._run, broker)
         self.state.changed()
 
     async def _watch_sessions(self) -> None:

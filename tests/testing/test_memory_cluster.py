@@ -57,6 +57,18 @@ async def test_brokers_die_and_requests_fail_as_on_any_cluster() -> None:
 
 
 @pytest.mark.anyio
+async def test_broker_starts_again_before_the_cluster_has_begun_to_serve() -> None:
+    async with MemoryCluster(brokers=3, topics={"t": 3}) as cluster:
+        cluster.kill_broker(2)
+        cluster.start_broker(2)
+        cluster.produce("t", ["a", "b", "c"])
+        for node in (1, 3):
+            cluster.kill_broker(node)
+        async with MemoryConsumer(cluster, "t", reconnect_backoff_ms=10) as consumer:
+            assert len(await read(consumer, 3)) == 3
+
+
+@pytest.mark.anyio
 async def test_errors_in_its_block_arrive_as_themselves() -> None:
     with pytest.raises(ZeroDivisionError):
         async with MemoryCluster():
