@@ -69,6 +69,7 @@ class Habits:
     wait_ms: int = 4000
     """Timeout of a poll in ms."""
     instance_id: str | None = None
+    rack: str | None = None
     protocol: str = "classic"
     """Group protocol."""
     assignor: str | None = None
@@ -170,6 +171,8 @@ class Member:
         else:
             configs["consumer_session_timeout_ms"] = int(SESSION * 1000)
             configs["group_remote_assignor"] = habits.assignor
+        if habits.rack is not None:
+            configs["client_rack"] = habits.rack
         if habits.instance_id is not None:
             configs["group_instance_id"] = habits.instance_id
         if habits.by_hand is not None:

@@ -21,6 +21,7 @@ from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, SLOTS, Ha
 from tests.simulation.protocol_operations import (
     configure,
     grow,
+    leave_out,
     lose_answers,
     migrate,
     migrate_all,
@@ -183,7 +184,10 @@ async def start_broker(world: World, rng: random.Random, habits: Habits) -> None
 
 
 async def bounce_broker(world: World, rng: random.Random, habits: Habits) -> None:
-    node = rng.choice(BROKERS)
+    live = world.cluster.live_brokers
+    if len(live) == 1:
+        return
+    node = rng.choice(live)
     world.note(f"restart broker {node}", fault=True)
     world.cluster.kill_broker(node)
     await anyio.sleep(rng.uniform(0, 2))
@@ -319,20 +323,30 @@ async def restart(world: World, rng: random.Random, habits: Habits) -> None:
 
 async def restart_static(world: World, rng: random.Random, habits: Habits) -> None:
     """End a static member, normally or not, and restart it within its session."""
+    await _restart_static(world, rng, None)
+
+
+async def move_static(world: World, rng: random.Random, habits: Habits) -> None:
+    """Restart a static member with other topics."""
+    await _restart_static(world, rng, _topics(rng))
+
+
+async def _restart_static(world: World, rng: random.Random, topics: list[str] | None) -> None:
     running = world.running()
     if not running:
         return
     slot, member = rng.choice(running)
     # By the consumer protocol, no other member takes over before the end of the session.
     crashes = rng.random() < 0.5 and member.habits.protocol == CLASSIC
-    world.note(f"restart {member.name}{', crashing' if crashes else ''}", fault=crashes)
+    others = "" if topics is None else f" with {'+'.join(topics)}"
+    world.note(f"restart {member.name}{others}{', crashing' if crashes else ''}", fault=crashes)
     if crashes:
         await member.crash(buried=rng.random() < 0.5)
     else:
         member.stop(interrupt=True)
         await member.ended.wait()
     await anyio.sleep(rng.uniform(0, 0.4 * SESSION))
-    world.start_as(slot, member.habits, sorted(member.topics))
+    world.start_as(slot, member.habits, topics or sorted(member.topics))
 
 
 def habits_of(habits: Habits, slot: str, *, static: bool) -> Habits:
@@ -388,6 +402,12 @@ LOGINS_STORM = Profile(
 )
 ALONE = Profile("alone", {produce: 2, outlive_retention: 1, restart: 1}, by_hand=True)
 STATIC = Profile("static", {produce: 3, restart_static: 2}, steady=True, static=True)
+MOVED_STATIC = Profile(
+    "moved", {produce: 3, restart_static: 1, move_static: 2}, steady=True, static=True
+)
+ABSENCES = replace(BOUNCE, weights={**BOUNCE.weights, kill_broker: 1, start_broker: 1.5})
+SHORTENED = replace(FAULTS, weights={**FAULTS.weights, leave_out: 3})
+SHORTENED_STORM = replace(STORM, weights={**STORM.weights, leave_out: 3})
 
 
 def profile_for(profile: Profile, protocols: Protocols) -> Profile:
@@ -422,6 +442,8 @@ PROFILES = (
     RECREATED_STORM,
     ALONE,
 )
+WITH_RACKS = (ABSENCES, ABSENCES, MOVED_STATIC, SHORTENED, SHORTENED_STORM)
+"""Profiles for a fifth of the seeds, whose brokers and members have racks."""
 WITH_RIGHTS = (RIGHTS, RIGHTS_STORM)
 """Profiles for a tenth of the seeds, instead of the others."""
 WITH_LOGINS = (LOGINS, LOGINS, LOGINS_STORM, LOGINS_STORM, CALM, UNPOLLED)

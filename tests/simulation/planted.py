@@ -12,8 +12,10 @@ from kohort import AsyncKafkaConsumer
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._autocommit import AutoCommit
 from kohort.coordinator_client import _offsets
+from kohort.coordinator_client._broker_racks import BrokerRacks
 from kohort.coordinator_client._commands import CallRevoked
 from kohort.coordinator_client._commit_rules import READ_REJECTIONS
+from kohort.coordinator_client._exchange import GroupExchange
 from kohort.coordinator_client._heartbeat_timer import Heartbeats
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.coordinator_client._offset_messages import fetched_offsets
@@ -204,9 +206,11 @@ def reset_on_refused_fetches() -> Iterator[None]:
     """Take a refused read of committed offsets for an answer: nothing is committed."""
     fetch: Callable[..., tuple[int, dict[TopicPartition, Any]]] = fetched_offsets
 
-    def fetched(*args: Any) -> tuple[int, dict[TopicPartition, Any]]:
-        code, found = fetch(*args)
-        return (0, dict.fromkeys(found)) if code in READ_REJECTIONS else (code, found)
+    def fetched(
+        response: Any, group_id: str, requested: Iterable[TopicPartition], ids: Any
+    ) -> tuple[int, dict[TopicPartition, Any]]:
+        code, found = fetch(response, group_id, requested, ids)
+        return (0, dict.fromkeys(requested)) if code in READ_REJECTIONS else (code, found)
 
     with patch.object(_offsets, "fetched_offsets", fetched):
         yield
@@ -234,6 +238,49 @@ def acknowledge_before_the_callback_ends() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def keep_an_old_assignment() -> Iterator[None]:
+    """Keep what a static member is assigned, even if it subscribes to other topics."""
+
+    def keep(exchange: GroupExchange, partitions: Iterable[TopicPartition]) -> None:
+        """Accept partitions, or the lack of them."""
+
+    with (
+        patch.object(GroupExchange, "_reject_or_ignore", keep),
+        patch.object(GroupExchange, "_watch_missing", keep),
+    ):
+        yield
+
+
+@contextmanager
+def forget_the_racks_of_absent_brokers() -> Iterator[None]:
+    """Take an absent broker for one without a rack, so that the racks of its replicas change."""
+    note: Callable[..., None] = BrokerRacks._note
+
+    def noted(racks: BrokerRacks, metadata: Any) -> None:
+        racks._racks.clear()
+        racks._unknown.clear()
+        note(racks, metadata)
+
+    with patch.object(BrokerRacks, "_note", noted):
+        yield
+
+
+@contextmanager
+def reset_on_absent_offsets() -> Iterator[None]:
+    """Take a partition that a response leaves out for one without a committed offset."""
+    fetch: Callable[..., tuple[int, dict[TopicPartition, Any]]] = fetched_offsets
+
+    def fetched(
+        response: Any, group_id: str, requested: Iterable[TopicPartition], ids: Any
+    ) -> tuple[int, dict[TopicPartition, Any]]:
+        code, found = fetch(response, group_id, requested, ids)
+        return code, dict.fromkeys(requested) | found
+
+    with patch.object(_offsets, "fetched_offsets", fetched):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "commit before processing": commit_before_processing,
     "deliver after revoke": deliver_after_revoke,
@@ -249,6 +296,9 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "reset on refused fetches": reset_on_refused_fetches,
     "withhold too late": withhold_too_late,
     "acknowledge before the callback ends": acknowledge_before_the_callback_ends,
+    "keep an old assignment": keep_an_old_assignment,
+    "forget the racks of absent brokers": forget_the_racks_of_absent_brokers,
+    "reset on absent offsets": reset_on_absent_offsets,
 }
 EPOCH_BUGS = {
     "reset on refused fetches",

@@ -1,4 +1,4 @@
-"""Operations on members of both group protocols, on the group's settings and on topics."""
+"""Operations on members of both group protocols, on their reads, on settings and on topics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from kohort.errors import ErrorCode as E
 from kohort.protocol import Request, Response
-from kohort.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from kohort.protocol.messages import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse
 from kohort.testing import Call
 from tests.simulation.member import SESSION, Habits, Member
 from tests.simulation.world import TOPICS, World
@@ -122,3 +122,38 @@ async def lose_answers(world: World, rng: random.Random, habits: Habits) -> None
     times = rng.randint(1, 4)
     world.note(f"the answers to {times} heartbeats by epoch are lost", fault=True)
     world.cluster.disconnect("ConsumerGroupHeartbeat", after=True, times=times)
+
+
+async def leave_out(world: World, rng: random.Random, habits: Habits) -> None:
+    """Leave out a part of the next reads of committed offsets."""
+    part, times = rng.choice(("group", "topic", "partition")), rng.randint(1, 2)
+    rng_of_parts = random.Random(rng.random())
+    what = f"{times} answers to OffsetFetch leave out the {part}"
+    world.note(what, fault=True)
+
+    async def shorten(call: Call) -> Response | None:
+        response = await call.proceed()
+        if isinstance(response, OffsetFetchResponse):
+            _shorten(response, part, rng_of_parts)
+        return response
+
+    world.cluster.on("OffsetFetch", shorten, keep=times)
+
+
+def _shorten(response: OffsetFetchResponse, part: str, rng: random.Random) -> None:
+    """Remove a group, a topic or a partition from a response in any of its versions."""
+    if part == "group":
+        response.groups, response.topics = [], []
+        return
+    bodies: list[Any] = [response, *response.groups]
+    for body in bodies:
+        topics = list(body.topics)
+        if topics:
+            topic = topics.pop(rng.randrange(len(topics)))
+            if part == "partition" and len(topic.partitions) > 1:
+                left_out = rng.randrange(len(topic.partitions))
+                topic.partitions = [
+                    each for index, each in enumerate(topic.partitions) if index != left_out
+                ]
+                topics.append(topic)
+            body.topics = topics

@@ -32,6 +32,7 @@ from tests.simulation.operations import (
     PROFILES,
     RETENTION,
     WITH_LOGINS,
+    WITH_RACKS,
     WITH_RIGHTS,
     Profile,
     habits_of,
@@ -40,7 +41,7 @@ from tests.simulation.operations import (
 from tests.simulation.pausing import pausable
 from tests.simulation.protocols import Protocols, protocols_of
 from tests.simulation.witness import watching
-from tests.simulation.world import TOPICS, World
+from tests.simulation.world import BROKERS, TOPICS, World
 from tests.support.virtual import run_virtual
 
 OPERATIONS = 25
@@ -58,6 +59,9 @@ LEAVE_LIMIT = 20.0
 STEPS = 100_000
 """Highest number of task steps in one moment of the virtual clock. More is a busy loop."""
 
+RACKS = ("r1", "r2", "r3")
+SHARE_OF_RACKS = 0.2
+"""Share of the seeds whose brokers and members have racks."""
 SHARE_OF_RIGHTS = 0.1
 SHARE_OF_LOGINS = 0.4
 """Share of the seeds whose members log in, or connect by simulated TLS."""
@@ -143,6 +147,13 @@ async def _live(
         accounts = Accounts(Access.draw(of_logins), random.Random(of_logins.random()))
         if of_logins.random() < 3 / 4:
             profile = of_logins.choice(WITH_LOGINS)
+    of_racks = random.Random(f"racks {seed}")
+    racks: dict[str, str | None] = {}
+    absent: int | None = None
+    if of_racks.random() < SHARE_OF_RACKS:
+        profile = of_racks.choice(WITH_RACKS)
+        racks = {slot: of_racks.choice((None, *RACKS)) for slot in SLOTS}
+        absent = of_racks.choice((None, *BROKERS))
     profile = profile_for(profile, protocols)
     autocommit = rng.random() < 0.5
     most = rng.choice((5, 50))
@@ -172,11 +183,14 @@ async def _live(
             3,
             TOPICS,
             auto_create_topics=False,
+            racks=RACKS if racks else None,
             group_settings=settings,
             seed=seed,
             security=OPEN if accounts is None else accounts.security(),
         ) as cluster:
-            world = World(cluster, log, rng, accounts, protocols)
+            world = World(cluster, log, rng, accounts, protocols, racks)
+            if absent is not None:
+                cluster.kill_broker(absent)
             world.by_epoch = witness.by_epoch
             await _in_world(world, profile, habits, operations)
     return profile, now()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -52,6 +53,7 @@ class World:
         rng: random.Random,
         accounts: Accounts | None = None,
         protocols: Protocols | None = None,
+        racks: Mapping[str, str | None] | None = None,
     ) -> None:
         self.cluster = cluster
         self.log = log
@@ -59,6 +61,8 @@ class World:
         self.accounts = accounts
         """Users of the cluster. None if members do not log in."""
         self.protocols = protocols or Protocols(CLASSIC, random.Random(0))
+        self.racks = racks or {}
+        """Rack of the members in each slot."""
         self.members: dict[str, Member] = {}
         """Running members by their name without the number of their life."""
         self.by_epoch: set[str] = set()
@@ -89,7 +93,7 @@ class World:
             name,
             self.cluster,
             self.log,
-            habits,
+            replace(habits, rack=self.racks.get(slot)),
             frozenset(topics),
             random.Random(self.rng.random()),
             None if self.accounts is None else self.accounts.options(slot, self.cluster),
