@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kohort.consumer._metrics import end_offset, lags, seconds_since
+from kohort.consumer._open_transactions import hidden_offsets
 from kohort.errors import TopicAuthorizationFailedError
 from kohort.records import COMPILED, PLAIN_REASON
 from kohort.subscription import PartitionState
@@ -14,15 +16,18 @@ from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._facts import (
+        AssignmentCauseFacts,
         Facts,
         GroupFacts,
+        HeldPartitionFacts,
+        OpenTransactionFacts,
         PartitionFacts,
         RebalanceFacts,
         RightFacts,
         SecurityFacts,
     )
     from kohort.consumer._parts import ConsumerParts
-    from kohort.coordinator_client import MembershipSnapshot
+    from kohort.coordinator_client import AssignmentCause, MembershipSnapshot
 
 
 def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> Facts:
@@ -147,11 +152,32 @@ def _group(parts: ConsumerParts) -> GroupFacts | None:
         "waits_for_poll": parts.coordinator.needs_poll,
         "rebalance_reason": activity.reason or None,
         "join_obstruction": activity.join_obstruction,
+        "assignment_cause": _assignment_cause(parts.coordinator.assignment_cause),
         "offset_read_failure": parts.coordinator.offset_read_failure,
         "last_failure": activity.last_failure,
         "fenced": activity.is_fenced,
         "last_heartbeat_seconds_ago": seconds_since(parts, activity.last_heartbeat),
         "session_in_doubt": _past(parts, parts.coordinator.confirmed_until),
+    }
+
+
+def _assignment_cause(cause: AssignmentCause | None) -> AssignmentCauseFacts | None:
+    if cause is None:
+        return None
+    held: list[HeldPartitionFacts] = [
+        {
+            "partition": _name(each.partition),
+            "member_id": each.member_id,
+            "client_id": each.client_id,
+            "host": each.host,
+        }
+        for each in cause.held
+    ]
+    return {
+        "text": cause.text,
+        "members": cause.members,
+        "partitions": cause.partitions,
+        "waits_for": held,
     }
 
 
@@ -211,6 +237,8 @@ def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
             "committed": parts.commit_statistics.committed.get(tp),
             "end": end_offset(state, committed_only=only),
             "high_watermark": None if state.watermarks is None else state.watermarks.high_watermark,
+            "hidden_offsets": hidden_offsets(state) if only else 0,
+            "open_transaction": _open_transaction(parts, tp, state) if only else None,
             "started_at_end": _started_at_end(state),
             "paused": state.paused,
             "being_revoked": state.is_leaving,
@@ -226,6 +254,22 @@ def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
             "in_flight_seconds": seconds_since(parts, sent),
         }
     return found
+
+
+def _open_transaction(
+    parts: ConsumerParts, tp: TopicPartition, state: PartitionState
+) -> OpenTransactionFacts | None:
+    found = parts.open_transactions.find(tp, state)
+    if found is None:
+        return None
+    now = (parts.config.wall_clock or time.time)()
+    return {
+        "text": found.text(tp, hidden_offsets(state), now),
+        "producer_id": found.producer_id,
+        "epoch": found.epoch,
+        "first_offset": found.first_offset,
+        "last_timestamp": found.last_timestamp,
+    }
 
 
 def _started_at_end(state: PartitionState) -> int | None:

@@ -23,6 +23,7 @@ from kohort.consumer._error_reports import ErrorReports
 from kohort.consumer._group_adapter import GroupAdapter
 from kohort.consumer._offset_requests import OffsetRequests
 from kohort.consumer._offset_reset_rules import FirstPositionRules
+from kohort.consumer._open_transactions import OpenTransactions
 from kohort.consumer._position_lookup import PositionFinder
 from kohort.consumer._topic_checks import TopicChecks
 from kohort.consumer._topics import TopicEvents, TopicWatch
@@ -149,6 +150,12 @@ class Engine:
                 commit_replaced=self.auto_commit.commit_replaced,
             ),
         )
+        self._open_transactions = OpenTransactions(
+            self.cluster,
+            self.subscription,
+            wall_clock=config.wall_clock or time.time,
+            timeout_ms=client.request_timeout_ms,
+        )
         self.failure: Exception | None = None
         """The unexpected error that ended the engine."""
         self.ended = False
@@ -173,6 +180,8 @@ class Engine:
                     start_soon(tasks, self.coordinator.run)
                 if self.auto_commit.is_enabled:
                     start_soon(tasks, self.auto_commit.run)
+                if self.config.fetch.isolation_level == "read_committed":
+                    start_soon(tasks, self._open_transactions.run)
                 if self.config.on_stats is not None:
                     from kohort.consumer._metrics import report_stats
 
@@ -220,6 +229,7 @@ class Engine:
             self.errors,
             self.offset_requests.statistics,
             self._topic_checks,
+            self._open_transactions,
             self.ended,
             self.failure,
         )

@@ -178,6 +178,8 @@ def _group_reasons(facts: Facts, group: GroupFacts) -> Iterator[str]:
         fenced = "was fenced, call subscribe() to join again"
         then = fenced if group["fenced"] else "failed, and poll() joins again"
         yield f"the membership {then}: {group['last_failure']}"
+    elif state == "stable" and group["assignment_cause"] is not None:
+        yield group["assignment_cause"]["text"]
     elif state == "stable" and not facts["partitions"] and _has_epochs(group):
         yield (
             "this member was assigned no partitions: the group has more members than partitions, "
@@ -221,8 +223,10 @@ def _partition_reasons(partitions: dict[str, PartitionFacts], max_wait: float) -
                 f"{part['position']} on for {part['withheld_seconds']:.1f} s, although its log "
                 f"ends at {part['end']}: the log may be damaged there. Call seek() to skip it"
             )
-        if hidden := _open_transaction_offsets(part):
-            yield f"{name}: {hidden} offsets wait for the end of an open transaction"
+        if part["open_transaction"] is not None:
+            yield part["open_transaction"]["text"]
+        elif hidden := part["hidden_offsets"]:
+            yield f"{name}: {offsets_wait(hidden)} for the end of an open transaction"
     late: dict[int | None, list[str]] = {}
     for name, part in partitions.items():
         if (part["in_flight_seconds"] or 0) > max_wait + LATE_SECONDS:
@@ -234,9 +238,7 @@ def _partition_reasons(partitions: dict[str, PartitionFacts], max_wait: float) -
             f"{', '.join(names)}"
         )
     active = [part for part in partitions.values() if not part["paused"]]
-    quiet = not late and not any(
-        part["last_error"] or _open_transaction_offsets(part) for part in active
-    )
+    quiet = not late and not any(part["last_error"] or part["hidden_offsets"] for part in active)
     if active and quiet and all(part["lag"] == 0 for part in active):
         yield "read to the end: no new records were produced"
         yield from _skipped_records(partitions)
@@ -258,10 +260,9 @@ def _skipped_records(partitions: dict[str, PartitionFacts]) -> Iterator[str]:
         )
 
 
-def _open_transaction_offsets(part: PartitionFacts) -> int:
-    """Return the number of offsets after the last stable offset, if all before it were read."""
-    hidden = (part["high_watermark"] or 0) - (part["end"] or 0)
-    return max(hidden, 0) if part["lag"] == 0 else 0
+def offsets_wait(number: int) -> str:
+    """Return text such as ``"1 offset waits"`` or ``"2 offsets wait"``."""
+    return f"{counted(number, 'offset')} {'waits' if number == 1 else 'wait'}"
 
 
 def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:

@@ -69,6 +69,26 @@ class PollFacts(TypedDict):
     """Errors that the next poll() raises."""
 
 
+class HeldPartitionFacts(TypedDict):
+    """A partition that this member waits for, and the member that has not released it."""
+
+    partition: str
+    member_id: str
+    client_id: str
+    host: str
+
+
+class AssignmentCauseFacts(TypedDict):
+    """The reason why a member has no partitions, or waits for some."""
+
+    text: str
+    members: int
+    """The number of the group's members that subscribe to topics of this member."""
+    partitions: int
+    """The number of partitions of this member's topics."""
+    waits_for: list[HeldPartitionFacts]
+
+
 class GroupFacts(TypedDict):
     """The membership in the group."""
 
@@ -90,6 +110,8 @@ class GroupFacts(TypedDict):
     """True if a rebalance waits for the next poll()."""
     rebalance_reason: str | None
     join_obstruction: str | None
+    assignment_cause: AssignmentCauseFacts | None
+    """None while the cause is unknown, or if there is nothing to explain."""
     offset_read_failure: str | None
     last_failure: str | None
     fenced: bool
@@ -113,6 +135,17 @@ class RebalanceFacts(TypedDict):
     waited_for_poll_seconds: float
 
 
+class OpenTransactionFacts(TypedDict):
+    """The open transaction that a partition waits for."""
+
+    text: str
+    producer_id: int
+    epoch: int
+    first_offset: int
+    last_timestamp: int
+    """The time of the producer's latest record in ms since 1970, or -1."""
+
+
 class PartitionFacts(TypedDict):
     """An assigned partition."""
 
@@ -123,6 +156,10 @@ class PartitionFacts(TypedDict):
     end: int | None
     """The offset after the last readable record, as of the latest fetch."""
     high_watermark: int | None
+    hidden_offsets: int
+    """The number of offsets after the last stable offset, if all before it were read."""
+    open_transaction: OpenTransactionFacts | None
+    """None while the transaction is unknown."""
     started_at_end: int | None
     """The offset at which reading started by "latest", if the log has earlier ones."""
     paused: bool

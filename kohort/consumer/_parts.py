@@ -8,6 +8,7 @@ from kohort.config import ConsumerConfig
 from kohort.consumer._callback_queue import CallbackQueue
 from kohort.consumer._commit_statistics import CommitStatistics
 from kohort.consumer._error_reports import ErrorReports
+from kohort.consumer._open_transactions import OpenTransactions
 from kohort.consumer._topic_checks import TopicChecks
 from kohort.fetcher import Fetcher
 from kohort.subscription import SubscriptionState
@@ -29,6 +30,7 @@ class ConsumerParts(NamedTuple):
     errors: ErrorReports
     commit_statistics: CommitStatistics
     topic_checks: TopicChecks
+    open_transactions: OpenTransactions
     ended: bool
     """True if the engine has ended, by close() or by an unexpected error."""
     failure: Exception | None

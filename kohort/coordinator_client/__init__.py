@@ -8,6 +8,7 @@ runs its commands.
 from __future__ import annotations
 
 from kohort.coordinator_client._client import CoordinatorClient
+from kohort.coordinator_client._described_group import AssignmentCause
 from kohort.coordinator_client._group_callbacks import (
     GroupCallbacks,
     GroupStatistics,
@@ -24,6 +25,7 @@ from kohort.coordinator_client.assignors import (
 
 __all__ = [
     "TRANSITIONS",
+    "AssignmentCause",
     "ClusterTopics",
     "CoordinatorClient",
     "GroupCallbacks",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from kohort.config import CLOSE_TIMEOUT, GroupConfig
+from kohort.coordinator_client._assignment_cause import CauseLookup
 from kohort.coordinator_client._broker_racks import BrokerRacks
 from kohort.coordinator_client._cluster_view import (
     GroupCluster,
@@ -27,6 +28,7 @@ from kohort.coordinator_client._commands import (
     ConsumerHeartbeat,
     DropCoordinator,
     LeaveGroup,
+    MakeAssignment,
     ReportFailure,
     ResumeDelivery,
     StopDelivery,
@@ -38,6 +40,7 @@ from kohort.coordinator_client._coordinator import (
     RequestForm,
     send_supported,
 )
+from kohort.coordinator_client._described_group import AssignmentCause
 from kohort.coordinator_client._events import (
     AssignmentDescribed,
     AssignmentMade,
@@ -55,7 +58,6 @@ from kohort.coordinator_client._group_callbacks import (
     GroupStatistics,
     MembershipSnapshot,
 )
-from kohort.coordinator_client._idle_members import all_are_assigned_to_others
 from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS
 from kohort.coordinator_client._member import NO_GENERATION
 from kohort.coordinator_client._memberships import MembershipFactory, choice_of
@@ -119,6 +121,9 @@ class CoordinatorClient:
             rng,
             request_timeout=config.request_timeout_ms / 1000,
         )
+        self._cause = CauseLookup(
+            self._coordinator, config.group_id, config.request_timeout_ms / 1000
+        )
         handle = weak_callback(self._handle)
         history = history or LatestIds(cluster)
         self._coordinator.on_found = lambda: handle(CoordinatorFound())
@@ -171,9 +176,12 @@ class CoordinatorClient:
                 while True:
                     changed = self._changed
                     deadline = self._membership.next_deadline()
-                    with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
+                    deadline = self._cause.deadline if deadline is None else deadline
+                    with anyio.CancelScope(deadline=min(deadline, self._cause.deadline)):
                         await changed.wait()
                     self._handle(Tick(self._callbacks.last_poll()))
+                    if self._cause.begin(anyio.current_time()):
+                        start_soon(tasks, self._cause.look_up)
         except Exception as error:  # a bug in kohort
             self._fail(error)
         finally:
@@ -338,17 +346,14 @@ class CoordinatorClient:
             start_soon(self._tasks, self._check_first_partitions, partitions)
 
     async def _check_first_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        group_id, member_id = self._config.group_id or "", self._membership.member_id
-        timeout = self._config.request_timeout_ms / 1000
-        try:
-            none_left = await all_are_assigned_to_others(
-                self._coordinator, group_id, member_id, partitions, timeout
-            )
-        except KafkaError as error:
-            logger.debug("[%s] ConsumerGroupDescribe failed: %s", group_id, str(error))
-            return
-        if none_left:
+        member_id = self._membership.member_id
+        if await self._cause.is_idle(partitions):
             self._handle(NoneLeft(member_id))
+
+    @property
+    def assignment_cause(self) -> AssignmentCause | None:
+        """Why a stable member has no partitions or waits for some; None while it is unknown."""
+        return self._cause.cause
 
     @property
     def group_topics(self) -> frozenset[str]:
@@ -373,6 +378,7 @@ class CoordinatorClient:
                 for command in self._membership.handle(self._events.popleft(), now):
                     self._execute(command)
                 self._notify_if_confirmed()
+                self._cause.note(self._membership, now)
         except Exception as error:  # a bug: the membership's state may be inconsistent
             self._fail(error)
         finally:
@@ -435,6 +441,8 @@ class CoordinatorClient:
         self._scopes.pop(token, None)
         if event is None or scope.cancel_called:
             return
+        if isinstance(event, AssignmentMade) and isinstance(command, MakeAssignment):
+            self._cause.note_made(command, event, self._membership.member_id)
         self._handle(event)
         if isinstance(event, AssignmentMade | AssignmentDescribed) and event.topics is not None:
             self._watched.note_assigned(event.topics)

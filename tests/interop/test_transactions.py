@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from kohort import TopicPartition
+from kohort.consumer import _open_transactions
+from kohort.consumer._facts import OpenTransactionFacts
 from tests.interop.brokers import QUIET, TIMEOUT_S, Broker
 from tests.interop.reading import consumer, idle, read
 from tests.interop.waiting import wait_until
@@ -144,6 +146,35 @@ def test_an_open_transaction_is_waited_for(
         producer.commit()
         assert [r.value for r in read(reader, 2)] == [b"open", b"after"]
         assert reader.end_offsets([partition]) == {partition: 4}
+
+
+def test_producer_of_an_open_transaction_is_named(
+    broker: Broker, partition: TopicPartition, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_open_transactions, "CHECK_SECONDS", 0.1)
+    broker.write(partition.topic, b"before")
+    producer = Transactions(broker, partition, unique("open"))
+    producer.begin(b"open")
+    broker.write(partition.topic, b"after")
+    options = {"isolation_level": "read_committed", "group_id": unique("open")}
+    with consumer(broker.bootstrap_servers, **options) as reader:
+        reader.assign([partition])
+        assert [r.value for r in read(reader, 1)] == [b"before"]
+
+        def transaction() -> OpenTransactionFacts | None:
+            name = f"{partition.topic}-{partition.partition}"
+            return reader.explain().as_dict()["partitions"][name]["open_transaction"]
+
+        wait_until(lambda: transaction() is not None, lambda: reader.poll(timeout_ms=100))
+        found = transaction()
+        assert found is not None
+        assert (found["first_offset"], found["epoch"]) == (1, 0)
+        assert found["producer_id"] >= 0
+        assert f"2 offsets wait for producer {found['producer_id']} " in found["text"]
+        assert "its latest record is of 20" in found["text"]
+        producer.commit()
+        assert [r.value for r in read(reader, 2)] == [b"open", b"after"]
+        assert transaction() is None
 
 
 def test_positions_and_commits_pass_over_what_is_not_shown(
