@@ -82,11 +82,12 @@ def run_mypy(given: Sequence[Program]) -> set[Finding]:
         check=False,
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    by_name = {str(each.path.relative_to(ROOT)): each for each in given}
+    by_name = {each.name: each for each in given}
     found: set[Finding] = set()
     for line in done.stdout.splitlines():
         if match := _MYPY_LINE.match(line):
-            program = by_name[match["file"]]
+            # The cache of mypy repeats errors with the folder of an earlier run.
+            program = by_name["/".join(Path(match["file"]).parts[-2:])]
             found.add(Finding(program.name, program.statement(int(match["line"])), match["code"]))
     return found
 
