@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import anyio
@@ -23,8 +22,6 @@ CHECK_SECONDS = 5.0
 """Seconds between two checks. A partition that waits at both is looked up."""
 AGAIN_SECONDS = 30.0
 """Minimum seconds between two requests to one broker."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OpenTransaction(NamedTuple):
@@ -47,8 +44,10 @@ class OpenTransaction(NamedTuple):
     def _latest_record(self, now: float) -> str:
         if self.last_timestamp < 0:
             return ""
+        from datetime import UTC, datetime, timedelta  # few consumers wait for a transaction
+
         try:
-            at = _EPOCH + timedelta(milliseconds=self.last_timestamp)
+            at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.last_timestamp)
         except OverflowError:  # producers choose the timestamps
             return ""
         ago = max(0.0, now - self.last_timestamp / 1000)

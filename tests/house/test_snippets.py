@@ -8,8 +8,11 @@ import pytest
 
 from tests.house._source import ROOT
 from tests.support.snippets import (
+    EXAMPLES,
     FENCED,
+    FRAGMENTS,
     NOT_RUN,
+    PAGES,
     is_shown,
     python_blocks,
     run_elsewhere,
@@ -17,9 +20,6 @@ from tests.support.snippets import (
     shown_output,
 )
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FRAGMENTS = ("architecture.md",)
-"""Pages with fragments of signatures, which cannot run."""
 BLOCKS = [
     pytest.param(code, shown_output(page, code), id=f"{page.name}:{line}")
     for page in PAGES
@@ -33,7 +33,6 @@ RUN_BY = {
     "spark.md": ("tests/spark_connector/test_docs.py", 5),
 }
 """Pages with blocks that need more than a process: the tests that run them, and their number."""
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def marks(example: Path) -> list[pytest.MarkDecorator]:

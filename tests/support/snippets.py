@@ -21,6 +21,11 @@ KAFKA_PYTHON_WARNINGS = [
 ]
 """kafka-python reads its schemas with functions that Python 3.11 and 3.12 call deprecated."""
 
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRAGMENTS = ("architecture.md",)
+"""Pages with fragments of signatures, which cannot run."""
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
 
 def python_blocks(page: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of every ``python`` block that is not marked ``# not run``."""

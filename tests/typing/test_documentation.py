@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from tests.house.test_snippets import EXAMPLES, FRAGMENTS, PAGES
-from tests.support.snippets import python_blocks
+from tests.support.snippets import EXAMPLES, FRAGMENTS, PAGES, python_blocks
 from tests.typing.checkers import Finding, Program, run_mypy, run_pyright
 
 pytestmark = [pytest.mark.typing, pytest.mark.timeout(400)]
