@@ -133,6 +133,10 @@ class ResponseReader:
         return None
 
 
+SHORT_REQUEST_SECONDS = 2.0
+"""Timeout of a request below which the silence of its broker is not logged."""
+
+
 class SilenceLog:
     """Lines in the log about a broker that sends nothing, one for all of its connections."""
 
@@ -142,7 +146,12 @@ class SilenceLog:
         self._is_reported = False
 
     def note(self, broker: str, awaited: Pending | None) -> None:
-        """Log once that nothing comes for a request, and once that the broker responds again."""
+        """Log once that nothing comes for a request, and once that the broker responds again.
+
+        A request with little time, such as the last one of a process, is not worth a line.
+        """
+        if awaited is not None and awaited.timeout < SHORT_REQUEST_SECONDS:
+            return
         if awaited is None and self._is_reported:
             logger.info("%s responds again", broker)
         elif awaited is not None and not self._is_reported:

@@ -136,7 +136,11 @@ def test_each_is_answered_in_its_version(frame: Frame, prepared: tuple[Raw, byte
     assert correlation_id == header.correlation_id
 
 
-@pytest.mark.parametrize("entry", RECORDED["special"], ids=lambda entry: entry["client"])
+# The frames were captured before ApiVersions had version 5, which is served now.
+UNKNOWN = [each for each in RECORDED["special"] if (each["key"], each["ver"]) != (18, 5)]
+
+
+@pytest.mark.parametrize("entry", UNKNOWN, ids=lambda entry: entry["client"])
 def test_an_unknown_version_is_answered_with_the_same_bytes(entry: dict[str, Any]) -> None:
     with Cluster() as cluster, Raw(cluster) as raw:
         raw.send_frame(base64.b64decode(entry["req"]))

@@ -59,6 +59,7 @@ OTHERS: dict[str, Call] = {
     "lag": lambda c: c.lag(),
     "last_poll_timestamp": lambda c: c.last_poll_timestamp(TP),
     "last_stable_offset": lambda c: c.last_stable_offset(TP),
+    "metric_samples": lambda c: c.metric_samples(),
     "metrics": lambda c: c.metrics(),
     "pause": lambda c: c.pause(TP),
     "paused": lambda c: c.paused(),

@@ -173,7 +173,7 @@ async def test_commits(
         assert await consumer.committed(tp) == 4
         assert (await consumer.committed([tp]))[tp] == 4
         await consumer.commit({tp: (2, "note")})
-        assert cluster.committed(group)[tp] == OffsetAndMetadata(2, "note", -1)
+        assert cluster.committed(group)[tp] == OffsetAndMetadata(2, "note", 0)
         with pytest.raises(CommitFailedError, match="not assigned"):
             await consumer.commit({TopicPartition("elsewhere", 0): 1})
         assert await consumer.seek_to_committed(tp) == {tp: 2}

@@ -70,6 +70,7 @@ OTHERS: dict[str, Call] = {
     "lag": lambda c, tp: c.lag(),
     "last_poll_timestamp": lambda c, tp: c.last_poll_timestamp(tp),
     "last_stable_offset": lambda c, tp: c.last_stable_offset(tp),
+    "metric_samples": lambda c, tp: c.metric_samples(),
     "metrics": lambda c, tp: c.metrics(),
     "pause": lambda c, tp: c.pause(tp),
     "paused": lambda c, tp: c.paused(),

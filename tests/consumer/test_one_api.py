@@ -48,6 +48,7 @@ PLAIN = frozenset(
         "lag",
         "last_poll_timestamp",
         "last_stable_offset",
+        "metric_samples",
         "metrics",
         "pause",
         "paused",

@@ -63,7 +63,7 @@ async def by_name(call: Call) -> Response | None:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     texts = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    return [text for text in texts if "created again" in text]
+    return [text for text in texts if text.startswith("topic t was deleted and created again")]
 
 
 @APIS

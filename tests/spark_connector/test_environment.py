@@ -108,7 +108,7 @@ def test_importing_the_source_starts_no_thread_and_loads_no_arrow() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("kafka.statistics.interval.ms", "1000", "statistics.interval.ms"),
+        ("kafka.enable.partition.eof", "true", "enable.partition.eof"),
         ("kafka.security.protocol", "SASL_SSL", "requires sasl.mechanism"),
         ("kafka.sasl.mechanism", "SCRAM-SHA-256", "security.protocol is PLAINTEXT"),
         ("kafka.ssl.truststore.location", "/etc/trust", "security.protocol is PLAINTEXT"),

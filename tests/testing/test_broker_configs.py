@@ -110,7 +110,7 @@ def test_a_broker_describes_its_listener_and_its_rack() -> None:
     assert shown["advertised.listeners"].read_only
     assert shown["broker.rack"].value == "b"
     assert shown["ssl.key.password"].is_sensitive
-    assert len(shown) == 340
+    assert len(shown) == 350
 
 
 def test_a_given_secret_is_described_without_its_value() -> None:

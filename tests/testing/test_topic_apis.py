@@ -346,7 +346,7 @@ def test_settings_are_described(cluster: Cluster, raw: Raw, version: int) -> Non
     request = DescribeConfigsRequest(resources=wanted, include_synonyms=True)
     topic, unknown, broker = raw.ask(request, version).results
     shown = {config.name: config for config in topic.configs}
-    assert len(shown) == 33
+    assert len(shown) == 37
     assert (shown["cleanup.policy"].value, shown["cleanup.policy"].config_source) == ("compact", 1)
     assert [s.value for s in shown["cleanup.policy"].synonyms] == ["compact", "delete"]
     assert unknown.error_code == 3
