@@ -259,7 +259,8 @@ def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
 def _open_transaction(
     parts: ConsumerParts, tp: TopicPartition, state: PartitionState
 ) -> OpenTransactionFacts | None:
-    found = parts.open_transactions.find(tp, state)
+    watch = parts.open_transactions
+    found = None if watch is None else watch.find(tp, state)
     if found is None:
         return None
     now = (parts.config.wall_clock or time.time)()

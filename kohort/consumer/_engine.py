@@ -23,7 +23,6 @@ from kohort.consumer._error_reports import ErrorReports
 from kohort.consumer._group_adapter import GroupAdapter
 from kohort.consumer._offset_requests import OffsetRequests
 from kohort.consumer._offset_reset_rules import FirstPositionRules
-from kohort.consumer._open_transactions import OpenTransactions
 from kohort.consumer._position_lookup import PositionFinder
 from kohort.consumer._topic_checks import TopicChecks
 from kohort.consumer._topics import TopicEvents, TopicWatch
@@ -33,6 +32,7 @@ from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import SYSTEM_RNG, ClusterClient, Started, start_soon, weak_callback
 
 if TYPE_CHECKING:
+    from kohort.consumer._open_transactions import OpenTransactions
     from kohort.consumer._parts import ConsumerParts
     from kohort.coordinator_client import CoordinatorClient
 
@@ -150,18 +150,26 @@ class Engine:
                 commit_replaced=self.auto_commit.commit_replaced,
             ),
         )
-        self._open_transactions = OpenTransactions(
-            self.cluster,
-            self.subscription,
-            wall_clock=config.wall_clock or time.time,
-            timeout_ms=client.request_timeout_ms,
-        )
+        self._open_transactions = self._transaction_watch()
         self.failure: Exception | None = None
         """The unexpected error that ended the engine."""
         self.ended = False
         """True if the engine has ended, by close() or by an unexpected error."""
         self._has_left = False
         """True from the first step of leaving the group, until finish_leave()."""
+
+    def _transaction_watch(self) -> OpenTransactions | None:
+        """Return the watch of open transactions, which only readers of committed records need."""
+        if self.config.fetch.isolation_level != "read_committed":
+            return None
+        from kohort.consumer._open_transactions import OpenTransactions
+
+        return OpenTransactions(
+            self.cluster,
+            self.subscription,
+            wall_clock=self.config.wall_clock or time.time,
+            timeout_ms=self.config.client.request_timeout_ms,
+        )
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -180,7 +188,7 @@ class Engine:
                     start_soon(tasks, self.coordinator.run)
                 if self.auto_commit.is_enabled:
                     start_soon(tasks, self.auto_commit.run)
-                if self.config.fetch.isolation_level == "read_committed":
+                if self._open_transactions is not None:
                     start_soon(tasks, self._open_transactions.run)
                 if self.config.on_stats is not None:
                     from kohort.consumer._metrics import report_stats

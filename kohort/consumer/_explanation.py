@@ -15,6 +15,7 @@ from kohort.consumer._facts import (
     SecurityFacts,
     SubscriptionFacts,
 )
+from kohort.consumer._open_transactions import offsets_wait
 from kohort.transport import counted, escaped
 
 _GROUPED = ("topics", "pattern", "broker pattern")
@@ -258,11 +259,6 @@ def _skipped_records(partitions: dict[str, PartitionFacts]) -> Iterator[str]:
             f"committed: {places}. Call seek_to_beginning() to read "
             "earlier records, or give a new group auto_offset_reset='earliest'"
         )
-
-
-def offsets_wait(number: int) -> str:
-    """Return text such as ``"1 offset waits"`` or ``"2 offsets wait"``."""
-    return f"{counted(number, 'offset')} {'waits' if number == 1 else 'wait'}"
 
 
 def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import anyio
 
-from kohort.consumer._explanation import offsets_wait
 from kohort.errors import KafkaError
 from kohort.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from kohort.subscription import PartitionState, SubscriptionState
-from kohort.transport import ClusterClient, escaped, start_soon
+from kohort.transport import ClusterClient, counted, escaped, start_soon
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
@@ -134,6 +133,11 @@ class OpenTransactions:
             self._logged[tp] = transaction
             hidden = hidden_offsets(state)
             logger.info("%s", transaction.text(tp, hidden, self._wall_clock()))
+
+
+def offsets_wait(number: int) -> str:
+    """Return text such as ``"1 offset waits"`` or ``"2 offsets wait"``."""
+    return f"{counted(number, 'offset')} {'waits' if number == 1 else 'wait'}"
 
 
 def hidden_offsets(state: PartitionState) -> int:

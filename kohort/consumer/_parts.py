@@ -8,13 +8,13 @@ from kohort.config import ConsumerConfig
 from kohort.consumer._callback_queue import CallbackQueue
 from kohort.consumer._commit_statistics import CommitStatistics
 from kohort.consumer._error_reports import ErrorReports
-from kohort.consumer._open_transactions import OpenTransactions
 from kohort.consumer._topic_checks import TopicChecks
 from kohort.fetcher import Fetcher
 from kohort.subscription import SubscriptionState
 from kohort.transport import ClusterClient
 
 if TYPE_CHECKING:
+    from kohort.consumer._open_transactions import OpenTransactions
     from kohort.coordinator_client import CoordinatorClient
 
 
@@ -30,7 +30,8 @@ class ConsumerParts(NamedTuple):
     errors: ErrorReports
     commit_statistics: CommitStatistics
     topic_checks: TopicChecks
-    open_transactions: OpenTransactions
+    open_transactions: OpenTransactions | None
+    """The watch of a reader of committed records."""
     ended: bool
     """True if the engine has ended, by close() or by an unexpected error."""
     failure: Exception | None
