@@ -7,8 +7,7 @@ are frozen, and their constructor checks every option.
 
 from __future__ import annotations
 
-from kohort.config._client import ClientConfig
-from kohort.config._closing import CLOSE_TIMEOUT
+from kohort.config._client import CLOSE_TIMEOUT, ClientConfig
 from kohort.config._config import (
     OPTIONS,
     UNSUPPORTED,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import socket
 from dataclasses import field
+from typing import Final
 
 from kohort.config._option import Section, invalid, option, section
 from kohort.config._option_types import Boolean, Integer, OneOf, SocketOptions, Text
 from kohort.config._servers import DEFAULT_PORT, Servers
 
+CLOSE_TIMEOUT: Final = 5.0
+"""Most seconds that closing takes, with leaving the group, unless the caller gives a timeout.
+
+It is an argument of close(), and not an option.
+"""
 _OS_DEFAULT = {None: None, -1: None, 0: None}
 
 

@@ -6,14 +6,13 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.config._option import SecuritySection, option, section
-from kohort.config._option_types import OptionType, ValueFault
-from kohort.config._secret import Concealed, Secret, conceal
+from kohort.config._secret import Secret
+from kohort.config._url import Address, split_url
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 _PORTS: Final = {"socks5": 1080, "socks5h": 1080, "http": 80}
-_LENGTH_MAX: Final = 2_048
 _SOCKS_LENGTH_MAX: Final = 255
 """Most bytes of a user and of a password (RFC 1929)."""
 
@@ -67,45 +66,18 @@ class ProxyUrl:
         return ProxyUrl, (self.scheme, self.host, self.port, None, None)
 
 
-class ProxyAddress(OptionType):
+class ProxyAddress(Address[ProxyUrl]):
     """The address of a proxy with one of some schemes, or None."""
 
-    annotation = "str | Secret | None"
+    form = ProxyUrl
 
     def __init__(self, *schemes: str) -> None:
         self.schemes = schemes
         self.expected = f"a URL with {' or '.join(f'{each}://' for each in schemes)}, or None"
 
-    def conceal(self, value: Any) -> Any:
-        """Return the text as a Secret, because it may hold a password."""
-        return value if isinstance(value, ProxyUrl) else conceal(value)
-
-    def check(self, value: Any) -> ProxyUrl | None:
-        if value is None or isinstance(value, ProxyUrl):
-            return value
-        if isinstance(value, Concealed):
-            raise ValueFault(f"not a str but {value.type_name}")
-        secret = Secret(value)
-        del value
-        found = _read(secret, self.schemes)
-        if isinstance(found, str):
-            raise ValueFault(found)
-        return found
-
-
-def _read(secret: Secret, schemes: tuple[str, ...]) -> ProxyUrl | str:
-    """Return the address, or a sentence about its fault."""
-    text = secret.reveal().strip()
-    if len(text) > _LENGTH_MAX or any(not "!" <= char <= "~" for char in text):
-        return "longer than 2048 characters, or with spaces, control or non-ASCII characters"
-    from urllib.parse import urlsplit  # only a proxy needs it
-
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        return "not a URL with a valid host and port"
-    return _checked(parts, port, schemes)
+    def read(self, secret: Secret) -> ProxyUrl | str:
+        found = split_url(secret)
+        return found if isinstance(found, str) else _checked(*found, self.schemes)
 
 
 def _checked(parts: SplitResult, port: int | None, schemes: tuple[str, ...]) -> ProxyUrl | str:

@@ -1,8 +1,8 @@
-"""URLs of token endpoints. Neither an error nor a ``repr`` shows a query or a user."""
+"""URLs as values of options. Neither an error nor a ``repr`` shows a query or a user."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kohort.config._option_types import OptionType, ValueFault
 from kohort.config._secret import Concealed, Secret, conceal
@@ -10,6 +10,7 @@ from kohort.config._secret import Concealed, Secret, conceal
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
+T = TypeVar("T")
 _PORTS: Final = {"https": 443, "http": 80}
 _LENGTH_MAX = 2_048
 
@@ -74,27 +75,41 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Endpoint(OptionType):
-    """The address of a token endpoint, or None."""
+class Address(OptionType, Generic[T]):
+    """A URL in its normal form, or None. The text may hold a password, so no error has it."""
 
-    expected = "an https:// URL, or None"
     annotation = "str | Secret | None"
+    form: type[T]
+
+    def read(self, secret: Secret) -> T | str:
+        """Return the normal form, or a sentence about the fault of the text."""
+        raise NotImplementedError
 
     def conceal(self, value: Any) -> Any:
         """Return the text as a Secret, because it may hold a password."""
-        return value if isinstance(value, Url) else conceal(value)
+        return value if isinstance(value, self.form) else conceal(value)
 
-    def check(self, value: Any) -> Url | None:
-        if value is None or isinstance(value, Url):
+    def check(self, value: Any) -> T | None:
+        if value is None or isinstance(value, self.form):
             return value
         if isinstance(value, Concealed):
             raise ValueFault(f"not a str but {value.type_name}")
         secret = Secret(value)
         del value
-        found = read_url(secret)
+        found = self.read(secret)
         if isinstance(found, str):
             raise ValueFault(found)
         return found
+
+
+class Endpoint(Address[Url]):
+    """The address of a token endpoint, or None."""
+
+    expected = "an https:// URL, or None"
+    form = Url
+
+    def read(self, secret: Secret) -> Url | str:
+        return read_url(secret)
 
 
 class Endpoints(OptionType):
@@ -128,17 +143,23 @@ class Endpoints(OptionType):
 
 def read_url(secret: Secret) -> Url | str:
     """Return the URL, or a sentence about its fault."""
+    found = split_url(secret)
+    return found if isinstance(found, str) else _checked(*found)
+
+
+def split_url(secret: Secret) -> tuple[SplitResult, int | None] | str:
+    """Return the parts of a URL and its port, or a sentence about its fault."""
     text = secret.reveal().strip()
     if len(text) > _LENGTH_MAX or any(not "!" <= char <= "~" for char in text):
         return "longer than 2048 characters, or with spaces, control or non-ASCII characters"
-    from urllib.parse import urlsplit  # only token endpoints need it
+    from urllib.parse import urlsplit  # only token endpoints and proxies need it
 
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
         return "not a URL with a valid host and port"
-    return _checked(parts, port)
+    return parts, port
 
 
 def _checked(parts: SplitResult, port: int | None) -> Url | str:
