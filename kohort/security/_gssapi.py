@@ -115,9 +115,9 @@ class GssapiMechanism:
     async def login_again(self, refused: object, host: str) -> None:
         """Return None: a new ticket would be refused as well."""
 
-    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
+    def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return the reason why no ticket comes, or None."""
-        return self._waiting.join_obstruction(now)
+        return self._waiting.credentials_obstacle(now)
 
     def _target(self, host: str) -> str:
         config = self._config

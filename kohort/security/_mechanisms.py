@@ -70,7 +70,7 @@ class Mechanism(Protocol):
         """Return a login with credentials that differ from the refused ones, or None."""
         ...
 
-    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
+    def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return the reason why no credentials come, or None.
 
         ``now`` is a time of the event loop's clock. Safe from other threads.

@@ -126,9 +126,9 @@ class OAuthBearerMechanism:
         self._source.discard(refused.token)
         return await self.login(host)
 
-    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
+    def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return the reason why no credentials come, or None."""
-        return self._source.waiting.join_obstruction(now)
+        return self._source.waiting.credentials_obstacle(now)
 
 
 def oauthbearer_mechanism(config: SecurityConfig, clock: Clock | None) -> OAuthBearerMechanism:

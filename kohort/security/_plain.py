@@ -66,9 +66,9 @@ class PlainMechanism:
         other = await self._source.get_other(refused.credentials)
         return None if other is None else PlainExchange(other)
 
-    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
+    def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return the reason why no credentials come, or None."""
-        return self._source.waiting.join_obstruction(now)
+        return self._source.waiting.credentials_obstacle(now)
 
 
 def plain_mechanism(config: SaslConfig) -> PlainMechanism:

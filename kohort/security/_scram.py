@@ -186,9 +186,9 @@ class ScramMechanism:
         other = await self._source.get_other(refused.keys.credentials)
         return None if other is None else self._exchange(other)
 
-    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
+    def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return the reason why no credentials come, or None."""
-        return self._source.waiting.join_obstruction(now)
+        return self._source.waiting.credentials_obstacle(now)
 
     def _exchange(self, credentials: Credentials) -> ScramExchange:
         if self._keys is None or self._keys.credentials != credentials:

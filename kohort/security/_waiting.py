@@ -48,7 +48,7 @@ class Waiting:
         finally:
             del self._calls[call]
 
-    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
+    def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return the error that keeps logins waiting, or None.
 
         ``now`` is a time of the event loop's clock. Safe from other threads.

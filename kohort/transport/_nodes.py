@@ -263,7 +263,7 @@ class Nodes:
 
     def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return the reason why logins wait for credentials, or None."""
-        return None if self.mechanism is None else self.mechanism.join_obstruction(now)
+        return None if self.mechanism is None else self.mechanism.credentials_obstacle(now)
 
     # -- choosing -----------------------------------------------------------------------------
 

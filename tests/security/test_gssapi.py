@@ -139,9 +139,9 @@ async def test_login_names_the_step_when_the_kdc_is_down() -> None:
     gssapi = mechanism(failing)
     with pytest.raises(KafkaTimeoutError, match="getting a Kerberos ticket for kafka@b failed"):
         await gssapi.login("b")
-    join_obstruction = gssapi.join_obstruction(anyio.current_time())
-    assert isinstance(join_obstruction, CredentialsUnavailableError)
-    assert "Cannot contact any KDC. Check that the KDC is up" in str(join_obstruction)
+    credentials_obstacle = gssapi.credentials_obstacle(anyio.current_time())
+    assert isinstance(credentials_obstacle, CredentialsUnavailableError)
+    assert "Cannot contact any KDC. Check that the KDC is up" in str(credentials_obstacle)
 
 
 async def test_login_names_the_option_when_a_service_is_unknown() -> None:
