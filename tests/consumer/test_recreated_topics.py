@@ -63,7 +63,7 @@ async def by_name(call: Call) -> Response | None:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     texts = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    return [text for text in texts if text.startswith("topic t was deleted and created again")]
+    return [text for text in texts if "created again" in text]
 
 
 @APIS
@@ -215,7 +215,10 @@ def test_topic_recreated_twice_is_read_from_the_last_beginning(
             assert await values(one, 200) == NEW
 
     on_virtual_time(script)
-    assert len(warnings(caplog)) == 2
+    # An automatic commit of the old offset, which is refused, may notice the new topic first.
+    commits = [text for text in warnings(caplog) if text.startswith("automatic commit failed")]
+    assert len(commits) <= 1
+    assert len(warnings(caplog)) == 2 + len(commits)
 
 
 async def poll_for_error(consumer: MemoryConsumer) -> list[Any]:
