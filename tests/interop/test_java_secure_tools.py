@@ -14,7 +14,7 @@ from tests.support.java_tools import ToolError, run_tool
 
 pytestmark = pytest.mark.real_kafka
 ACLS = "org.apache.kafka.tools.AclCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 USERS = ("admin", "alice", "bob")
 Tool = Callable[..., str]

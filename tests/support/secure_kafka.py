@@ -73,16 +73,6 @@ class SecureKafka(KafkaServer):
         """Return ``localhost:port`` of a listener of :data:`PROTOCOLS`."""
         return f"localhost:{self._ports[listener]}"
 
-    def set_scram_password(self, user: str, password: str, iterations: int = 4096) -> None:
-        """Create a SCRAM user, or change the password."""
-        for mechanism in SCRAM:
-            change = f"{mechanism}=[iterations={iterations},password={password}]"
-            self._admin(
-                "kafka.admin.ConfigCommand",
-                *("--alter", "--entity-type", "users", "--entity-name", user),
-                *("--add-config", change),
-            )
-
     def acl(self, *args: str) -> None:
         """Run ``kafka-acls`` with the arguments, such as ``--add --allow-principal User:bob``."""
         self._admin("org.apache.kafka.tools.AclCommand", *args)
