@@ -82,7 +82,7 @@ class ClusterClient:
         self._security = security
         self.contexts: TlsContexts | None = None
         """SSL contexts of the connections, or None without TLS or if a hook encrypts."""
-        self.proxy = None if security.proxy.url is None else str(security.proxy.url)
+        self.proxy: str | None = None if security.proxy.url is None else str(security.proxy.url)
         """The proxy without its credentials, or None."""
         if security.proxy.url is not None and connect is None:
             from kohort.transport._proxy import ProxyConnector  # few consumers need it
