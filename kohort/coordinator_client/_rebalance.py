@@ -101,8 +101,7 @@ class Rebalance:
 
     def _begin(self, start: RebalanceStart) -> None:
         self._history.reason, self.next_reason = start.reason, None
-        if start.needs_poll:
-            self._history.note_due(self._pending.now)
+        self._history.note_due(self._pending.now)
 
     def _wait_for_poll(
         self, state: MemberState, why: str, *, refreshes_topics: bool = False
@@ -131,6 +130,8 @@ class Rebalance:
         while partitions := self._partitions_to_give_up():
             is_lost = not self._member.in_generation
             self._member.cell.move(MemberState.REVOKING, "lost" if is_lost else "revoked")
+            if is_lost:
+                self._history.note_lost(partitions)
             call = CallLost if is_lost else CallRevoked
             command = call(self._pending.start(Role.CALLBACK), partitions)
             yield from self._call_back(command, self._member.owned - partitions)

@@ -39,9 +39,9 @@ class RebalanceHistory:
         self.count = 0
         self.seconds = self.longest = 0.0
         """Times of all rebalances, while the records are the latest ones only."""
-        self._due_at = 0.0
+        self._due_at: float | None = None
         self._began_at: float | None = None
-        self._owned_before = NO_PARTITIONS
+        self._owned_before = self._lost = NO_PARTITIONS
 
     @property
     def is_begun(self) -> bool:
@@ -49,37 +49,43 @@ class RebalanceHistory:
         return self._began_at is not None
 
     def note_due(self, now: float) -> None:
-        """Note that a rebalance is due and waits for poll()."""
-        self._due_at = now
+        """Note that a rebalance is due and waits for poll(). A restart of it changes nothing."""
+        if self._due_at is None:
+            self._due_at = now
 
     def note_begin(self, owned: frozenset[TopicPartition], now: float) -> None:
         """Note the first step inside poll(). Later steps of the rebalance change nothing."""
         if self._began_at is None:
-            self._began_at, self._owned_before = now, owned
+            self._began_at, self._owned_before, self._lost = now, owned, NO_PARTITIONS
+
+    def note_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Note partitions of a lost membership. They count as gained if they come back."""
+        self._lost |= partitions
 
     def note_second_round(self, owned: frozenset[TopicPartition], now: float) -> None:
         """Note the start of a rebalance that does not wait for poll()."""
         self._due_at = self._began_at = now
-        self._owned_before = owned
+        self._owned_before, self._lost = owned, NO_PARTITIONS
 
     def forget_begin(self) -> None:
         """Forget the rebalance in progress, which ended without an assignment."""
-        self._began_at = None
+        self._began_at = self._due_at = None
 
     def complete(self, member: CommonMemberData, now: float) -> RebalanceRecord:
         """Add the rebalance to the records and the totals."""
         began = now if self._began_at is None else self._began_at
-        self._began_at = None
+        due = began if self._due_at is None else self._due_at
+        self.forget_begin()
         record = RebalanceRecord(
             at=now,
             reason=self.reason,
             generation=member.generation,
             protocol=member.protocol or "",
-            gained=member.owned - self._owned_before,
-            lost=self._owned_before - member.owned,
+            gained=member.owned - (self._owned_before - self._lost),
+            lost=(self._owned_before - member.owned) | self._lost,
             assignment=member.owned,
             seconds=now - began,
-            waited=max(0.0, began - self._due_at),
+            waited=max(0.0, began - due),
         )
         self.records.append(record)
         self.count += 1

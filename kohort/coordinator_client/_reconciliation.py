@@ -114,8 +114,7 @@ class Reconciliation:
 
     def _begin(self, start: RebalanceStart) -> None:
         self._history.reason = start.reason
-        if start.needs_poll:
-            self._history.note_due(self._pending.now)
+        self._history.note_due(self._pending.now)
 
     def _wait_for_poll(self, must_call: bool = True) -> MembershipSteps:
         """Wait until the caller is inside poll(), where callbacks run.
@@ -135,6 +134,7 @@ class Reconciliation:
         """Call the listener for the partitions of a lost membership."""
         while owned := self._member.owned:
             self._member.cell.move(MemberState.REVOKING, "lost")
+            self._history.note_lost(owned)
             yield from self._call_back(CallLost(self._pending.start(Role.CALLBACK), owned))
         self._withheld = NO_PARTITIONS
 
@@ -166,6 +166,7 @@ class Reconciliation:
         target = self._target
         must_call = self._member.state is MemberState.JOINING
         has_revoked = False
+        self._history.note_due(self._pending.now)
         if self._member.state is not MemberState.RECONCILING:
             self._member.cell.move(MemberState.RECONCILING, f"epoch {self._member.generation}")
         while True:

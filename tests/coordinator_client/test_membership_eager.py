@@ -409,6 +409,46 @@ def test_each_rebalance_is_logged_once_with_what_it_brought(
     )
 
 
+def test_log_names_partitions_of_a_lost_membership_as_lost_and_gained(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kohort")
+    script = Script()
+    script.to_stable(0, 1)
+    script.beat(ErrorCode.UNKNOWN_MEMBER_ID)
+    script.poll()
+    script.called_back(CallLost)
+    script.join_answer(generation=5)
+    script.sync_answer(parts(0))
+    script.poll()
+    script.called_back(CallAssigned)
+    assert "gained t 0, lost t 0-1, now 1 partition" in caplog.messages[-1]
+
+
+def test_log_names_the_wait_for_poll_after_a_loss_in_the_callback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kohort")
+    script = Script()
+    script.to_stable(0)
+    script.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    script.now += 0.5
+    script.poll()
+    script.called_back(CallRevoked)
+    script.join_answer(generation=2)
+    script.sync_answer(parts(0))
+    script.poll()
+    script.beat(ErrorCode.UNKNOWN_MEMBER_ID)
+    script.called_back(CallAssigned)
+    script.poll()
+    script.called_back(CallLost)
+    script.join_answer(generation=3)
+    script.sync_answer(parts(0))
+    script.poll()
+    script.called_back(CallAssigned)
+    assert "(0.500 s after it was due): generation 3" in caplog.messages[-1]
+
+
 def test_a_lost_membership_calls_lost_at_the_next_poll_and_joins_anew() -> None:
     script = Script()
     script.to_stable()
