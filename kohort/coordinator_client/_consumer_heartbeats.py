@@ -6,6 +6,7 @@ from kohort.coordinator_client._commands import ConsumerHeartbeat, IdPartition
 from kohort.coordinator_client._consumer_member import JOIN_EPOCH, ConsumerMemberData
 from kohort.coordinator_client._heartbeat_schedule import HeartbeatSchedule
 from kohort.coordinator_client._pending_commands import PendingCommands, Role
+from kohort.errors import ErrorCode
 
 TIMEOUT_SHARE = 2 / 3
 """Share of the session timeout for a heartbeat. There is time for another one after a lost one."""
@@ -95,7 +96,7 @@ class ConsumerHeartbeats:
     def accepted(self, interval: float, *, has_assignment: bool) -> None:
         """Note a response without an error to the heartbeat in flight."""
         sent, member = self._in_flight, self._member
-        self._in_flight = None
+        self._in_flight, member.may_hold_instance = None, True
         self.schedule.accepted(self._pending.now, interval)
         if sent is None:
             return
@@ -110,7 +111,12 @@ class ConsumerHeartbeats:
         if not self.is_current or self.must_acknowledge:
             self.schedule.request(self._pending.now)
 
-    def failed(self) -> None:
-        """Note that the heartbeat in flight has no response, or one with an error."""
+    def failed(self, code: int = ErrorCode.NONE) -> None:
+        """Note that the heartbeat in flight has no response, or one with an error code.
+
+        The coordinator may have taken the member in and failed after that.
+        """
         self._in_flight = None
         self._is_full = True
+        if code != ErrorCode.UNRELEASED_INSTANCE_ID:
+            self._member.may_hold_instance = True

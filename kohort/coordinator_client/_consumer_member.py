@@ -48,6 +48,8 @@ class ConsumerMemberData(CommonMemberData):
         """A pattern of topics that the broker evaluates, or ""."""
         self.is_known = False
         """True if the coordinator may have this member id as a member."""
+        self.may_hold_instance = False
+        """True if an earlier heartbeat may have given the instance id to this member id."""
         self._ids: dict[TopicPartition, bytes] = {}
 
     def ensure_member_id(self) -> None:
@@ -60,6 +62,7 @@ class ConsumerMemberData(CommonMemberData):
             bits = self._id_source or SYSTEM_RNG
             unique = uuid.UUID(int=bits.getrandbits(128), version=4)
             self.member_id = urlsafe_b64encode(unique.bytes).rstrip(b"=").decode()
+            self.may_hold_instance = False
 
     def end(self, *, keep_member_id: bool = True) -> None:
         """End the membership in the current epoch. The partitions stay until a callback."""

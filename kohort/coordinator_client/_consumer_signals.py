@@ -122,7 +122,7 @@ class ConsumerSignals:
                 self._heartbeats.schedule.answered()
                 if response.error_code:
                     is_current = self._heartbeats.has_sent_current
-                    self._heartbeats.failed()
+                    self._heartbeats.failed(response.error_code)
                     self._heartbeat_refused(
                         response.error_code, response.error_message, is_current=is_current
                     )
@@ -220,12 +220,14 @@ class ConsumerSignals:
         return self._reported_at < self._heartbeats.schedule.confirmed_until <= self._pending.now
 
     def _release_own_instance(self) -> None:
-        """Release the instance id if this member may still have it after a loss.
+        """Release the instance id if this member may have it.
+
+        It has it after a loss, and after a join without a response.
 
         The coordinator refuses a join under an instance id that is in use, also to its own member.
         The release keeps the partitions, and is refused to any other member id.
         """
-        if self._member.settings.static and self._member.ended.memberships:
+        if self._member.may_hold_instance:
             token = self._pending.new_token()
             self._pending.emit(leave_command(self._member, token, LEAVE_STATIC_EPOCH))
 

@@ -286,6 +286,13 @@ def test_held_instance_id_is_retried_after_each_subscribe(fences: bool) -> None:
     assert not script.machine.is_fenced
 
 
+def _refuse_held_instance(script: ConsumerScript) -> None:
+    """Refuse the join, and the release of the instance id that may follow, for another holder."""
+    assert script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID).epoch == 0
+    if script.has(ConsumerHeartbeat):
+        assert script.answer(error=ErrorCode.FENCED_INSTANCE_ID).epoch == -2
+
+
 @pytest.mark.parametrize("interruption", ["disconnect", "code", "search"])
 def test_held_instance_id_is_retried_after_an_outage(interruption: str) -> None:
     script = ConsumerScript(static=True)
@@ -300,14 +307,14 @@ def test_held_instance_id_is_retried_after_an_outage(interruption: str) -> None:
     script.pass_time(60.0)
     if interruption == "search":
         script.handle(CoordinatorFound())
-    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    _refuse_held_instance(script)
     assert script.at(JOINING), "the new coordinator waits a whole session for the other member"
     for _ in range(44):
         script.pass_time(1.0)
-        script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+        _refuse_held_instance(script)
     assert script.at(JOINING)
     script.pass_time(1.0)
-    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    _refuse_held_instance(script)
     assert script.machine.is_fenced
 
 
@@ -466,6 +473,20 @@ def test_static_member_releases_its_own_instance_when_it_rejoins() -> None:
     assert (released.epoch, released.member_id) == (-2, joined.member_id)
     script.pass_time(1.0)
     assert script.answer(5, by_id(0)).epoch == 0
+    assert script.machine.generation == 5
+
+
+def test_static_member_releases_its_instance_after_a_lost_join_response() -> None:
+    script = ConsumerScript(static=True)
+    script.to_joining()
+    joined = script.fail(ConsumerHeartbeat, KafkaConnectionError("gone"))
+    script.pass_time(1.0)
+    script.answer(error=ErrorCode.UNRELEASED_INSTANCE_ID)
+    released = script.take(ConsumerHeartbeat)
+    assert (released.epoch, released.member_id) == (-2, joined.member_id)
+    script.pass_time(1.0)
+    accepted = script.answer(5, by_id(0))
+    assert (accepted.epoch, accepted.member_id) == (0, joined.member_id)
     assert script.machine.generation == 5
 
 

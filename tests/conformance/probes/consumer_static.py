@@ -120,6 +120,23 @@ def an_instance_that_is_held(session: Session) -> Observations:
 
 
 @probe("8.5")
+def a_static_member_joins_twice(session: Session) -> Observations:
+    """Join again under the same ids, as after a lost response: 111 until epoch -2."""
+    topic = new_topic(session)
+    a = member(session, topic, "a", instance="i")
+    yield from story(
+        session,
+        a.group,
+        ("a joins", a.join),
+        ("a joins again", a.join),
+        ("a beats", a.beat),
+        ("a leaves for now", lambda: a.leave(LEAVE_FOR_NOW)),
+        ("a joins at last", a.join),
+        ("a acknowledges", a.acknowledge),
+    )
+
+
+@probe("8.5")
 def wrong_ids_of_static_members(session: Session) -> Observations:
     """Heartbeat, leave and join with each mixture of known and unknown ids."""
     topic = new_topic(session)
