@@ -23,7 +23,11 @@ class CommonOptions(SecurityOptions, total=False):
     """Options of both consumers."""
 
     request_timeout_ms: int
-    """Longest time of a request. After it the connection is closed. Default: ``30000`` ms."""
+    """Longest time of a request without a response. It begins again with the bytes of a response
+    that arrive, at least 1 KiB/s. After it the connection is closed.
+
+    Default: ``30000`` ms.
+    """
     retry_backoff_ms: int
     """Pause before the first retry of a failed request. It doubles. Default: ``100`` ms."""
     retry_backoff_max_ms: int
@@ -170,9 +174,9 @@ class CommonOptions(SecurityOptions, total=False):
     fetch_max_wait_ms: int
     """...or when this time has passed. Default: ``500`` ms."""
     fetch_max_bytes: int
-    """Most bytes of one response. Brokers still send a single larger batch. Without a value it is 8
-    MiB at first. Later it is 4 MiB from a broker that responds within 40 ms, and 16 MiB within 100
-    ms.
+    """Most bytes of one response. Brokers still send a single larger batch. The first response has
+    at most 512 KiB, and later ones what the line delivers in 2 s. Without a value it is 4 MiB from
+    a broker that responds within 40 ms, and 16 MiB within 100 ms.
 
     Default: ``52428800`` bytes.
     """

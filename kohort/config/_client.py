@@ -26,7 +26,8 @@ class RequestOptions(Section):
         default=30_000,
         metadata=option(
             Integer(1),
-            "Longest time of a request. After it the connection is closed.",
+            "Longest time of a request without a response. It begins again with the bytes of a "
+            "response that arrive, at least 1 KiB/s. After it the connection is closed.",
             unit="ms",
             also=("socket.timeout.ms",),
         ),

@@ -34,9 +34,9 @@ class FetchConfig(RequestOptions):
         default=52_428_800,
         metadata=option(
             Integer(0),
-            "Most bytes of one response. Brokers still send a single larger batch. Without a value "
-            "it is 8 MiB at first. Later it is 4 MiB from a broker that responds within 40 ms, and "
-            "16 MiB within 100 ms.",
+            "Most bytes of one response. Brokers still send a single larger batch. The first "
+            "response has at most 512 KiB, and later ones what the line delivers in 2 s. Without a "
+            "value it is 4 MiB from a broker that responds within 40 ms, and 16 MiB within 100 ms.",
             unit="bytes",
         ),
     )

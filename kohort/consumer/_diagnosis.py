@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kohort.consumer._explanation import SLOW_SECONDS
 from kohort.consumer._metrics import end_offset, lags, seconds_since
 from kohort.consumer._open_transactions import hidden_offsets
 from kohort.errors import TopicAuthorizationFailedError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         RebalanceFacts,
         RightFacts,
         SecurityFacts,
+        SlowLineFacts,
     )
     from kohort.consumer._parts import ConsumerParts
     from kohort.coordinator_client import AssignmentCause, MembershipSnapshot
@@ -49,6 +51,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> F
             "proxy": parts.cluster.proxy,
             "brokers": sorted(metadata.brokers),
             "unreachable": _unreachable(parts),
+            "slow_lines": _slow_lines(parts),
             "api_versions": {
                 key: [served.first, served.last]
                 for key, served in parts.cluster.api_versions.items()
@@ -101,6 +104,19 @@ def _unreachable(parts: ConsumerParts) -> dict[int, str]:
         leader = metadata.leader(tp)
         needed |= {parts.fetcher.follower(tp), None if leader is None else leader.node}
     return {node: failure for node, failure in failures.items() if node in needed}
+
+
+def _slow_lines(parts: ConsumerParts) -> dict[int, SlowLineFacts]:
+    """Return the rate of each broker whose latest large response took a second or longer."""
+    lines = {node: parts.cluster.line(node) for node in sorted(parts.cluster.metadata.brokers)}
+    return {
+        node: {
+            "bytes_per_second": round(line.bytes_per_second),
+            "fetch_seconds": line.delivery_seconds,
+        }
+        for node, line in lines.items()
+        if line is not None and line.delivery_seconds >= SLOW_SECONDS
+    }
 
 
 def _security(parts: ConsumerParts, *, running: bool) -> SecurityFacts:

@@ -13,6 +13,7 @@ from kohort.consumer._facts import (
     PartitionFacts,
     RightFacts,
     SecurityFacts,
+    SlowLineFacts,
     SubscriptionFacts,
 )
 from kohort.consumer._open_transactions import offsets_wait
@@ -29,6 +30,9 @@ EXPIRY_WARNING_DAYS = 7
 
 LATE_SECONDS = 1.0
 """Seconds beyond ``fetch_max_wait_ms`` after which a fetch counts as late."""
+
+SLOW_SECONDS = 1.0
+"""Seconds from the first to the last byte of a response after which the line counts as slow."""
 
 _OPEN_STATES = {
     "joining": "the group protocol is not chosen yet, because {}",
@@ -109,7 +113,9 @@ def _reasons_after_contact(facts: Facts) -> Iterator[str]:
         yield f"the committed offsets cannot be read: {escaped(group['offset_read_failure'])}"
     if facts["partitions"]:
         max_wait = facts["cluster"]["fetch_max_wait_ms"] / 1000
-        yield from _partition_reasons(facts["partitions"], max_wait)
+        slow = facts["cluster"]["slow_lines"]
+        yield from _slow_line_reasons(facts["partitions"], slow)
+        yield from _partition_reasons(facts["partitions"], max_wait, slow)
     yield from _created_topics(facts)
 
 
@@ -203,7 +209,22 @@ def _has_epochs(group: GroupFacts) -> bool:
     return group["group_protocol"] == "consumer"
 
 
-def _partition_reasons(partitions: dict[str, PartitionFacts], max_wait: float) -> Iterator[str]:
+def _slow_line_reasons(
+    partitions: dict[str, PartitionFacts], slow: dict[int, SlowLineFacts]
+) -> Iterator[str]:
+    behind = {part["read_from"] for part in partitions.values() if part["lag"] != 0}
+    for broker, line in slow.items():
+        if broker in behind:
+            yield (
+                f"the line to broker {broker} is slow: it delivers "
+                f"{line['bytes_per_second'] / 1e6:.2f} MB/s, so a fetch takes "
+                f"{line['fetch_seconds']:.1f} s"
+            )
+
+
+def _partition_reasons(
+    partitions: dict[str, PartitionFacts], max_wait: float, slow: dict[int, SlowLineFacts]
+) -> Iterator[str]:
     def those(key: Literal["paused", "being_revoked", "leader"], value: object) -> str:
         return ", ".join(name for name, part in partitions.items() if part[key] == value)
 
@@ -230,7 +251,10 @@ def _partition_reasons(partitions: dict[str, PartitionFacts], max_wait: float) -
             yield f"{name}: {offsets_wait(hidden)} for the end of an open transaction"
     late: dict[int | None, list[str]] = {}
     for name, part in partitions.items():
-        if (part["in_flight_seconds"] or 0) > max_wait + LATE_SECONDS:
+        broker = part["in_flight_to"]
+        line = None if broker is None else slow.get(broker)
+        usual = 0.0 if line is None else 2 * line["fetch_seconds"]
+        if (part["in_flight_seconds"] or 0) > max_wait + LATE_SECONDS + usual:
             late.setdefault(part["in_flight_to"], []).append(name)
     for broker, names in late.items():
         ago = max(partitions[name]["in_flight_seconds"] or 0 for name in names)

@@ -13,6 +13,14 @@ class DecoderFacts(TypedDict):
     """The reason for plain decoders; None if they are compiled."""
 
 
+class SlowLineFacts(TypedDict):
+    """The line to a broker whose latest large response took a second or longer."""
+
+    bytes_per_second: int
+    fetch_seconds: float
+    """The time from the first to the last byte of that response."""
+
+
 class ClusterFacts(TypedDict):
     """The brokers as this consumer knows them."""
 
@@ -25,6 +33,8 @@ class ClusterFacts(TypedDict):
     brokers: list[int]
     unreachable: dict[int, str]
     """Broker -> failure, for the brokers that this consumer needs."""
+    slow_lines: dict[int, SlowLineFacts]
+    """Broker -> its slow line."""
     api_versions: dict[int, list[int]]
     """API key -> first and last version that all known brokers serve."""
     fetch_max_wait_ms: float

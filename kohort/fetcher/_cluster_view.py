@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from kohort.protocol import Request, Response
-from kohort.transport import BrokerAddress, Leader, TopicMetadata
+from kohort.transport import BrokerAddress, Leader, Line, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -69,6 +69,8 @@ class FetchCluster(Protocol):
     async def fetch_topics(
         self, names: Collection[str] | None, /, *, may_create: bool = True
     ) -> LeaderView: ...
+
+    def line(self, node: int, /) -> Line | None: ...
 
     def request_refresh(self) -> None: ...
 

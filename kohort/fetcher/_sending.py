@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -177,8 +178,13 @@ class FetchSender:
             session.restart()  # Ctrl-C was raised in the callback
             return True
         self._parts.counters.note_response(now - connection.sent_at)
+        line = self._cluster.line(node)
         self._parts.sizes.note_response(
-            node, received.largest, received.size, now - connection.sent_at
+            node,
+            received.largest,
+            received.size,
+            now - connection.sent_at,
+            math.inf if line is None else line.bytes_per_second,
         )
         self._parts.queues.limits.read_ahead = self._parts.sizes.read_ahead
         if response.error_code:

@@ -1,10 +1,13 @@
 """The number of bytes that a fetch requests, for one partition and in all.
 
 Each fetch costs the consumer some time, whatever its size. Therefore a partition with a backlog is
-fetched in larger pieces while the broker responds fast.
+fetched in larger pieces while the broker responds fast. The caller gets no record before the last
+byte of a response. Therefore a slow line gets smaller responses.
 """
 
 from __future__ import annotations
+
+import math
 
 from kohort.config import FetchConfig
 
@@ -20,13 +23,21 @@ NEAR_SECONDS = 0.04
 """Brokers on the same network take 10 to 25 ms for ``RESPONSE_BYTES`` over TLS."""
 FAST_SECONDS = 0.1
 SLOW_SECONDS = 0.5
+START_BYTES = 512 << 10
+"""Bytes of the first response, before the rate of the line is known."""
+LINE_SECONDS = 2.0
+"""Longest time for the bytes of one response, by the measured rate of the line."""
+LEAST_BYTES = 128 << 10
+"""Bytes of a response over the slowest line. Its rate must remain measurable."""
+GROWTH = 4
+"""Factor by which a response may exceed the one before. A rate may be measured too high."""
 
 
 DEFAULTS = FetchConfig()
 
 
 class FetchSizes:
-    """Bytes of one partition and of a response, for each broker. A given option counts as it is.
+    """Bytes of one partition and of a response, for each broker. A given option is their limit.
 
     A broker is fast after a large response within ``FAST_SECONDS``, until one takes
     ``SLOW_SECONDS``. Requests to a fast broker ask for up to ``max_partition_fetch_bytes`` of a
@@ -37,6 +48,9 @@ class FetchSizes:
     it), until one takes ``SLOW_SECONDS``. Small responses cost no time there. The faster a broker
     is, the smaller its responses are. They use less memory and arrive before the caller needs
     them.
+
+    All of that is limited to what the line delivers in ``LINE_SECONDS``. The first response is
+    small. Each full response raises the limit, up to the measured rate.
     """
 
     def __init__(self, config: FetchConfig) -> None:
@@ -56,6 +70,7 @@ class FetchSizes:
         self._known: set[int] = set()
         self._fast: set[int] = set()
         self._near: set[int] = set()
+        self._line_bytes: dict[int, int] = {}
         self.partitions = 1
         """Number of partitions that share ``SHARED_BYTES``."""
 
@@ -74,14 +89,28 @@ class FetchSizes:
 
     def response_bytes(self, node: int) -> int:
         """Return the bytes of all partitions to request. One larger batch is still returned."""
+        return min(self._broker_bytes(node), self._line_bytes.get(node, START_BYTES))
+
+    def _broker_bytes(self, node: int) -> int:
         if node not in self._known:
             return self._first_response
         if node in self._near:
             return self._near_response
         return self._fast_response if node in self._fast else self._response
 
-    def note_response(self, node: int, size: int, total: int, seconds: float) -> None:
-        """Note a response of ``total`` bytes, ``size`` of one partition, and how long it took."""
+    def note_response(
+        self, node: int, size: int, total: int, seconds: float, rate: float = math.inf
+    ) -> None:
+        """Note a response of ``total`` bytes, ``size`` of one partition, and how long it took.
+
+        ``rate`` is that of the line in bytes per second, as measured by large responses.
+        """
+        limit, most = self._line_bytes.get(node, START_BYTES), self._response
+        if rate < most:
+            most = max(LEAST_BYTES, int(LINE_SECONDS * rate))
+        if 2 * total >= self.response_bytes(node):
+            limit = GROWTH * max(limit, total)
+        self._line_bytes[node] = min(limit, most)
         if 2 * size < min(self._first, FIRST_BYTES):
             return  # the broker may have waited for records
         self._known.add(node)

@@ -27,6 +27,7 @@ from kohort.transport._metadata_updater import MetadataCallback
 from kohort.transport._pool import BufferLease, BufferPool
 from kohort.transport._printable import counted, in_seconds, with_principal
 from kohort.transport._repeats import RepeatedLog
+from kohort.transport._response_reader import Line
 from kohort.transport._stream import StreamConnection
 from kohort.transport._tcp import TcpConnection, TcpConnector
 from kohort.types import escaped
@@ -45,6 +46,7 @@ __all__ = [
     "Connect",
     "Leader",
     "Leased",
+    "Line",
     "MetadataCallback",
     "OversizedFrameError",
     "PartitionMetadata",

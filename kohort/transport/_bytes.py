@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import anyio
 
@@ -13,11 +13,13 @@ from kohort.protocol import Buffer
 class ByteConnection(Protocol):
     """A connection as a stream of bytes. Its failures are one of :data:`NETWORK_ERRORS`.
 
-    One task may receive while another sends. Two tasks never receive or send at a time. Two
+    One task may receive while another sends. Two tasks never receive or send at a time. Three
     methods are optional. ``expect(size)`` announces that the caller needs ``size`` more bytes
     before it can go on. The size 1 ends that. ``frame_receiver()`` returns a
-    :data:`ReceiveFrame`, or None while there is none. An optional attribute ``is_encrypted`` is
-    True if the connection needs no TLS of kohort's, as in the option ``connect_encrypts``.
+    :data:`ReceiveFrame`, or None while there is none. ``progress()`` returns the
+    :class:`Progress` of the bytes that were received and not returned yet, as far as it is known.
+    An optional attribute ``is_encrypted`` is True if the connection needs no TLS of kohort's, as in
+    the option ``connect_encrypts``.
     """
 
     async def recv_into(self, view: memoryview, /) -> int:
@@ -33,16 +35,27 @@ class ByteConnection(Protocol):
         ...
 
 
+class Progress(NamedTuple):
+    """A number of received bytes, and the times of the first and the latest ones.
+
+    A time is 0.0 if it is not known.
+    """
+
+    size: int = 0
+    first_at: float = 0.0
+    last_at: float = 0.0
+
+
 ReceiveFrame: TypeAlias = Callable[
-    [memoryview, Callable[[], int | None]], Awaitable[tuple[bytes, int]]
+    [memoryview, Callable[[], int | None]], Awaitable[tuple[bytes, int, Progress]]
 ]
 """Function that receives the next frame of the protocol, and no byte after it.
 
 Its arguments are a view for the frame without its length prefix, and a function. The function
 returns the correlation id of the next response, if that is known. The result is the bytes of the
-prefix and the number of bytes in the view. The prefix has fewer than 4 bytes if the stream ended.
-The number is 0 if the frame does not fit in the view. A frame with another id may be returned in
-part.
+prefix, the number of bytes in the view, and the progress. The prefix has fewer than 4 bytes if the
+stream ended. The number is 0 if the frame does not fit in the view. A frame with another id may be
+returned in part.
 """
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[ByteConnection]]

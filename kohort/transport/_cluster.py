@@ -27,6 +27,7 @@ from kohort.transport._metadata import BrokerAddress, ClusterMetadata, Leader
 from kohort.transport._metadata_updater import MetadataCallback, MetadataUpdater
 from kohort.transport._nodes import Nodes
 from kohort.transport._printable import in_seconds, reason
+from kohort.transport._response_reader import Line
 from kohort.transport._tcp import TcpConnector
 from kohort.types import TopicPartition
 
@@ -235,6 +236,13 @@ class ClusterClient:
     def unreachable(self) -> dict[int, str]:
         """The error of each broker that cannot be connected to, as a clause."""
         return self._nodes.unreachable()
+
+    def line(self, node: int, /) -> Line | None:
+        """Return the measured line to a broker, or None for an unknown broker.
+
+        Any thread may call it.
+        """
+        return self._nodes.line(node)
 
     def credentials_obstacle(self, now: float) -> str | None:
         """Return the reason why logins wait for credentials at ``now``, or None."""

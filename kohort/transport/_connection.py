@@ -1,8 +1,9 @@
 """BrokerConnection: handshake, versions, pipelined requests and their deadlines.
 
 Responses come in the order of the requests. A request that passes its deadline therefore closes
-the connection, because its missing response holds back all later ones. The cancellation of a
-caller leaves the connection open. The response is dropped when it comes.
+the connection, because its missing response holds back all later ones. A deadline moves with the
+bytes that arrive, so that a slow line is not taken for a silent one. The cancellation of a caller
+leaves the connection open. The response is dropped when it comes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from kohort.transport._pipeline import (
 )
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
-from kohort.transport._response_reader import ResponseReader
+from kohort.transport._response_reader import LEAST_RATE, Line, ResponseReader
 from kohort.transport._versions import BrokerVersions, ClosedSilentlyError, Greeting, Greetings
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class BrokerConnection:
         client_id: str,
         pool: BufferPool,
         max_in_flight: int,
+        line: Line | None = None,
     ) -> None:
         self.peer = peer
         """``host:port``, escaped."""
@@ -101,8 +103,10 @@ class BrokerConnection:
         self._end = ConnectionEnd()
         self._timer = DeadlineTimer()  # for _watch()
         self._sender = RequestSender(link, self._pipeline)
-        source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES)
-        self._reader = ResponseReader(source, self._sender, self._end, self._timer, self._clock)
+        self._source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES, self._clock)
+        self._reader = ResponseReader(
+            self._source, self._sender, self._end, self._timer, self._clock, line or Line()
+        )
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -122,15 +126,16 @@ class BrokerConnection:
         rng: random.Random | None = None,
         greetings: Greetings | None = None,
         node_id: int = -1,
+        line: Line | None = None,
     ) -> BrokerConnection:
         """Connect, do the TLS handshake, ask for versions and log in.
 
         Each step takes at most ``timeout`` seconds. If the broker refuses the credentials and the
         ``mechanism`` has others by now, these are tried at once. ``rng`` spreads the later logins.
         ``greetings`` and ``node_id`` decide the first request. If the broker closes at it without a
-        byte, another connection gets a lower version. Raises SecurityError, KafkaConnectionError,
-        KafkaTimeoutError, ProtocolError, UnsupportedVersionError or another BrokerResponseError,
-        with the address in the message.
+        byte, another connection gets a lower version. ``line`` notes the measured rate.
+        Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
+        UnsupportedVersionError or another BrokerResponseError, with the address in the message.
         """
         peer = address(host, port)
         logins = first_login(mechanism, host, peer, timeout, rng)
@@ -139,7 +144,7 @@ class BrokerConnection:
         greeting = greetings.of(host, port, node_id, clock())
         while True:
             link = await connected(connect, host, port, timeout)
-            connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight)
+            connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight, line)
             try:
                 await connection._prepare(logins, timeout, max_frame, greeting)
             except SaslAuthenticationFailedError:
@@ -160,7 +165,7 @@ class BrokerConnection:
         self, logins: Logins | None, timeout: float, max_frame: int, greeting: Greeting
     ) -> None:
         """Do all steps before the first request. Close the connection if one fails."""
-        source = self._reader.source
+        source = self._source
         is_ready = False
         try:
             await secure(self._link, timeout)
@@ -354,7 +359,8 @@ class BrokerConnection:
         buffers = encode_request(message, version, correlation_id, self._client_id)
         now = self._last_request = self._clock()
         name = type(message).__name__
-        pending = Pending(name, correlation_id, buffers, timeout, now, OneShot(self._loop))
+        done, received = OneShot(self._loop), self._source.received_bytes
+        pending = Pending(name, correlation_id, buffers, timeout, now, done, received)
         pending.large = large
         self._pipeline.waiting.append(pending)
         self._sender.begin()
@@ -381,8 +387,13 @@ class BrokerConnection:
             )
         else:
             within = "in time" if pending.abandoned else f"within {in_seconds(pending.timeout)}"
-            error = KafkaTimeoutError(f"{self.peer} did not respond to {pending.name} {within}")
-            self._fail(error, pending)
+            text = f"did not respond to {pending.name} {within}"
+            if pending.was_being_received:
+                text = (
+                    f"stopped in its response to {pending.name}: less than {LEAST_RATE} bytes per "
+                    f"second came in {in_seconds(pending.timeout)}"
+                )
+            self._fail(KafkaTimeoutError(f"{self.peer} {text}"), pending)
 
     # -- running ------------------------------------------------------------------------------
 
@@ -426,9 +437,11 @@ class BrokerConnection:
         while self._end.failure is None:
             if (failure := self._reader.failure()) is not None:
                 return self._fail_reading(*failure)
-            for pending in self._pipeline.overdue(self._clock()):
+            now = self._clock()
+            for pending in self._pipeline.overdue(now):
                 if not pending.done.is_set:  # it failed with the one before it
-                    self._expire(pending)
+                    if pending.buffers or not self._reader.is_receiving(pending, now):
+                        self._expire(pending)
             self._reader.note_silence()
             # Deadlines of requests of one kind only grow, so the timer is seldom moved.
             await self._timer.wait(

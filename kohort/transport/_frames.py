@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from kohort.errors import (
     MessageDecodeError,
 )
 from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
-from kohort.transport._bytes import ByteConnection, ReceiveFrame
+from kohort.transport._bytes import ByteConnection, Progress, ReceiveFrame
 from kohort.transport._pool import BufferLease, BufferPool
 
 STAGING_SIZE = 32 << 10
@@ -91,8 +92,24 @@ class Frame:
 class FrameSource:
     """A reader of the frames of a connection. It is unusable after a cancelled read."""
 
-    def __init__(self, connection: ByteConnection, pool: BufferPool, max_size: int) -> None:
+    def __init__(
+        self,
+        connection: ByteConnection,
+        pool: BufferPool,
+        max_size: int,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.max_size = max_size
+        self.first_at: float | None = None
+        """Time of the first byte of the current or latest frame."""
+        self.last_at: float = -math.inf
+        """Time of the latest known byte, of this reader or of the connection."""
+        self.received_bytes: int = 0
+        """Number of bytes that this reader has received."""
+        self._seen_bytes = 0
+        """Result of the latest received()."""
+        self._clock = clock
+        self._link_progress: Callable[[], Progress] = getattr(connection, "progress", Progress)
         self.wants_head_of: Callable[[], int | None] = _no_id
         """Function that returns the correlation id of the next response, or None.
 
@@ -125,6 +142,7 @@ class FrameSource:
         Raises FrameTooLargeError, CorrelationIdError as soon as the first bytes of a response show
         it, and KafkaConnectionError if it ended inside a frame. Raises errors of the connection.
         """
+        self.first_at = self.last_at if self._end > self._start else None
         if self._receive_frame is not None and self._start == self._end:
             return await self._read_whole(self._receive_frame)
         if not await self._stage(PREFIX_SIZE):
@@ -143,10 +161,14 @@ class FrameSource:
         """Receive a frame in one piece, into a buffer of the size of the previous one."""
         lease = self.pool.reuse(self._last_size) or self.pool.allocate(self._last_size)
         try:
-            prefix, filled = await receive_frame(lease.view[: self.max_size], self.awaited_id)
+            prefix, filled, progress = await receive_frame(
+                lease.view[: self.max_size], self.awaited_id
+            )
         except BaseException:
             lease.release()
             raise
+        self.received_bytes += progress.size
+        self.first_at, self.last_at = progress.first_at, max(self.last_at, progress.last_at)
         size = int.from_bytes(prefix, "big", signed=True)
         if len(prefix) == PREFIX_SIZE and filled == size > STAGING_SIZE:
             self._last_size = size
@@ -210,6 +232,21 @@ class FrameSource:
         head = bytes(self._staging[self._start : self._end])
         return OversizedFrameError(str(error), size, self.max_size, head)
 
+    def _note(self, size: int) -> None:
+        self.received_bytes += size
+        self.last_at = self._clock()
+        if self.first_at is None:
+            self.first_at = self.last_at
+
+    def received(self) -> int:
+        """Return the number of bytes that have come so far, after an update of :attr:`last_at`."""
+        size, _, last_at = self._link_progress()
+        total = self.received_bytes + size
+        if size and total > self._seen_bytes:
+            self.last_at = max(self.last_at, last_at or self._clock())
+        self._seen_bytes = total
+        return total
+
     async def _stage(self, size: int) -> bool:
         """Receive until ``size`` bytes are staged. Return False if the stream ends before."""
         while self._end - self._start < size:
@@ -220,6 +257,7 @@ class FrameSource:
             received = await self._connection.recv_into(self._staging[self._end :])
             if not received:
                 return False
+            self._note(received)
             self._end += received
             if self._end == len(self._staging) < STAGING_SIZE:
                 self._make_room(STAGING_SIZE)
@@ -247,6 +285,7 @@ class FrameSource:
             received = await self._connection.recv_into(lease.view[filled:size])
             if not received:
                 raise self._cut(filled, size)
+            self._note(received)
             filled += received
         self._expect(1)
         self._receive_frame, self._last_size = self._frame_receiver(), size

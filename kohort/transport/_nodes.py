@@ -37,7 +37,7 @@ from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address, reason
 from kohort.transport._refusals import BrokerRefusals, copy_of, is_refusal
 from kohort.transport._repeatable_event import RepeatableEvent
-from kohort.transport._response_reader import SilenceLog
+from kohort.transport._response_reader import Line, SilenceLog
 from kohort.transport._versions import Greetings
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Node:
         "error",
         "failures",
         "last_used",
+        "line",
         "not_before",
         "probe_at",
         "reached",
@@ -104,6 +105,7 @@ class Node:
         """The latest failure, or None once a connection is open."""
         self.last_used = -math.inf
         self.silence = SilenceLog()
+        self.line = Line()
         self.reached = False
         """True after the first connection to this address."""
         self.probe_at = -math.inf
@@ -225,7 +227,7 @@ class Nodes:
                 self._close(node.connections.values())
                 node.connections.clear()
                 node.failures, node.not_before = 0, -math.inf
-                node.reached, node.wants_login = False, None
+                node.reached, node.wants_login, node.line = False, None, Line()
                 self.refusals.remove(broker.id)
 
     def forget_brokers(self) -> None:
@@ -235,6 +237,11 @@ class Nodes:
         self.brokers.clear()
         self.refusals.keep(self.bootstrap.keys())
         self._changed.set()
+
+    def line(self, node_id: int) -> Line | None:
+        """Return the measured line to a node, or None for an unknown node. Any thread may call."""
+        node = self.brokers.get(node_id)
+        return None if node is None else node.line
 
     def knows(self, node_id: int) -> bool:
         """Return True if the node is known."""
@@ -347,7 +354,7 @@ class Nodes:
 
     async def _open_and_run(self, node: Node, purpose: str, entry: PurposeConnection) -> None:
         try:
-            connection = await self.open_alone(entry.broker)
+            connection = await self.open_alone(entry.broker, node.line)
         except KafkaError as error:
             entry.error = self._explained(node, error)
             self._failed(node, entry.error)
@@ -375,7 +382,7 @@ class Nodes:
         ):
             await self._probe_for_login(node, entry.broker)
 
-    async def open_alone(self, broker: BrokerAddress) -> BrokerConnection:
+    async def open_alone(self, broker: BrokerAddress, line: Line | None = None) -> BrokerConnection:
         """Return a connection that the caller runs and closes. Raises as its open() does."""
         config = self._config
         return await BrokerConnection.open(
@@ -391,6 +398,7 @@ class Nodes:
             rng=self._rng,
             greetings=self.greetings,
             node_id=broker.id,
+            line=line,
         )
 
     async def _probe_for_login(self, node: Node, broker: BrokerAddress) -> None:

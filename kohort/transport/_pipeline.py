@@ -56,6 +56,8 @@ class Pending:
         "large",
         "name",
         "on_frame",
+        "posted_at",
+        "received",
         "result",
         "timeout",
     )
@@ -68,12 +70,16 @@ class Pending:
         timeout: float,
         now: float,
         done: OneShot,
+        received: int = 0,
     ) -> None:
         self.name: str = name
         self.correlation_id: int = correlation_id
         self.buffers: list[Buffer] = buffers
         self.timeout: float = timeout
+        self.posted_at: float = now
         self.deadline: float = now + timeout
+        self.received: int = received
+        """Bytes that the connection had received when :attr:`deadline` was set."""
         self.done: OneShot = done
         self.frame: Frame | None = None
         self.error: KafkaError | None = None
@@ -89,6 +95,15 @@ class Pending:
     def silent_at(self) -> float:
         """Time after which the lack of a response is unusual, or infinity if it is not."""
         return math.inf if self.name in _WAIT_FOR_MEMBERS else self.deadline - self.timeout / 2
+
+    @property
+    def was_being_received(self) -> bool:
+        """True if the deadline has moved."""
+        return self.deadline > self.posted_at + self.timeout
+
+    def move_deadline(self, deadline: float, received: int) -> None:
+        """Set a later deadline, and the number of bytes received until now."""
+        self.deadline, self.received = deadline, received
 
     def complete(self, frame: Frame) -> None:
         """Store the response and wake the waiting task, which may have been cancelled."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from kohort.protocol import Buffer
 from kohort.records import compiled_module
+from kohort.transport._bytes import Progress
 
 SOURCES = ("_poller_c.pyx",)
 """Source files of the compiled module."""
@@ -54,6 +55,12 @@ class FrameReceiver:
         if error := self._receiver.error:
             raise OSError(error, os.strerror(error))
         return self._receiver.prefix, self._receiver.filled
+
+    def progress(self) -> Progress:
+        """Return the number of received bytes of the frame, and their times."""
+        receiver = self._receiver
+        size = len(receiver.prefix) + receiver.filled
+        return Progress(size, receiver.first_at, receiver.last_at)
 
     def stop(self) -> None:
         """Release the view."""

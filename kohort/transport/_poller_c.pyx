@@ -55,6 +55,7 @@ cdef struct Frame:
     bint dry  # nothing can be received before epoll says so
     int64_t size, filled, room
     int64_t awaited_id  # of the response; -1: unknown
+    double first_at, last_at  # times of the first and the latest bytes, by CLOCK_MONOTONIC
     uint8_t prefix[PREFIX]
     uint8_t *data
 
@@ -88,8 +89,18 @@ cdef ssize_t receive(Frame *frame, uint8_t *data, int64_t size) noexcept nogil:
     return max(got, 0)
 
 
+cdef double now() noexcept nogil:
+    cdef timespec time
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return time.tv_sec + time.tv_nsec * 1e-9
+
+
 cdef void count(Frame *frame, ssize_t got) noexcept nogil:
     """Count received bytes of the prefix, or else of the frame."""
+    if got > 0:
+        frame.last_at = now()
+        if frame.have == 0:
+            frame.first_at = frame.last_at
     if frame.have < PREFIX:
         frame.have += <int> got
         if frame.have == PREFIX:
@@ -113,12 +124,6 @@ cdef void advance(Frame *frame) noexcept nogil:
         if got:
             count(frame, got)
             frame.dry = True  # more bytes are unlikely yet
-
-
-cdef double now() noexcept nogil:
-    cdef timespec time
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return time.tv_sec + time.tv_nsec * 1e-9
 
 
 @cython.no_gc_clear  # it would clear the view without a release
@@ -150,6 +155,7 @@ cdef class Receiver:
         self.frame.room = self.buffer.len
         self.frame.have = 0
         self.frame.size = self.frame.filled = 0
+        self.frame.first_at = self.frame.last_at = 0
         self.frame.state = WAITING
         self.frame.dry = True
 
@@ -206,6 +212,16 @@ cdef class Receiver:
     def filled(self):
         """Number of bytes in the view."""
         return self.frame.filled
+
+    @property
+    def first_at(self):
+        """Time of the first bytes of the frame by CLOCK_MONOTONIC, or 0.0 before them."""
+        return self.frame.first_at
+
+    @property
+    def last_at(self):
+        """Time of the latest bytes of the frame by CLOCK_MONOTONIC, or 0.0 before them."""
+        return self.frame.last_at
 
     @property
     def error(self):

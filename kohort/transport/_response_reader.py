@@ -1,4 +1,4 @@
-"""Receiver of the responses of one connection."""
+"""Receiver of the responses of one connection, which also measures the line to its broker."""
 
 from __future__ import annotations
 
@@ -18,8 +18,37 @@ from kohort.transport._tcp import TcpConnection
 
 logger = logging.getLogger("kohort.transport")
 
+LEAST_RATE = 1 << 10
+"""Bytes per second below which the deadline of a request does not move."""
+MEASURED_BYTES = 1 << 16
+"""Least bytes of a response whose rate is measured. The first of them come at once."""
 HEAD_SECONDS = 1.0
 """Longest time for the first bytes of a response over the size limit, in seconds."""
+
+
+class Line:
+    """The rate of delivery of one broker, over all of its connections.
+
+    The receivers of the connections measure it. Any thread may read it.
+    """
+
+    __slots__ = ("bytes_per_second", "delivery_seconds")
+
+    def __init__(self) -> None:
+        self.bytes_per_second: float = math.inf
+        """Rate of the latest large response. Infinity before one."""
+        self.delivery_seconds: float = 0.0
+        """Time from the first to the last byte of the latest large response."""
+
+    def note_response(self, size: int, first_at: float, last_at: float) -> None:
+        """Note a response of ``size`` bytes and the times of its first and last bytes.
+
+        A receiver that was kept from receiving finds the bytes in the system's buffer. Then the
+        rate is too high, never too low.
+        """
+        if size >= MEASURED_BYTES:
+            seconds = self.delivery_seconds = last_at - first_at
+            self.bytes_per_second = size / seconds if seconds > 0 else math.inf
 
 
 class ResponseReader:
@@ -35,6 +64,7 @@ class ResponseReader:
         end: ConnectionEnd,
         timer: DeadlineTimer,
         clock: Callable[[], float],
+        line: Line,
     ) -> None:
         self.source = source
         self.response_count: int = 0
@@ -52,6 +82,7 @@ class ResponseReader:
         self._end = end
         self._timer = timer
         self._clock = clock
+        self._line = line
         self._failure: tuple[Exception, Pending | None] | None = None
 
     def begin(self, max_frame: int) -> None:
@@ -76,6 +107,8 @@ class ResponseReader:
             if frame is None:
                 raise self._end.announced or KafkaConnectionError("closed by the broker")
             pending = pipeline.match_response(frame.data)
+            source = self.source
+            self._line.note_response(len(frame.data), source.first_at or 0.0, source.last_at)
             self.response_count += 1
             self.last_response = self._clock()
             if self._is_silent:
@@ -116,13 +149,30 @@ class ResponseReader:
         awaited = self._sender.pipeline.awaited
         if awaited is None or self._is_silent:
             return math.inf
-        return max(awaited.silent_at, self.last_response + awaited.timeout / 2)
+        return max(awaited.silent_at, self.source.last_at + awaited.timeout / 2)
 
     def note_silence(self) -> None:
-        """Report if nothing came for half of the time of the next response."""
-        if self.silent_at <= self._clock():
+        """Report if not one byte came for half of the time of the next response."""
+        now = self._clock()
+        if self.silent_at <= now:
+            self.source.received()  # it may move the time of the latest byte
+        if self.silent_at <= now:
             self._is_silent = True
             self.on_silence(self._sender.pipeline.awaited)
+
+    def is_receiving(self, pending: Pending, now: float) -> bool:
+        """Move the deadline of a sent request if enough bytes came since it was set.
+
+        Return False if they did not, so that the request has failed. The response may be that of
+        an earlier request, because responses come in order.
+        """
+        received = self.source.received()
+        last_at = self.source.last_at
+        enough = LEAST_RATE * pending.timeout
+        if received - pending.received < enough or last_at + pending.timeout <= now:
+            return False
+        pending.move_deadline(last_at + pending.timeout, received)
+        return True
 
     def failure(self) -> tuple[Exception, Pending | None] | None:
         """Return the error that ended reading, with the request that awaited a response."""

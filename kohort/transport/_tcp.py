@@ -18,7 +18,7 @@ import anyio
 
 from kohort.config import ClientConfig
 from kohort.protocol import Buffer
-from kohort.transport._bytes import ByteConnection, ReceiveFrame
+from kohort.transport._bytes import ByteConnection, Progress, ReceiveFrame
 from kohort.transport._loop import CallbackLoop, frame_selector_of, suspended
 from kohort.transport._printable import address, reason
 from kohort.types import escaped
@@ -110,7 +110,7 @@ class TcpConnection:
 
     async def _receive_frame(
         self, view: memoryview, awaited_id: Callable[[], int | None], /
-    ) -> tuple[bytes, int]:
+    ) -> tuple[bytes, int, Progress]:
         """Receive the next frame without the interpreter's lock. See ReceiveFrame."""
         self._check_open()
         frames = self._frames
@@ -121,10 +121,16 @@ class TcpConnection:
                 await suspended()
                 self._check_open()
                 frames.advance()
-            return frames.result()
+            return (*frames.result(), frames.progress())
         finally:
             frames.stop()
             self._received_expected = False
+
+    def progress(self) -> Progress:
+        """Return the progress of a whole frame, or of bytes below the mark of expect()."""
+        if self._frames is not None and not self._frames.done:
+            return self._frames.progress()
+        return Progress() if self._low == 1 or self._closed else Progress(unread(self._socket))
 
     async def recv_into(self, view: memoryview, /) -> int:
         if self._received_expected:
@@ -178,6 +184,14 @@ class TcpConnection:
     def _check_open(self) -> None:
         if self._closed:
             raise anyio.ClosedResourceError
+
+
+def unread(sock: socket.socket) -> int:
+    """Return the number of bytes in the system's buffer. Linux has this number."""
+    import fcntl  # few connections are that slow
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def unsent_after(buffers: Sequence[Buffer], size: int) -> list[Buffer]:

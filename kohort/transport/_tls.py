@@ -22,9 +22,10 @@ import anyio
 
 from kohort.errors import KafkaTimeoutError
 from kohort.protocol import Buffer
+from kohort.transport._bytes import Progress
 from kohort.transport._loop import CallbackLoop
 from kohort.transport._printable import in_seconds
-from kohort.transport._tcp import HAS_LOW_WATER, unsent_after
+from kohort.transport._tcp import HAS_LOW_WATER, unread, unsent_after
 from kohort.transport._waits import SocketWaits
 
 logger = logging.getLogger("kohort.transport")
@@ -175,6 +176,10 @@ class TlsConnection:
     def stop_reading(self) -> None:
         """Stop the calls of the reader of read_with()."""
         self._waits.stop_reading()
+
+    def progress(self) -> Progress:
+        """Return the number of bytes below the mark of expect(), which OpenSSL has not received."""
+        return Progress() if self._low == 1 or self._closed else Progress(unread(self._socket))
 
     def expect(self, size: int, /) -> None:
         """Expect at least ``size`` bytes. 1 comes after the last of them.

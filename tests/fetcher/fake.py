@@ -24,7 +24,7 @@ from kohort.protocol.messages import (
     OffsetForLeaderEpochResponse,
 )
 from kohort.subscription import SubscriptionState
-from kohort.transport import BrokerAddress, Leader, TopicMetadata
+from kohort.transport import BrokerAddress, Leader, Line, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -132,6 +132,9 @@ class FakeCluster:
         if self._metadata != (self.leaders, self.topics):
             self._metadata = FakeMetadata(dict(self.leaders), dict(self.topics))
         return self._metadata
+
+    def line(self, node: int, /) -> Line | None:
+        return None
 
     def request_refresh(self) -> None:
         self.refreshes += 1

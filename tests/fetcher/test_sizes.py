@@ -9,6 +9,7 @@ import pytest
 from kohort.config import FetchConfig
 from kohort.fetcher._sizes import FetchSizes
 from kohort.records import NewRecord, encode_batch
+from kohort.transport._response_reader import MEASURED_BYTES
 from kohort.types import TopicPartition
 from tests.fetcher.fake import FakeCluster, consuming
 from tests.fetcher.making import T0, owning
@@ -19,7 +20,60 @@ PARTITIONS = [TopicPartition("t", number) for number in range(40)]
 
 
 def sizes(**options: Any) -> FetchSizes:
-    return FetchSizes(FetchConfig(**options))
+    """Return the sizes over fast lines to two brokers, whose own speed is not known."""
+    found = FetchSizes(FetchConfig(**options))
+    for node in (1, 2):
+        found.note_response(node, 0, 50 * MIB, SLOW)
+    return found
+
+
+class TestSizesByTheLine:
+    def test_first_response_is_small(self) -> None:
+        assert FetchSizes(FetchConfig()).response_bytes(1) == MIB // 2
+        assert FetchSizes(FetchConfig(fetch_max_bytes=1000)).response_bytes(1) == 1000
+
+    def test_near_broker_has_its_sizes_after_two_full_responses(self) -> None:
+        found = FetchSizes(FetchConfig())
+        found.note_response(1, MIB // 2, MIB // 2, 0.001, 1e9)
+        assert found.response_bytes(1) == 2 * MIB
+        found.note_response(1, MIB, 2 * MIB, 0.002, 1e9)
+        assert found.response_bytes(1) == 4 * MIB
+
+    @pytest.mark.parametrize("partitions", [1, 64, 1000])
+    @pytest.mark.parametrize("rate", [100_000, 1_100_000, 10_000_000])
+    def test_response_takes_two_seconds_at_most(self, partitions: int, rate: int) -> None:
+        found = FetchSizes(FetchConfig())
+        found.partitions = partitions
+        for _ in range(9):
+            size = found.response_bytes(1)
+            found.note_response(1, min(size, MIB), size, size / rate, rate)
+        assert found.response_bytes(1) == 2 * rate
+
+    def test_response_stays_measurable_over_the_slowest_line(self) -> None:
+        found = sizes()
+        found.note_response(1, MIB, MIB, 1000.0, 1000)
+        assert found.response_bytes(1) == MIB // 8 >= 2 * MEASURED_BYTES
+
+    def test_slow_line_limits_a_given_size(self) -> None:
+        found = sizes(fetch_max_bytes=30 * MIB)
+        assert found.response_bytes(1) == 30 * MIB
+        found.note_response(1, MIB, 30 * MIB, 30.0, MIB)
+        assert found.response_bytes(1) == 2 * MIB
+
+    def test_small_response_does_not_raise_the_limit(self) -> None:
+        found = FetchSizes(FetchConfig())
+        found.note_response(1, 1000, 1000, NEAR, 1e9)
+        assert found.response_bytes(1) == MIB // 2
+
+    def test_limit_grows_by_steps_when_the_line_recovers(self) -> None:
+        found = FetchSizes(FetchConfig())
+        found.note_response(1, MIB // 2, MIB // 2, 5.0, MIB // 10)
+        assert found.response_bytes(1) < MIB // 4
+        steps = 0
+        while found.response_bytes(1) < 4 * MIB:
+            size, steps = found.response_bytes(1), steps + 1
+            found.note_response(1, size, size, NEAR, 1e9)
+        assert steps == 3
 
 
 class TestFetchSizes:

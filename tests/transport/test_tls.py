@@ -29,6 +29,8 @@ from kohort.transport import (
     Connect,
     TcpConnector,
 )
+from kohort.transport._frames import FrameSource
+from kohort.transport._pool import BufferPool
 from kohort.transport._tcp import HAS_LOW_WATER
 from kohort.transport._tls import LOW_WATER, RECORD, TlsConnection, joined
 from kohort.transport._tls_connector import AddressedServer, TlsConnector, server_name
@@ -99,6 +101,12 @@ def expect(connection: TlsConnection | TlsStream, size: int) -> None:
 def echo(sock: Any) -> None:
     while data := sock.recv(1 << 16):
         sock.sendall(data)
+
+
+async def _received(source: FrameSource, size: int) -> None:
+    with anyio.fail_after(60):
+        while source.received() != size:  # noqa: ASYNC110 - the system does not report them
+            await anyio.sleep(0.01)
 
 
 def wait_for(event: threading.Event) -> None:
@@ -201,6 +209,40 @@ async def test_reader_is_woken_for_many_records_at_once(
             marks.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
         assert marks[0] == LOW_WATER and RECORD < marks[1] < LOW_WATER - RECORD
         assert marks[2:] == [1, 1]  # OpenSSL may hold all of one record but its last byte
+        await connection.aclose()
+
+
+@pytest.mark.skipif(not HAS_LOW_WATER, reason="only Linux has a mark")
+async def test_bytes_below_the_mark_count_as_received(certificates: Certificates, way: str) -> None:
+    """A deadline would otherwise end a slow response, whose bytes have not woken the reader."""
+    if way == "connect":
+        pytest.skip("a byte stream has no such mark")
+    pieces = [threading.Event() for _ in range(3)]
+    raw = 2 * (RECORD + 22)  # TLS 1.3 adds a header, a type and a tag
+
+    def handle(sock: Any) -> None:
+        sock.sendall((8 * LOW_WATER).to_bytes(4, "big") + bytes(RECORD - 4))
+        for piece in pieces:
+            piece.wait(60)
+            sock.sendall(bytes(2 * RECORD))
+        sock.recv(1)
+
+    with TlsServer(server_context(certificates), handle) as server:
+        connection = await connected(server, certificates)
+        now = 0.0
+        source = FrameSource(connection, BufferPool(), 64 * LOW_WATER, lambda: now)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(source.read)
+            await _received(source, RECORD)
+            for number, piece in enumerate(pieces, 1):
+                now += 1
+                source.received()
+                assert source.last_at == now - 1
+                piece.set()
+                await _received(source, RECORD + number * raw)
+                assert source.last_at == now
+            assert source.received_bytes == RECORD  # the reader was not woken
+            tasks.cancel_scope.cancel()
         await connection.aclose()
 
 
