@@ -1,4 +1,4 @@
-"""The look-up of the reason why this member has no partitions, or waits for some."""
+"""The look-up of the reason why this member has no partitions, or waits for other members."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from kohort.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 FIRST_SECONDS = 5.0
-"""Seconds from a new epoch or assignment to the look-up, if the member has no partitions."""
+"""Seconds from a new epoch or assignment to the look-up, if the member has no partitions.
+
+JoinGroup without a response for this time is logged.
+"""
 AGAIN_SECONDS = 30.0
 """Seconds between two look-ups while the cause lasts."""
 
@@ -52,7 +55,8 @@ class CauseLookup:
         self._request_timeout = request_timeout
         self._key: _Key = "", NO_GENERATION, NO_PARTITIONS
         self._is_stable = self._uses_epochs = self._is_waiting = self._is_in_flight = False
-        self._due = math.inf
+        self._due = self._join_due = math.inf
+        self._join_token = -1
         self._cause: AssignmentCause | None = None
         self._logged = ""
 
@@ -63,7 +67,11 @@ class CauseLookup:
 
     @property
     def deadline(self) -> float:
-        """The time of the next look-up."""
+        """The time of the next look-up, or of the line about JoinGroup."""
+        return min(self._join_due, self._look_up_due)
+
+    @property
+    def _look_up_due(self) -> float:
         may_send = self._is_stable and self._uses_epochs and self._is_waiting
         return self._due if may_send and not self._is_in_flight else math.inf
 
@@ -105,8 +113,31 @@ class CauseLookup:
 
     def begin(self, now: float) -> bool:
         """True if a look-up is due, which :meth:`look_up` must send then."""
-        self._is_in_flight |= (is_due := now >= self.deadline)
+        self._log_join(now)
+        self._is_in_flight |= (is_due := now >= self._look_up_due)
         return is_due
+
+    def note_join(self, token: int, now: float) -> None:
+        """Note that JoinGroup starts. The coordinator delays its response for other members."""
+        self._join_token, self._join_due = token, now + FIRST_SECONDS
+
+    def note_joined(self, token: int) -> None:
+        """Note that a JoinGroup has ended, also without a response."""
+        if token == self._join_token:
+            self._join_due = math.inf
+
+    def _log_join(self, now: float) -> None:
+        if now < self._join_due:
+            return
+        is_sent = self._coordinator.node is not None
+        self._join_due = math.inf if is_sent else now + FIRST_SECONDS
+        if is_sent:
+            logger.info(
+                "[%s] this member waits for other members to rejoin: JoinGroup has had no response "
+                "for %.0f s. Each of them has its max_poll_interval_ms for that",
+                self._group_id,
+                FIRST_SECONDS,
+            )
 
     async def look_up(self) -> None:
         """Describe the group. After a final error, such as a missing right, wait for an epoch."""

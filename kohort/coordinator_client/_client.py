@@ -27,6 +27,7 @@ from kohort.coordinator_client._commands import (
     Command,
     ConsumerHeartbeat,
     DropCoordinator,
+    JoinGroup,
     LeaveGroup,
     MakeAssignment,
     ReportFailure,
@@ -425,6 +426,8 @@ class CoordinatorClient:
             case _ if self._tasks is None:
                 self._queued_commands.append(command)
             case _:
+                if isinstance(command, JoinGroup):
+                    self._cause.note_join(command.token, anyio.current_time())
                 scope = self._scopes[command.token] = anyio.CancelScope()
                 start_soon(self._tasks, self._run_command, command, command.token, scope)
 
@@ -439,6 +442,7 @@ class CoordinatorClient:
                 logger.exception("[%s] %s failed", self._config.group_id, type(command).__name__)
                 event = CommandFailed(token, error)
         self._scopes.pop(token, None)
+        self._cause.note_joined(token)
         if event is None or scope.cancel_called:
             return
         if isinstance(event, AssignmentMade) and isinstance(command, MakeAssignment):

@@ -267,3 +267,45 @@ def test_idle_leader_of_a_classic_group_has_figures(caplog: pytest.LogCaptureFix
                     assert found.reasons[0].startswith(GUESSES)
 
     run_virtual(main)
+
+
+def test_classic_member_logs_that_it_waits_for_others_to_rejoin(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, LOG)
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster, ClassicConsumer(cluster, "t") as busy:
+            cluster.produce("t", [b"x"], partition=0)
+            assert await busy.poll(timeout_ms=10_000)  # it works on the record from here on
+            async with ClassicConsumer(cluster) as waiting:
+                waiting.subscribe(["t"])
+                assert not cause_lines(caplog)
+                await waiting.poll(timeout_ms=20_000)
+                assert not waiting.assignment()
+                assert len(cause_lines(caplog)) == 1
+                async with polled(busy):
+                    await poll_for(waiting, waiting.assignment)
+
+    run_virtual(main)
+    [line] = cause_lines(caplog)
+    assert line == (
+        "[g] this member waits for other members to rejoin: JoinGroup has had no response for 5 s. "
+        "Each of them has its max_poll_interval_ms for that"
+    )
+
+
+def test_quick_rebalance_logs_no_wait_for_other_members(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOG)
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster, AsyncExitStack() as stack:
+            members = [ClassicConsumer(cluster, "t") for _ in range(2)]
+            for each in members:
+                await stack.enter_async_context(each)
+                await stack.enter_async_context(polled(each))
+            await cluster.wait_until(lambda: all(each.assignment() for each in members), 60)
+            await anyio.sleep(60)
+
+    run_virtual(main)
+    assert not cause_lines(caplog)
