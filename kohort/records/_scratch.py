@@ -57,6 +57,24 @@ class Scratch:
         self._buffer = bytearray(size)
         return self._buffer
 
+    def grow(self, buffer: bytearray, filled: int, data: bytes) -> bytearray:
+        """Return the filled bytes and the data in a buffer of more than 4 MiB.
+
+        A resized bytearray moves its pages instead of its bytes. A second buffer of a doubled size
+        would need up to twice the memory.
+        """
+        self._large = _PATIENCE
+        if buffer is self._buffer and not self._keeps_large:
+            buffer = bytearray(memoryview(buffer)[:filled])  # the next batches need the former one
+        try:
+            buffer[filled:] = data
+        except BufferError:  # an earlier result is still in use
+            buffer = bytearray(memoryview(buffer)[:filled])
+            buffer += data
+        if self._keeps_large:
+            self._buffer = buffer
+        return buffer
+
     def plausible(self, compressed: int, most: int) -> int:
         """Return the size of :meth:`Output.plausible` without a budget."""
         if most <= _PLAUSIBLE:
@@ -90,17 +108,21 @@ class Output:
     def reserve(self, size: int) -> memoryview:
         """Return the room after the filled bytes, in a buffer of ``size`` bytes in all."""
         if len(self.buffer) < size:
-            before = self.buffer
+            filled = memoryview(self.buffer)[: self.size] if self.size else b""
+            self.buffer = bytearray()  # an empty buffer is freed before the next one is created
             self.buffer = self._scratch.take(size)
-            if self.size and before is not self.buffer:
-                self.buffer[: self.size] = memoryview(before)[: self.size]
+            self.buffer[: self.size] = filled
         return memoryview(self.buffer)[self.size : size]
 
     def add(self, data: bytes) -> None:
-        """Append the data. Double the room if it is too small."""
+        """Append the data. Room that is too small is doubled, up to 4 MiB."""
         end = self.size + len(data)
+        if end > _KEPT and end > len(self.buffer):
+            self.buffer = self._scratch.grow(self.buffer, self.size, data)
+            self.size = end
+            return
         if end > len(self.buffer):
-            self.reserve(min(max(end, 2 * len(self.buffer)), max(end, self.budget)))
+            self.reserve(max(end, min(2 * len(self.buffer), self.budget, _KEPT)))
         self.buffer[self.size : end] = data
         self.size = end
 

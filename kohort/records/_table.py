@@ -214,6 +214,7 @@ class TablePlan:
                 size = RecordBatch.at(data, pos).header.size
                 if scratch.plausible(size, missing_room.scratch) < missing_room.scratch:
                     break
+                room = memoryview(b"")  # frees the former buffer before the next one is created
                 room = Output(scratch, budget).reserve(missing_room.scratch)
             else:
                 break

@@ -58,6 +58,7 @@ def _xerial_zeros(size: int) -> bytes:
 
 BOMBS: dict[str, Callable[[], tuple[Compression, bytes]]] = {
     "gzip": lambda: (Compression.GZIP, _gzip_zeros(100 * MB)),
+    "gzip-large": lambda: (Compression.GZIP, _gzip_zeros(400 * MB)),
     "snappy": lambda: (Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(bytes(100 * MB)))),
     "xerial": lambda: (Compression.SNAPPY, _xerial_zeros(100 * MB)),
     "lz4": lambda: (Compression.LZ4, _lz4_zeros(100 * MB)),

@@ -267,23 +267,26 @@ def test_the_elements_of_snappy_are_counted_right(size: int) -> None:
 
 
 _CHILD = """
-import resource, sys
+import pathlib, sys
 from kohort.errors import DecompressionBudgetError
 from kohort.records import Scratch, decompress_into
 data = sys.stdin.buffer.read()
 scratch = Scratch()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+# ru_maxrss would begin with the size of the process that started this one.
+def peak():
+    return int(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+before = peak()
 for budget in map(int, sys.argv[2:]):
     try:
         decompress_into(int(sys.argv[1]), data, scratch, budget)
     except DecompressionBudgetError:
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        print(peak() - before)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux only")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_of_100_mb_takes_little_more_memory_than_the_budget(name: str) -> None:
+def test_bomb_takes_little_more_memory_than_the_budget(name: str) -> None:
     budgets = [MB, 16 * MB, 64 * MB]
     codec, packed = BOMBS[name]()
     assert len(packed) < 6 * MB
@@ -294,6 +297,7 @@ def test_a_bomb_of_100_mb_takes_little_more_memory_than_the_budget(name: str) ->
         check=True,
     )
     small, middle, large = (int(line) * 1024 for line in child.stdout.split())
+    # A second buffer of half that size would be over this.
     assert small < 1 * MB + 8 * MB
     assert middle < 16 * MB + 16 * MB
-    assert large < 64 * MB + 64 * MB
+    assert large < 64 * MB + 32 * MB

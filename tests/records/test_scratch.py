@@ -73,6 +73,29 @@ def test_memory_for_large_batches_is_kept_while_they_go_on(codec: Compression) -
     assert scratch.size <= 4 * MB
 
 
+def test_buffer_grows_when_an_earlier_result_is_in_use() -> None:
+    scratch = Scratch()
+    packed = [compress(Compression.GZIP, bytes([n]) * (n * 6 * MB)) for n in (1, 2, 3)]
+    decompress_into(Compression.GZIP, packed[0], scratch)
+    in_use = decompress_into(Compression.GZIP, packed[1], scratch)
+    scratch.ratio = 0.0  # so that the size in the frame is not believed, and the buffer grows
+    third = decompress_into(Compression.GZIP, packed[2], scratch)
+    assert third.obj is not in_use.obj
+    assert third == bytes([3]) * (18 * MB)
+    assert scratch.size == 18 * MB
+
+
+def test_buffer_grows_in_place_when_no_result_is_in_use() -> None:
+    scratch = Scratch()
+    packed = [compress(Compression.GZIP, bytes([n]) * (n * 6 * MB)) for n in (1, 2, 3)]
+    decompress_into(Compression.GZIP, packed[0], scratch)
+    kept = decompress_into(Compression.GZIP, packed[1], scratch).obj
+    scratch.ratio = 0.0
+    third = decompress_into(Compression.GZIP, packed[2], scratch)
+    assert third.obj is kept
+    assert third == bytes([3]) * (18 * MB)
+
+
 def test_released_memory_is_taken_anew() -> None:
     scratch = Scratch()
     packed = compress(Compression.ZSTD, TEXT)
