@@ -8,12 +8,14 @@ each broker has two connections with at most one fetch in flight on each:
 
 * The main connection fetches all partitions while it is free.
 * The extra connection fetches partitions that became fetchable during a long poll of the main
-  connection. It is opened when it is first needed. Its long poll ends shortly before the one of
-  the main connection, so that afterwards the main connection fetches all partitions again.
+  connection. It is opened when it is first needed. Its long polls are short: 20 ms at first,
+  doubled after each fetch until one has records. The last one ends shortly before the one of the
+  main connection, so that afterwards the main connection fetches all partitions again.
 
 A newly fetchable partition therefore waits for 20 ms at most. If two such changes happen within
-one ``fetch_max_wait_ms``, both connections are in a long poll. The partition then waits for the
-rest of that time.
+one ``fetch_max_wait_ms``, both connections are in a long poll. The wait of the second partition is
+then at most 20 ms longer than the time since the first change or the records after it. So a few
+requests follow each change, and an idle consumer sends none of them.
 
 One such change is predictable. Partitions without room in the buffer have room again when the
 caller drains it. They must not find both connections in long polls for partitions at their ends.
@@ -72,21 +74,26 @@ class NodeConnections:
         self.extra = FetchConnection(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0
         """The earliest time for a fetch, after a failed fetch or a throttle time."""
-        self._short_poll = LONG_POLL_AFTER
+        self._short_poll = self._extra_poll = LONG_POLL_AFTER
 
     @property
     def both(self) -> tuple[FetchConnection, FetchConnection]:
         return self.main, self.extra
 
-    def note_records(self) -> None:
-        """Note that a response had records."""
+    def note_records(self, connection: FetchConnection) -> None:
+        """Note that a response over this connection had records."""
         self._short_poll = LONG_POLL_AFTER
+        if connection is self.extra:
+            self._extra_poll = LONG_POLL_AFTER
 
     def choose(self, now: float, max_wait: float, *, has_waiting: bool = False) -> ConnectionChoice:
         """Choose a connection for a fetch. With ``has_waiting``, partitions wait for room."""
         choice = self._choose(now, min(max_wait, self._short_poll) if has_waiting else max_wait)
+        longest = max(max_wait, LONG_POLL_AFTER)
         if has_waiting and choice.connection is not None:
-            self._short_poll = min(2 * self._short_poll, max(max_wait, LONG_POLL_AFTER))
+            self._short_poll = min(2 * self._short_poll, longest)
+        if choice.connection is self.extra:
+            self._extra_poll = min(2 * self._extra_poll, longest)
         return choice
 
     def _choose(self, now: float, max_wait: float) -> ConnectionChoice:
@@ -103,7 +110,9 @@ class NodeConnections:
         overdue_at = self.main.until + LONG_POLL_AFTER
         if now >= overdue_at:
             left = LONG_POLL_AFTER  # the long poll is over, and the response takes long
-        extra_wait = min(max_wait, left)
+        if self.extra.until <= self.main.sent_at:  # the first change during this long poll
+            self._extra_poll = LONG_POLL_AFTER
+        extra_wait = min(max_wait, left, self._extra_poll)
         if extra_wait < 0.001:
             return ConnectionChoice(None, retry_at=overdue_at)
         return ConnectionChoice(self.extra, extra_wait)

@@ -217,7 +217,7 @@ class FetchSender:
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, connection.until - now))
         connections = self._parts.planner.connections(node)
         if received.is_ready:
-            connections.note_records()
+            connections.note_records(connection)
         connections.not_before = max(connections.not_before, now + pause if pause > 0 else 0.0)
         return received.is_ready
 

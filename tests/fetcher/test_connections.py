@@ -22,12 +22,43 @@ class TestLanes:
         assert choice.connection is None
         assert choice.retry_at == 10.0 + LONG_POLL_AFTER
 
-    def test_beside_a_parked_fetch_goes_one_that_ends_before_it(self) -> None:
+    def test_beside_a_parked_fetch_go_short_ones_that_end_before_it(self) -> None:
         connections = NodeConnections(1)
         connections.main.start(10.0, 0.5)
-        choice = connections.choose(10.1, 0.5)
-        assert choice.connection is connections.extra
-        assert abs(10.1 + choice.max_wait - (10.5 - EXTRA_POLL_MARGIN)) < 1e-9
+        waits, now = [], 10.1
+        while (choice := connections.choose(now, 0.5)).connection is connections.extra:
+            waits.append(choice.max_wait)
+            connections.extra.start(now, choice.max_wait)
+            now += choice.max_wait
+            connections.extra.finish()
+        assert waits[:4] == [LONG_POLL_AFTER * factor for factor in (1, 2, 4, 8)]
+        assert len(waits) == 5
+        assert abs(now - (10.5 - EXTRA_POLL_MARGIN)) < 1e-9
+
+    def test_extra_poll_is_short_again_after_records(self) -> None:
+        connections = NodeConnections(1)
+        connections.main.start(10.0, 0.5)
+        waits = []
+        for number in range(6):
+            choice = connections.choose(10.1 + number / 1000, 0.5)
+            waits.append(choice.max_wait)
+            connections.extra.start(10.1 + number / 1000, choice.max_wait)
+            connections.extra.finish()
+            if number == 2:
+                connections.note_records(connections.main)
+            if number == 3:
+                connections.note_records(connections.extra)
+        assert waits == [LONG_POLL_AFTER * factor for factor in (1, 2, 4, 8, 1, 2)]
+
+    def test_extra_poll_is_short_again_in_the_next_long_poll(self) -> None:
+        connections = NodeConnections(1)
+        for begun in (10.0, 10.5):
+            connections.main.start(begun, 0.5)
+            choice = connections.choose(begun + 0.1, 0.5)
+            assert choice.max_wait == LONG_POLL_AFTER
+            connections.extra.start(begun + 0.1, choice.max_wait)
+            connections.extra.finish()
+            connections.main.finish()
 
     def test_shortly_before_its_end_the_main_lane_is_waited_for(self) -> None:
         connections = NodeConnections(1)
@@ -50,7 +81,7 @@ class TestLanes:
         connections = NodeConnections(1)
         waits = [connections.choose(10.0, 0.5, has_waiting=True).max_wait for _ in range(7)]
         assert waits == [LONG_POLL_AFTER * factor for factor in (1, 2, 4, 8, 16)] + [0.5, 0.5]
-        connections.note_records()
+        connections.note_records(connections.main)
         assert connections.choose(10.0, 0.5, has_waiting=True).max_wait == LONG_POLL_AFTER
         assert connections.choose(10.0, 0.5).max_wait == 0.5
 
