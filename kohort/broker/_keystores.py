@@ -82,11 +82,11 @@ def _from_pkcs12(kind: str, data: bytes, password: str | None) -> bytes:
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
-    except ImportError as error:
+    except ImportError:
         raise InvalidOptionError(
-            f"ssl.{kind}.location: PKCS#12 stores require cryptography. Install "
-            "kohort[testing], or give PEM files"
-        ) from error
+            f"ssl.{kind}.location: PKCS#12 stores require cryptography. Run "
+            "pip install 'kohort[testing]', or give PEM files"
+        ) from None
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError:

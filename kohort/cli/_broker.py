@@ -97,7 +97,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             prepare=partial(_faults.apply, options),
         )
     except InvalidOptionError as error:
-        parser.error(str(error))
+        parser.exit(2, f"kohort broker: {error}\n")
     except OSError as error:
         hint = "choose another --port, or 0 for a free one"
         print(f"kohort broker: {error.strerror}; {hint}", file=sys.stderr)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NoReturn
 try:
     import pyspark
     from pyspark.sql.datasource import DataSource
-except ImportError as error:
+except ImportError:
     raise ImportError(
         "the Spark connector needs pyspark 4.2 or newer: pip install 'kohort[spark]'"
-    ) from error
+    ) from None
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
@@ -85,11 +85,11 @@ def check_environment() -> None:
         )
     try:
         import pyarrow  # noqa: F401 - checks that it is installed
-    except ImportError as error:
+    except ImportError:
         raise ImportError(
             "the Spark connector needs pyarrow on the driver and on every executor: "
             "pip install 'kohort[spark]'"
-        ) from error
+        ) from None
 
 
 def _refuse_to_write() -> NoReturn:

@@ -266,3 +266,16 @@ def test_secret_in_an_argument_is_refused(capsys: pytest.CaptureFixture[str]) ->
     printed = capsys.readouterr().err
     assert "is a secret: set it in the file of --properties" in printed
     assert "hidden" not in printed
+
+
+def test_broker_prints_one_line_when_the_tls_extra_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("listeners=SSL://localhost:0\n")
+    monkeypatch.setitem(sys.modules, "trustme", None)
+    with pytest.raises(SystemExit) as ended:
+        main(["broker", "--port", "0", "--properties", str(properties)])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "pip install 'kohort[testing]'" in line

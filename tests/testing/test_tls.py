@@ -225,8 +225,9 @@ def test_fault_of_tls_needs_a_listener_with_tls() -> None:
 
 def test_cluster_names_the_extra_when_trustme_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trustme", None)
-    with pytest.raises(InvalidOptionError, match=r"kohort\[testing\]"):
+    with pytest.raises(InvalidOptionError, match=r"kohort\[testing\]") as raised:
         Cluster(security=Security(["PLAINTEXT", "SSL"])).start()
+    assert str(raised.getrepr(style="native")).count("Traceback (most recent call last)") == 1
     with Cluster(security=Security(["SASL_PLAINTEXT"])):
         pass
 

@@ -176,11 +176,12 @@ class Certificates:
 def _new_ca() -> trustme.CA:
     try:
         import trustme
-    except ImportError as error:
+    except ImportError:
         raise InvalidOptionError(
-            "security: listeners with TLS require trustme, which creates certificates. Install "
-            "kohort[testing], give Security files as certificates, or choose other listeners"
-        ) from error
+            "security: listeners with TLS require trustme, which creates certificates. Run "
+            "pip install 'kohort[testing]', give Security files as certificates, or choose other "
+            "listeners"
+        ) from None
     return trustme.CA()
 
 
