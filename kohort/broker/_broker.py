@@ -37,6 +37,7 @@ class Broker:
     def kill(self) -> None:
         """Stop responding; the connections close with the next step of the event loop."""
         self.is_alive = False
+        self.fetch_sessions.close()
         self.cancel_scope.cancel()
 
     def led_partition(

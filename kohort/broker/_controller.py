@@ -37,6 +37,7 @@ class Controller:
                 ]
             if partition.leader == NO_LEADER and (eligible := self._eligible_leaders(partition)):
                 self.set_leader(partition, eligible[0])
+            partition.log.notify()
 
     def on_broker_unregistered(self, node_id: int) -> None:
         """Elect new leaders for the broker's partitions, with a higher epoch or none."""
@@ -47,6 +48,7 @@ class Controller:
             partition.isr = left or partition.isr
             if partition.leader == node_id:
                 self.elect(partition)
+            partition.log.notify()
 
     def elect(self, partition: Partition) -> None:
         """Make the first live replica of the ISR the leader, or none."""

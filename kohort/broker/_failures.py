@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kohort.broker._fetch_session import in_order
 from kohort.broker.apis import Context
 from kohort.errors import ErrorCode, InvalidOptionError, broker_error, error_name
 from kohort.protocol import APIS, Request, Response
@@ -84,7 +85,7 @@ def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
         return cls(error_code=error)
     sessions = ctx.broker.fetch_sessions
     plan = sessions.plan(request, ctx.version)
-    if plan.error is not ErrorCode.NONE or not plan.partitions:
+    if plan.error is not ErrorCode.NONE:
         return cls(error_code=plan.error)
     topics: dict[tuple[str, bytes], m.FetchResponse.FetchableTopicResponse] = {}
     results = [
@@ -97,15 +98,14 @@ def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
                 records=b"",
             ),
         )
-        for cached in plan.partitions
+        for cached in in_order(plan.session.partitions.values())
     ]
     for cached, data in sessions.changed_results(plan, results):
         key = cached.key.topic, cached.key.topic_id
         if key not in topics:
             topics[key] = cls.FetchableTopicResponse(topic=key[0], topic_id=key[1])
         topics[key].partitions.append(data)
-    session_id = plan.session.id if plan.session else 0
-    return cls(session_id=session_id, responses=list(topics.values()))
+    return cls(session_id=plan.session.id, responses=list(topics.values()))
 
 
 def _partitions(response: Any, topic: Any, partition: Any, name: str, index: str) -> FailureBuilder:

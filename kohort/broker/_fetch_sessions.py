@@ -6,9 +6,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
+from kohort.broker._fetch_session import (
+    BrokerFetchSession,
+    CachedPartition,
+    FetchKey,
+    has_content,
+)
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import FetchRequest, FetchResponse
@@ -17,65 +22,22 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_SESSIONS = 1000
+READ_COMMITTED = 1
 _LAST_EPOCH = (1 << 31) - 1
-
-
-class FetchKey(NamedTuple):
-    """A partition and its topic, by name or by id as the request's version has it."""
-
-    topic: str
-    topic_id: bytes
-    partition: int
-
-
-@dataclass(slots=True)
-class CachedPartition:
-    """A partition of a fetch session: what to read, and the values of the last response."""
-
-    key: FetchKey
-    offset: int
-    max_bytes: int
-    leader_epoch: int
-    last_fetched_epoch: int = -1
-    high_watermark: int = -1
-    log_start_offset: int = -1
-
-    def update(self, data: FetchResponse.PartitionData) -> bool:
-        """Store the values of a response; return True if the response must contain the
-        partition.
-        """
-        changed = (
-            bool(data.records)
-            or data.error_code != ErrorCode.NONE
-            or data.diverging_epoch.epoch >= 0
-            or data.preferred_read_replica >= 0
-            or data.high_watermark != self.high_watermark
-            or data.log_start_offset != self.log_start_offset
-        )
-        failed = data.error_code != ErrorCode.NONE
-        self.high_watermark = -1 if failed else data.high_watermark
-        self.log_start_offset = data.log_start_offset
-        return changed
-
-
-@dataclass(slots=True)
-class BrokerFetchSession:
-    """A fetch session of one client; ``epoch`` is that of its next request."""
-
-    id: int
-    uses_topic_ids: bool
-    epoch: int = 1
-    partitions: dict[FetchKey, CachedPartition] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class ServedFetch:
-    """Partitions that one request reads. ``session`` is None without a session."""
+    """A request with its session.
 
-    partitions: list[CachedPartition]
-    session: BrokerFetchSession | None = None
+    ``epoch`` is that of the next request. The session has another one if that request came already.
+    """
+
+    session: BrokerFetchSession
+    reads_committed: bool = False
     incremental: bool = False
     error: ErrorCode = ErrorCode.NONE
+    epoch: int = 1
 
 
 class FetchSessions:
@@ -90,48 +52,58 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def close(self) -> None:
+        """Remove all sessions, when the broker ends."""
+        for session_id in list(self._sessions):
+            self._close(session_id)
+
     def plan(self, request: FetchRequest, version: int) -> ServedFetch:
         """Find or create the session, and update it by the request."""
         by_id = version >= 13
+        committed = request.isolation_level == READ_COMMITTED
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
-            partitions = _merge({}, request)
-            if request.session_epoch == FINAL_EPOCH:
-                return ServedFetch(list(partitions.values()))
-            session = self._open(by_id)
-            session.partitions = partitions
-            return ServedFetch(list(partitions.values()), session)
-        return self._next(request, by_id)
-
-    def _next(self, request: FetchRequest, by_id: bool) -> ServedFetch:
-        session = self._sessions.pop(request.session_id, None)
-        if session is None:
-            return ServedFetch([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        self._sessions[session.id] = session
-        if session.uses_topic_ids != by_id:
-            return ServedFetch([], session, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        if session.epoch != request.session_epoch:
-            return ServedFetch([], session, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        _merge(session.partitions, request)
+            self._close(request.session_id)
+            is_kept = request.session_epoch == INITIAL_EPOCH
+            session = self._open(by_id) if is_kept else BrokerFetchSession(NO_SESSION, by_id)
+            _merge(session, request)
+            return ServedFetch(session, committed)
+        session = self._sessions.get(request.session_id, BrokerFetchSession(NO_SESSION, by_id))
+        if (error := self._check(session, request, by_id)) is not ErrorCode.NONE:
+            return ServedFetch(session, committed, error=error)
+        _merge(session, request)
         for forgotten in request.forgotten_topics_data:
             for partition in forgotten.partitions:
-                key = FetchKey(forgotten.topic, bytes(forgotten.topic_id), partition)
-                session.partitions.pop(key, None)
+                session.remove(FetchKey(forgotten.topic, bytes(forgotten.topic_id), partition))
         if not session.partitions:
-            del self._sessions[session.id]
-            return ServedFetch([])
+            self._close(session.id)
+            return ServedFetch(BrokerFetchSession(NO_SESSION, by_id), committed)
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
-        return ServedFetch(list(session.partitions.values()), session, incremental=True)
+        return ServedFetch(session, committed, incremental=True, epoch=session.epoch)
+
+    def _check(self, session: BrokerFetchSession, request: FetchRequest, by_id: bool) -> ErrorCode:
+        if session.id == NO_SESSION:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        if session.uses_topic_ids != by_id:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        if session.epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return ErrorCode.NONE
 
     def _open(self, by_id: bool) -> BrokerFetchSession:
         if len(self._sessions) >= MAX_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+            self._close(next(iter(self._sessions)))
         while True:
             session_id = self._rng.randint(1, _LAST_EPOCH)
             if session_id not in self._sessions:
                 break
         session = self._sessions[session_id] = BrokerFetchSession(session_id, by_id)
+        session.acquire()
         return session
+
+    def _close(self, session_id: int) -> None:
+        if (session := self._sessions.pop(session_id, None)) is not None:
+            session.release()
 
     @staticmethod
     def changed_results(
@@ -142,32 +114,28 @@ class FetchSessions:
         Partitions with data move to the end of the session, so that the next response begins with
         others.
         """
-        if plan.session is None:
-            return list(results)
         changed = []
-        partitions = plan.session.partitions
+        session = plan.session
+        is_latest = session.epoch == plan.epoch
         for cached, data in results:
             if cached.update(data) or not plan.incremental:
                 changed.append((cached, data))
-            if plan.incremental and data.records and cached.key in partitions:
-                partitions[cached.key] = partitions.pop(cached.key)
+            if plan.incremental and data.records:
+                session.move_to_end(cached)
+            end = data.last_stable_offset if plan.reads_committed else data.high_watermark
+            is_idle = is_latest and not has_content(data) and cached.offset >= end
+            session.settle(cached, is_idle=is_idle)
         return changed
 
 
-def _merge(
-    partitions: dict[FetchKey, CachedPartition], request: FetchRequest
-) -> dict[FetchKey, CachedPartition]:
+def _merge(session: BrokerFetchSession, request: FetchRequest) -> None:
     """Add the partitions of a request, and keep the last response's values of known ones."""
     for topic in request.topics:
         topic_id = bytes(topic.topic_id)
         name = topic.topic if topic_id == ZERO_UUID else ""
         for requested in topic.partitions:
-            key = FetchKey(name, topic_id, requested.partition)
-            known = partitions.get(key)
-            if known is None:
-                known = partitions[key] = CachedPartition(key, 0, 0, -1)
-            known.offset = requested.fetch_offset
-            known.max_bytes = requested.partition_max_bytes
-            known.leader_epoch = requested.current_leader_epoch
-            known.last_fetched_epoch = requested.last_fetched_epoch
-    return partitions
+            cached = session.partition(FetchKey(name, topic_id, requested.partition))
+            cached.offset = requested.fetch_offset
+            cached.max_bytes = requested.partition_max_bytes
+            cached.leader_epoch = requested.current_leader_epoch
+            cached.last_fetched_epoch = requested.last_fetched_epoch

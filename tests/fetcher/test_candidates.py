@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kohort.broker._fetch_session import in_order
 from kohort.broker._fetch_sessions import FetchSessions
 from kohort.config import FetchConfig
 from kohort.errors import BrokerNotAvailableError
@@ -271,7 +272,8 @@ class Machine:
         broker = self.brokers[fetch.connection.node]
         plan = broker.plan(decode(FetchRequest, version, sent), version)
         if not plan.error:
-            assert sorted((each.key.partition, each.offset) for each in plan.partitions) == sorted(
+            partitions = plan.session.partitions.values()
+            assert sorted((each.key.partition, each.offset) for each in partitions) == sorted(
                 (tp.partition, request.offset)
                 for tp, request in fetch.connection.session.requests.items()
             )
@@ -312,7 +314,7 @@ class Machine:
         self, connection: FetchConnection, plan: Any, brings: int, spoilt: bool, outcome: str
     ) -> None:
         session, results = connection.session, []
-        for number, wanted in enumerate(plan.partitions):
+        for number, wanted in enumerate(in_order(plan.session.partitions.values())):
             code = 6 if outcome == "error" and number == 0 else 0
             data = FetchResponse.PartitionData(
                 partition_index=wanted.key.partition,
@@ -321,7 +323,7 @@ class Machine:
                 records=b"x" if number < brings else b"",
             )
             results.append((wanted, data))
-        response = FetchResponse(session_id=plan.session.id if plan.session else 0)
+        response = FetchResponse(session_id=plan.session.id)
         for wanted, data in self.brokers[connection.node].changed_results(plan, results):
             response.responses.append(
                 FetchResponse.FetchableTopicResponse(

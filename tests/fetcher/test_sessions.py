@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kohort.broker._fetch_sessions import FetchKey, FetchSessions, ServedFetch
+from kohort.broker._fetch_session import FetchKey, in_order
+from kohort.broker._fetch_sessions import NO_SESSION, FetchSessions, ServedFetch
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
 from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
@@ -47,7 +48,7 @@ class Broker:
         understood = self.sessions.plan(self.request, version)
         if not understood.error:
             by_id = version >= 13
-            assert {each.key: each.offset for each in understood.partitions} == {
+            assert {each.key: each.offset for each in understood.session.partitions.values()} == {
                 FetchKey(
                     "" if by_id else one.topic_partition.topic,
                     one.topic_id if by_id else bytes(16),
@@ -58,12 +59,10 @@ class Broker:
         return understood
 
     def answer(self, plan: ServedFetch) -> dict[TopicPartition, Watermarks]:
-        response = FetchResponse(
-            error_code=plan.error, session_id=plan.session.id if plan.session else 0
-        )
+        response = FetchResponse(error_code=plan.error, session_id=plan.session.id)
         names = {id: name for name, id in IDS.items()}
         results = []
-        for wanted in plan.partitions:
+        for wanted in in_order(plan.session.partitions.values()):
             name = wanted.key.topic or names[wanted.key.topic_id]
             tp = TopicPartition(name, wanted.key.partition)
             data = FetchResponse.PartitionData(
@@ -167,7 +166,7 @@ def test_a_broker_without_memory_for_it_is_asked_for_everything_each_time() -> N
     broker = Broker()
     for _ in range(3):
         plan = broker.send(fetch_of(T0), fetch_of(T1))
-        plan.session = None
+        plan.session.id = NO_SESSION
         assert broker.answer(plan) == {}
         assert len(broker.named) == 2
         assert broker.place == (False, 0)

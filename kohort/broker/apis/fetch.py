@@ -14,11 +14,17 @@ offset. The last batch may be truncated.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from dataclasses import dataclass
 
 import anyio
 
-from kohort.broker._fetch_sessions import CachedPartition, FetchKey, ServedFetch
+from kohort.broker._fetch_session import (
+    BrokerFetchSession,
+    CachedPartition,
+    FetchView,
+    in_order,
+)
+from kohort.broker._fetch_sessions import READ_COMMITTED
 from kohort.broker._topics import Replica
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.log import PartitionLog
@@ -30,12 +36,30 @@ from kohort.protocol.messages import FetchRequest, FetchResponse
 _Data = FetchResponse.PartitionData
 _Results = list[tuple[CachedPartition, _Data]]
 _NO_RECORDS = b""
-_READ_COMMITTED = 1
-_ISOLATION_LEVELS = (0, _READ_COMMITTED)
+_ISOLATION_LEVELS = (0, READ_COMMITTED)
 _FOLLOWERS = 11
 """First version in which followers serve fetches."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """A request that is served, with the pending partitions that were special at its start.
+
+    ``refused`` are those that the principal may not read, ``absent`` those without a replica here.
+    The idle partitions are neither (:mod:`kohort.broker._fetch_session`).
+    """
+
+    ctx: Context
+    request: FetchRequest
+    session: BrokerFetchSession
+    refused: dict[CachedPartition, _Data]
+    absent: frozenset[CachedPartition]
+
+    def readable(self) -> list[CachedPartition]:
+        """Return the pending partitions that the principal may read, in the session's order."""
+        return in_order(self.session.pending.difference(self.refused))
 
 
 @serves(FetchRequest, (4, 18))
@@ -46,35 +70,49 @@ async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
     plan = sessions.plan(request, ctx.version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
-    refused = _remove_unauthorized(ctx, plan)
-    present = {
-        cached.key for cached in plan.partitions if isinstance(_locate(ctx, cached), Replica)
-    }
-    if request.max_wait_ms > 0 and any(_exists(ctx, cached) for cached in plan.partitions):
-        await _wait_for_data(ctx, request, plan, present)
-    results = sessions.changed_results(plan, _read(ctx, request, plan, present) + refused)
-    response = FetchResponse(session_id=plan.session.id if plan.session else 0)
+    session = plan.session
+    with session.used():
+        session.set_view(_view(ctx, request))
+        refused = _refused(ctx, session)
+        absent = frozenset(
+            cached
+            for cached in session.pending.difference(refused)
+            if isinstance(_locate(ctx, cached), ErrorCode)
+        )
+        serving = _Fetch(ctx, request, session, refused, absent)
+        if request.max_wait_ms > 0 and _some_exist(serving):
+            await _wait_for_data(serving)
+        results = sessions.changed_results(plan, [*_read(serving), *refused.items()])
+    response = FetchResponse(session_id=session.id)
     _add_topics(ctx, response, results)
     return response
 
 
-def _remove_unauthorized(ctx: Context, plan: ServedFetch) -> _Results:
-    """Remove the partitions that the principal may not read, and return their errors."""
+def _view(ctx: Context, request: FetchRequest) -> FetchView:
+    authorizer = ctx.broker.cluster.authorizer
+    return FetchView(
+        ctx.version,
+        request.isolation_level,
+        request.rack_id,
+        ctx.principal,
+        ctx.client_host,
+        0 if authorizer is None else authorizer.version,
+    )
+
+
+def _refused(ctx: Context, session: BrokerFetchSession) -> dict[CachedPartition, _Data]:
+    """Return the errors of the pending partitions that the principal may not read."""
+    refused: dict[CachedPartition, _Data] = {}
     if ctx.broker.cluster.authorizer is None:
-        return []
-    allowed: list[CachedPartition] = []
-    refused: _Results = []
-    for cached in plan.partitions:
+        return refused
+    for cached in in_order(session.pending):
         topic = ctx.broker.cluster.topics.find(cached.key.topic, cached.key.topic_id)
         name = cached.key.topic if topic is None else topic.name
         unknown_id = topic is None and ctx.version >= 13
-        if unknown_id or ctx.allows(AclOperation.READ, ResourceType.TOPIC, name):
-            allowed.append(cached)
-        else:
+        if not unknown_id and not ctx.allows(AclOperation.READ, ResourceType.TOPIC, name):
             data = _failed(ctx, cached, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             data.aborted_transactions = []
-            refused.append((cached, data))
-    plan.partitions = allowed
+            refused[cached] = data
     return refused
 
 
@@ -102,38 +140,23 @@ def _invalid_request(ctx: Context, request: FetchRequest) -> FetchResponse:
     return response
 
 
-async def _wait_for_data(
-    ctx: Context, request: FetchRequest, plan: ServedFetch, present: Set[FetchKey]
-) -> None:
+async def _wait_for_data(serving: _Fetch) -> None:
     """Wait until there are enough bytes, an error to report, or no time left.
 
-    The deletion of a partition of ``present`` is an error to report.
+    The deletion of a partition that was present is an error to report.
     """
-    with anyio.move_on_after(request.max_wait_ms / 1000):
-        while not _has_enough_data(ctx, request, plan, present):
-            event = anyio.Event()
-            logs = [
-                replica.partition.log
-                for cached in plan.partitions
-                if isinstance(replica := _locate(ctx, cached), Replica)
-            ]
-            for log in logs:
-                log.watchers.add(event.set)
-            try:
-                await event.wait()
-            finally:
-                for log in logs:
-                    log.watchers.discard(event.set)
+    with anyio.move_on_after(serving.request.max_wait_ms / 1000):
+        while not _has_enough_data(serving):
+            await serving.session.wait()
 
 
-def _has_enough_data(
-    ctx: Context, request: FetchRequest, plan: ServedFetch, present: Set[FetchKey]
-) -> bool:
+def _has_enough_data(serving: _Fetch) -> bool:
+    ctx, request = serving.ctx, serving.request
     total = 0
-    for cached in plan.partitions:
+    for cached in serving.readable():
         replica = _locate(ctx, cached)
         if isinstance(replica, ErrorCode):
-            if replica in _UNKNOWN and cached.key not in present:
+            if replica in _UNKNOWN and cached in serving.absent:
                 continue  # As in Kafka, an unknown partition does not end the wait.
             return True
         if _check(replica, cached) is not ErrorCode.NONE or _diverged(replica, cached):
@@ -147,6 +170,13 @@ def _has_enough_data(
     return request.min_bytes <= 0
 
 
+def _some_exist(serving: _Fetch) -> bool:
+    """True if a partition of the fetch exists, as each idle one does."""
+    session = serving.session
+    has_idle = len(session.pending) < len(session.partitions)
+    return has_idle or any(_exists(serving.ctx, cached) for cached in serving.readable())
+
+
 def _exists(ctx: Context, cached: CachedPartition) -> bool:
     """True if the partition exists, on this broker or another one."""
     topic = ctx.broker.cluster.topics.find(cached.key.topic, cached.key.topic_id)
@@ -154,7 +184,10 @@ def _exists(ctx: Context, cached: CachedPartition) -> bool:
 
 
 def _locate(ctx: Context, cached: CachedPartition) -> Replica | ErrorCode:
-    """Return the replica to read. Followers are read only since version 11 (KIP-392)."""
+    """Return the replica to read, and watch its log.
+
+    Followers are read only since version 11 (KIP-392).
+    """
     topics = ctx.broker.cluster.topics
     topic = topics.find(cached.key.topic, cached.key.topic_id)
     if topic is None and ctx.version >= 13:
@@ -162,13 +195,16 @@ def _locate(ctx: Context, cached: CachedPartition) -> Replica | ErrorCode:
     # Only in this API every negative epoch means that there is none.
     epoch = max(cached.leader_epoch, -1)
     replica = ctx.broker.replica(topic, cached.key.partition, epoch)
-    if isinstance(replica, ErrorCode) or replica.partition.leader == ctx.broker.node.id:
+    if isinstance(replica, ErrorCode):
         return replica
-    return replica if ctx.version >= _FOLLOWERS else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if replica.partition.leader != ctx.broker.node.id and ctx.version < _FOLLOWERS:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cached.watch(replica.partition.log)
+    return replica
 
 
 def _visible_end(replica: Replica, request: FetchRequest) -> int:
-    committed = request.isolation_level == _READ_COMMITTED
+    committed = request.isolation_level == READ_COMMITTED
     return replica.last_stable_offset if committed else replica.high_watermark
 
 
@@ -213,22 +249,21 @@ def _diverged(replica: Replica, cached: CachedPartition) -> FetchResponse.EpochE
     return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
 
 
-def _read(
-    ctx: Context, request: FetchRequest, plan: ServedFetch, present: Set[FetchKey]
-) -> _Results:
-    """Read each partition; unknown partitions are the last ones of the result.
+def _read(serving: _Fetch) -> _Results:
+    """Read each pending partition; unknown partitions are the last ones of the result.
 
-    A partition of ``present`` that was deleted while the fetch waited is an unknown partition, also
-    in a fetch by topic id.
+    A partition that was deleted while the fetch waited is an unknown partition, also in a fetch by
+    topic id.
     """
+    ctx, request = serving.ctx, serving.request
     left = request.max_bytes
     is_empty = True
-    committed = request.isolation_level == _READ_COMMITTED
+    committed = request.isolation_level == READ_COMMITTED
     results: _Results = []
     missing: _Results = []
-    for cached in plan.partitions:
+    for cached in serving.readable():
         replica = _locate(ctx, cached)
-        if replica in _UNKNOWN and cached.key in present:
+        if replica in _UNKNOWN and cached not in serving.absent:
             deleted = _failed(ctx, cached, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             deleted.aborted_transactions = None
             results.append((cached, deleted))

@@ -80,7 +80,9 @@ class PartitionLog:
         self.producers: ProducerStates = ProducerStates()
         self._aborted: list[AbortedTransaction] = []
         self.watchers: set[Callable[[], None]] = set()
-        """Callbacks for each append and each change of the log's start or leader."""
+        """Callbacks for each append and each change of the log's start, end, leader or
+        replicas.
+        """
         self._segments: list[Segment] = []
 
     @property

@@ -127,6 +127,8 @@ class Authorizer:
         self._super_users = frozenset(super_users)
         self._default = allow_everyone_if_no_acl_found
         self._changed = changed
+        self.version: int = 0
+        """Number of changes of the ACLs so far."""
         self._decisions: dict[tuple[str, str, AclOperation, ResourceType, str], bool] = {}
 
     # The ACLs
@@ -155,6 +157,7 @@ class Authorizer:
 
     def _forget_decisions(self) -> None:
         self._decisions.clear()
+        self.version += 1
         self._changed()
 
     # Decisions
