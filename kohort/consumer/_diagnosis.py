@@ -169,7 +169,7 @@ def _group(parts: ConsumerParts) -> GroupFacts | None:
         "rebalance_reason": activity.reason or None,
         "join_obstruction": activity.join_obstruction,
         "assignment_cause": _assignment_cause(parts.coordinator.assignment_cause),
-        "offset_read_failure": parts.coordinator.offset_read_failure,
+        "offset_read_failure": parts.coordinator.offset_read_failure or parts.position_failure,
         "last_failure": activity.last_failure,
         "fenced": activity.is_fenced,
         "last_heartbeat_seconds_ago": seconds_since(parts, activity.last_heartbeat),

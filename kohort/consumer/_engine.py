@@ -238,6 +238,7 @@ class Engine:
             self.offset_requests.statistics,
             self._topic_checks,
             self._open_transactions,
+            self.positions.failure,
             self.ended,
             self.failure,
         )

@@ -32,6 +32,8 @@ class ConsumerParts(NamedTuple):
     topic_checks: TopicChecks
     open_transactions: OpenTransactions | None
     """The watch of a reader of committed records."""
+    position_failure: str | None
+    """The error of the latest look-up of positions, which is repeated, or None."""
     ended: bool
     """True if the engine has ended, by close() or by an unexpected error."""
     failure: Exception | None

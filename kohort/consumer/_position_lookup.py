@@ -25,7 +25,7 @@ from kohort.errors import (
 )
 from kohort.fetcher import Fetcher, denied_topics_error
 from kohort.subscription import NO_ID, OffsetReset, SubscriptionState
-from kohort.transport import SYSTEM_RNG, Backoff
+from kohort.transport import SYSTEM_RNG, Backoff, RepeatedLog
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
@@ -72,6 +72,9 @@ class PositionFinder:
         self._group = group
         self._errors = errors
         self._notify = notify
+        self.failure: str | None = None
+        """The error of the latest look-up that is repeated, or None."""
+        self._repeats = RepeatedLog(logger)
         self._woken = anyio.Event()
         self._has_group = config.group.group_id is not None
         self._longest_pause = config.client.retry_backoff_max_ms / 1000
@@ -97,6 +100,8 @@ class PositionFinder:
                 continue
             try:
                 await self._look_up(missing, collects=True)
+                self.failure = None
+                self._repeats.ended(self)
                 self._denied.forget_group_denials()
             except GroupAuthorizationFailedError as error:
                 self._errors.report_refusal(error)
@@ -104,7 +109,9 @@ class PositionFinder:
             except KafkaError as error:
                 # The cluster client reports security errors of brokers, once each.
                 if error.retriable or isinstance(error, SecurityError):
-                    logger.info("reading the committed offsets failed: %s", str(error))
+                    self.failure = str(error)
+                    text = f"reading the committed offsets failed: {error}"
+                    self._repeats.log(self, logging.INFO, text)
                 else:
                     self._errors.report(error)
                 with anyio.move_on_after(max(self._longest_pause, MAX_CHECK_SECONDS)):

@@ -8,7 +8,8 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.errors import ErrorCode
-from kohort.testing import MemoryCluster
+from kohort.protocol.messages import OffsetFetchResponse
+from kohort.testing import Call, MemoryCluster
 from tests.consumer.virtual import EACH_PROTOCOL, MemoryConsumer, poll_for
 from tests.support.virtual import run_virtual
 
@@ -46,6 +47,44 @@ def test_failing_reads_of_committed_offsets_are_named(caplog: pytest.LogCaptureF
     assert lines[0].startswith("[g] ")
     assert "the coordinator returned COORDINATOR_LOAD_IN_PROGRESS; trying again" in lines[0]
     assert 2 <= len(lines) <= 4  # at once, after 5 s and after 15 s
+
+
+async def _unknown_offsets(call: Call) -> OffsetFetchResponse:
+    """Respond with UNKNOWN_TOPIC_OR_PARTITION for each partition."""
+    response = await call.proceed()
+    assert isinstance(response, OffsetFetchResponse)
+    for group in response.groups:
+        for topic in group.topics:
+            for at in topic.partitions:
+                at.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return response
+
+
+@EACH_PROTOCOL
+def test_unknown_topic_of_committed_offsets_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kohort.consumer")
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", [b"x"])
+            async with MemoryConsumer(cluster) as consumer:
+                consumer.subscribe(["t"])
+                with cluster.on("OffsetFetch", _unknown_offsets):
+                    named = 0
+                    for _ in range(60):
+                        await consumer.poll(timeout_ms=1_000)
+                        named += any(
+                            each.startswith("the committed offsets cannot be read: ")
+                            and "UNKNOWN_TOPIC_OR_PARTITION" in each
+                            for each in consumer.explain().reasons
+                        )
+                    assert named >= 58, "also between two series of attempts"
+                await poll_for(consumer, lambda: _is_read(consumer))
+                assert not any("cannot be read" in each for each in consumer.explain().reasons)
+
+    run_virtual(main)
+    lines = [each for each in caplog.messages if "reading the committed offsets failed" in each]
+    assert 1 <= len(lines) <= 5  # at once, after 5 s, 15 s and 35 s
 
 
 @EACH_PROTOCOL
