@@ -157,6 +157,8 @@ class CoordinatorConnection:
                     error_for(ApiKey.FIND_COORDINATOR, code, self._group_id),
                     self._cluster.principal,
                 )  # a local variable with the error would form a reference cycle with the frame
+            case CoordinatorAction.PROCEED:
+                return "the response to FindCoordinator names no coordinator of the group"
             case _:
                 return error_name(code)
 

@@ -18,7 +18,10 @@ def described_assignment(
     """Return which of these topics the members have, with their partitions.
 
     Return None for a group that is not stable or not of classic consumers, and for an error code.
+    A response without the group says nothing, either.
     """
+    if not response.groups:
+        return None
     numbers: defaultdict[str, set[int]] = defaultdict(set)
     for group in response.groups:
         if group.error_code or (group.group_state, group.protocol_type) != (_STABLE, PROTOCOL_TYPE):

@@ -153,6 +153,12 @@ def no_leader(tp: TopicPartition) -> Failure:
     )
 
 
+def left_out(tp: TopicPartition, api: str) -> Failure:
+    """Return the failure of a partition that a response leaves out."""
+    words = f"the response to {api} leaves out {tp.topic}-{tp.partition}"
+    return Failure(LeaderNotAvailableError(words), FailureAction.RETRY, needs_refresh=True)
+
+
 def _request(
     timestamps: Mapping[TopicPartition, int],
     leaders: Mapping[TopicPartition, Leader | None],
@@ -195,7 +201,7 @@ def _results(
                 )
     for tp in timestamps:
         if tp not in results:
-            results[tp] = no_leader(tp)  # the response leaves the partition out
+            results[tp] = left_out(tp, "ListOffsets")
     return results
 
 

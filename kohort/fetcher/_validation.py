@@ -20,7 +20,7 @@ from kohort.errors import KafkaError, UnsupportedVersionError
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, truncation, validation_failure
 from kohort.fetcher._failure_reports import LookupFailures
-from kohort.fetcher._offsets import no_leader
+from kohort.fetcher._offsets import left_out
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.protocol import messages
 from kohort.subscription import FetchTarget, SubscriptionState
@@ -138,7 +138,7 @@ class Validation:
         now = anyio.current_time()
         for each in checks:
             tp = each.target.topic_partition
-            self._apply(each, results.get(tp) or no_leader(tp), now)
+            self._apply(each, results.get(tp) or left_out(tp, "OffsetForLeaderEpoch"), now)
         self._failures.log()
         self._on_done([each.target.topic_partition for each in checks])
 

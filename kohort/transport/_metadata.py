@@ -111,12 +111,23 @@ class ClusterMetadata(NamedTuple):
         """Return the topic with the id, or None if it is not known (KIP-516)."""
         return self.topics.get(self.topic_names.get(topic_id, ""))
 
-    def merged(self, response: MetadataResponse, *, keep: bool = False) -> ClusterMetadata:
+    def merged(
+        self,
+        response: MetadataResponse,
+        *,
+        keep: bool = False,
+        requested: Iterable[str] | None = None,
+    ) -> ClusterMetadata:
         """Return the snapshot after a response.
 
-        ``keep``: True keeps topics that are not in the response.
+        ``keep``: True keeps topics that are not in the response. ``requested`` names the topics of
+        the request, or None for all topics. One that the response leaves out counts as reported
+        unknown.
         """
         topics = dict(self.topics) if keep else {}
+        for name in requested or ():
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topics[name] = _with_error(self.topics.get(name), name, code)
         for each in response.topics:
             if each.name is not None:
                 topics[each.name] = _merge_topic(self.topics.get(each.name), each)
@@ -176,16 +187,7 @@ def _merge_topic(
 ) -> TopicMetadata:
     name = response.name or ""
     if response.error_code:
-        unknown = 0
-        if response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            unknown = 1 if old is None else old.unknown + 1
-        if (
-            old is None
-            or unknown >= UNKNOWN_RESPONSES
-            or not (error_class(response.error_code).retriable or _is_refused(response.error_code))
-        ):
-            return TopicMetadata(name, error=response.error_code, unknown=unknown)
-        return old._replace(error=response.error_code, unknown=unknown)
+        return _with_error(old, name, response.error_code)
     same = old is not None and (
         old.topic_id == response.topic_id or ZERO_UUID in (old.topic_id, response.topic_id)
     )
@@ -202,6 +204,16 @@ def _merge_topic(
             }
         ),
     )
+
+
+def _with_error(old: TopicMetadata | None, name: str, code: int) -> TopicMetadata:
+    unknown = 0
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        unknown = 1 if old is None else old.unknown + 1
+    is_passing = error_class(code).retriable or _is_refused(code)
+    if old is None or unknown >= UNKNOWN_RESPONSES or not is_passing:
+        return TopicMetadata(name, error=code, unknown=unknown)
+    return old._replace(error=code, unknown=unknown)
 
 
 def _merge_partition(

@@ -162,7 +162,7 @@ class MetadataUpdater:
                 continue
             failures = 0
             self._schedule.complete()
-            self._apply(self.snapshot.merged(response))
+            self._apply(self.snapshot.merged(response, requested=wanted))
             self._schedule.set_next(self.snapshot, self._wanted)
 
     @property

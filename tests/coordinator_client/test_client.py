@@ -216,7 +216,7 @@ async def test_a_coordinator_that_is_not_there_yet_is_asked_for_until_it_is() ->
     answer = FindCoordinatorResponse.Coordinator(key="g", node_id=-1, error_code=15)
     cluster.once(
         FindCoordinatorRequest,
-        FindCoordinatorResponse(coordinators=[answer]),
+        FindCoordinatorResponse(coordinators=[FindCoordinatorResponse.Coordinator(key="other")]),
         KafkaConnectionError("gone"),
         FindCoordinatorResponse(coordinators=[answer]),
     )

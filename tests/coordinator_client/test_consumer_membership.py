@@ -41,6 +41,24 @@ def test_join_sends_all_fields_when_caller_is_in_poll() -> None:
     assert len(sent.member_id) == 22
 
 
+def test_first_response_without_an_assignment_is_not_the_last_word() -> None:
+    script = ConsumerScript()
+    script.to_joining()
+    script.answer(2, None)
+    script.poll()
+    call = script.take(CallAssigned)
+    assert (call.added, call.assignment) == (frozenset(), frozenset())
+    script.commands.append(call)
+    script.called_back(CallAssigned)
+    assert script.machine.awaits_partitions_until > script.now
+    assert script.at(MemberState.STABLE)
+    script.pass_time(INTERVAL)
+    script.answer(3, by_id(0))
+    script.poll()
+    script.called_back(CallAssigned)
+    assert script.machine.owned == parts(0)
+
+
 def test_assignment_is_acknowledged_after_the_callback() -> None:
     script = ConsumerScript()
     script.to_joining()

@@ -266,6 +266,7 @@ def test_the_partitions_of_all_members_are_counted() -> None:
         _described(_written(0), protocol_type="connect"),
         _described(error_code=ErrorCode.GROUP_ID_NOT_FOUND),
         _described(_written(0), b"\xff\xff\xff"),
+        DescribeGroupsResponse(),
     ],
 )
 def test_no_assignment_is_known_unless_the_group_is_stable(

@@ -141,6 +141,13 @@ async def test_an_answer_that_leaves_a_partition_out_is_asked_again() -> None:
     assert len(cluster.lookups) == 2
 
 
+async def test_response_that_always_leaves_a_partition_out_is_named() -> None:
+    cluster = cluster_of_two()
+    cluster.scripts.extend([lambda node, request: ListOffsetsResponse()] * 1000)
+    with pytest.raises(OffsetsTimeoutError, match="the response to ListOffsets leaves out t-0"):
+        await looking(cluster).list_offsets({T0: LATEST}, timeout=0.2)
+
+
 async def test_a_topic_that_may_not_be_used_is_told_at_once() -> None:
     cluster = cluster_of_two()
     cluster.leaders.clear()

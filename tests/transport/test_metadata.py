@@ -7,7 +7,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import MetadataResponse
 from kohort.transport import BrokerAddress, ClusterMetadata, Leader
-from kohort.transport._metadata import OLDER_RESPONSES
+from kohort.transport._metadata import OLDER_RESPONSES, UNKNOWN_RESPONSES
 from kohort.types import TopicPartition
 from tests.transport.peer import topic_answer
 
@@ -107,6 +107,17 @@ def test_topics_not_in_the_answer_are_forgotten_unless_kept() -> None:
     new = answer(topic_answer("u", [2]))
     assert set(old.merged(new).topics) == {"u"}
     assert set(old.merged(new, keep=True).topics) == {"t", "u"}
+
+
+def test_topic_that_a_response_leaves_out_counts_as_unknown() -> None:
+    snapshot = after(answer(topic_answer("t", [1])))
+    for _ in range(UNKNOWN_RESPONSES - 1):
+        snapshot = snapshot.merged(answer(), requested=["t"])
+        assert snapshot.leader(T0) == Leader(1, 0)
+        assert snapshot.topics["t"].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert snapshot.merged(answer(topic_answer("t", [1])), requested=["t"]).topics["t"].error == 0
+    snapshot = snapshot.merged(answer(), requested=["t"])
+    assert snapshot.leader(T0) is None
 
 
 def test_an_error_that_passes_keeps_what_was_known() -> None:
