@@ -1,4 +1,7 @@
-"""The wait for records after a seek at the end of the log, on a virtual clock."""
+"""The wait for records after a seek at the end of the log, and the number of fetches.
+
+All on a virtual clock.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.testing import MemoryCluster
+from kohort.protocol.messages import FetchResponse
+from kohort.testing import Call, MemoryCluster
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual
 
@@ -73,5 +77,30 @@ def test_few_fetches_follow_a_seek_to_the_log_end() -> None:
                 consumer.seek(first, 0)
                 await consumer.poll(timeout_ms=60_000)
                 assert fetches(cluster) - begun <= 60 / LONG_POLL + 8
+
+    run_virtual(main)
+
+
+def test_partition_that_full_fetches_leave_out_is_requested_again() -> None:
+    left_out = 0
+
+    async def leave_out(call: Call) -> FetchResponse:
+        nonlocal left_out
+        response = await call.proceed()
+        assert isinstance(response, FetchResponse)
+        left_out += 1
+        for topic in response.responses:
+            topic.partitions = [each for each in topic.partitions if each.partition_index]
+        return response
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            cluster.produce("t", [b"x"], partition=0)
+            async with MemoryConsumer(cluster, group_id=None) as consumer:
+                consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+                with cluster.on("Fetch", leave_out):
+                    assert not await consumer.poll(timeout_ms=10_000)
+                assert 2 <= left_out <= 150, "no busy loop"
+                assert await consumer.poll(timeout_ms=10_000)
 
     run_virtual(main)
