@@ -94,7 +94,8 @@ class SecurityOptions(TypedDict, total=False):
     ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"] | None
     """Type of ssl_truststore_location. None, or JKS: detected from the file. Default: ``None``."""
     sasl_mechanism: (
-        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] | None
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"]
+        | None
     )
     """Mechanism of the login. Required if security_protocol is SASL_PLAINTEXT or SASL_SSL.
 

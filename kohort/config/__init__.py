@@ -23,7 +23,7 @@ from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import Option
 from kohort.config._proxy import ProxyConfig, ProxyUrl
 from kohort.config._reset import reset_duration_ms
-from kohort.config._sasl import SaslConfig
+from kohort.config._sasl import SaslConfig, msk_region_of
 from kohort.config._secret import Secret, without_frames
 from kohort.config._security import SecurityConfig
 from kohort.config._tls import StoreConfig, TlsConfig
@@ -55,6 +55,7 @@ __all__ = [
     "conceal_properties",
     "conceal_secrets",
     "in_dotted_names",
+    "msk_region_of",
     "reset_duration_ms",
     "without_frames",
 ]

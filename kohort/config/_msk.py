@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kohort.config._secret import Secret
@@ -14,7 +12,6 @@ from kohort.config._secret import Secret
 SIGNER: Final = "aws_msk_iam_sasl_signer"
 MODULE: Final = "IAMLoginModule"
 OPTIONS: Final = frozenset({"awsProfileName", "awsRoleArn", "awsRoleSessionName"})
-_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?", re.I)
 _ONLY_JAVA = {
     "sasl.mechanism": "AWS_MSK_IAM",
     "sasl.client.callback.handler.class": "IAMClientCallbackHandler",
@@ -49,14 +46,6 @@ class MskTokens:
 def is_installed() -> bool:
     """True if the signer can be imported."""
     return importlib.util.find_spec(SIGNER) is not None
-
-
-def region_of(servers: Iterable[tuple[str, int]]) -> str | None:
-    """Return the region of a broker's address or of the environment, or None."""
-    for host, _ in servers:
-        if found := _HOST.search(host):
-            return found[1].lower()
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
 
 
 def without_names_of_java(properties: Mapping[str, Any], jaas: str) -> Mapping[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any, Final
 
@@ -11,16 +13,25 @@ from kohort.config._option_types import Boolean
 from kohort.config._secret import Secret
 from kohort.config._security_types import (
     FilePath,
-    MechanismName,
     Opaque,
     OpaqueFunction,
     SecretText,
     SingleLine,
     TokenProviderOption,
+    UpperOneOf,
 )
 
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
+MECHANISMS: Final = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?", re.I)
+
+
+def msk_region_of(servers: Iterable[tuple[str, int]]) -> str | None:
+    """Return the region of a broker's address or of the environment, or None."""
+    for host, _ in servers:
+        if found := _MSK_HOST.search(host):
+            return found[1].lower()
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
 
 
 @section
@@ -30,7 +41,7 @@ class SaslConfig(SecuritySection):
     sasl_mechanism: str | None = field(
         default=None,
         metadata=option(
-            MechanismName(*MECHANISMS, nullable=True),
+            UpperOneOf(*MECHANISMS, nullable=True),
             "Mechanism of the login. Required if security_protocol is SASL_PLAINTEXT or SASL_SSL.",
             also=("sasl.mechanisms",),
         ),

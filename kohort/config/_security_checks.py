@@ -82,7 +82,7 @@ def check(config: SecuritySections) -> dict[str, Any]:
 
 def warn_of_clear_text(config: SecuritySections, servers: tuple[tuple[str, int], ...]) -> None:
     """Log a warning once a host if a login sends a password or token without encryption."""
-    if config.sasl.sasl_mechanism not in ("PLAIN", "OAUTHBEARER"):
+    if config.sasl.sasl_mechanism not in ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM"):
         return
     for host, _ in servers:
         if not is_loopback(host) and host not in _warned:
@@ -243,6 +243,7 @@ def _check_mechanism(config: SecuritySections, given: frozenset[str]) -> None:
         "PLAIN": _PASSWORD,
         "OAUTHBEARER": ("sasl_oauth_token_provider",),
         "GSSAPI": _KERBEROS,
+        "AWS_MSK_IAM": (),
         **dict.fromkeys(SCRAM, (*_PASSWORD, "sasl_delegation_token")),
     }
     for name in config.given():

@@ -220,18 +220,6 @@ class UpperOneOf(OneOf):
         return value.upper()
 
 
-class MechanismName(UpperOneOf):
-    """The name of a SASL mechanism in any case, or None."""
-
-    def check(self, value: Any) -> Any:
-        if isinstance(value, str) and value.upper() == "AWS_MSK_IAM":
-            raise ValueFault(
-                "Amazon MSK takes OAUTHBEARER too: use it with a sasl_oauth_token_provider that "
-                "calls aws-msk-iam-sasl-signer-python"
-            )
-        return super().check(value)
-
-
 class SingleWord(OneOf):
     """One of a few words or their aliases."""
 

@@ -12,16 +12,14 @@ from typing import Any, NoReturn
 from kohort.config import _msk
 from kohort.config._jaas import JaasEntry, parse_jaas
 from kohort.config._oauth import CLIENT_CREDENTIALS, JWT_BEARER
+from kohort.config._sasl import msk_region_of
 from kohort.config._secret import Concealed, Secret, conceal, without_frames
 from kohort.errors import ConfigurationError, InvalidOptionError, UnsupportedOptionError
 
 logger = logging.getLogger("kohort.config")
 
 JAAS = "sasl.jaas.config"
-_MSK = (
-    "use sasl.mechanism=OAUTHBEARER and a sasl_oauth_token_provider that calls "
-    "aws-msk-iam-sasl-signer-python, or the module IAMLoginModule"
-)
+_MSK = "use sasl.mechanism=AWS_MSK_IAM without sasl.jaas.config, or the module IAMLoginModule"
 _RETRIEVERS = {
     "DefaultJwtRetriever": None,
     "ClientCredentialsJwtRetriever": CLIENT_CREDENTIALS,
@@ -319,7 +317,7 @@ def _read_msk(entry: JaasEntry, given: Mapping[str, str], found: GivenProperties
             "aws-msk-iam-sasl-signer-python is installed: install it"
         )
     _check_keys(entry, set(_msk.OPTIONS))
-    region = _msk.region_of(found.properties.get("bootstrap.servers", ()))
+    region = msk_region_of(found.properties.get("bootstrap.servers", ()))
     if region is None:
         raise InvalidOptionError(
             f"{JAAS}: {_msk.MODULE} needs a region, and no address in bootstrap.servers has one. "

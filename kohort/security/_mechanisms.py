@@ -102,6 +102,10 @@ def mechanism_of(
         from kohort.security._gssapi import gssapi_mechanism
 
         return gssapi_mechanism(config.sasl)
+    if name == "AWS_MSK_IAM":
+        from kohort.security._msk_iam import msk_iam_mechanism
+
+        return msk_iam_mechanism()
     from kohort.security._oauthbearer import oauthbearer_mechanism
 
     return oauthbearer_mechanism(config, clock)

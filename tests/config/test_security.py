@@ -303,7 +303,6 @@ def test_good_combinations_are_taken_and_show_no_secret(options: dict[str, Any])
         ("ssl_min_version", 5),
         ("ssl_keystore_type", "BKS"),
         ("sasl_mechanism", SECRET),
-        ("sasl_mechanism", "AWS_MSK_IAM"),
         ("sasl_plain_username", ""),
         ("sasl_plain_username", "a\0b"),
         ("sasl_plain_password", [SECRET]),

@@ -14,7 +14,7 @@ VALUES = ("types", "errors", "config")  # the lowest layer, in its internal orde
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the brokers may import
 THIRD_PARTY = {
     "records": {"crc32c", "cramjam", "lz4", "pyarrow"},  # pyarrow is needed for tables
-    "security": {"anyio", "cryptography", "gssapi", "truststore"},
+    "security": {"anyio", "botocore", "cryptography", "gssapi", "truststore"},
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},
