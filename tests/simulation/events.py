@@ -168,6 +168,13 @@ class Recreated(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinesSlowed(Event):
+    """From now on each connection of a member delivers this number of bytes per second."""
+
+    rate: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grown(Event):
     """A topic has this number of partitions from now on."""
 

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 
+from kohort.fetcher._sizes import START_BYTES
 from kohort.types import TopicPartition
 from tests.simulation.epoch_invariants import (
     members_share_nothing,
@@ -34,6 +35,7 @@ from tests.simulation.events import (
     Failed,
     GenerationStored,
     Healed,
+    LinesSlowed,
     LoginsFail,
     Lost,
     MemberStored,
@@ -66,6 +68,8 @@ SLOW_FOR = 30.0
 """Seconds for which a fault may delay responses, and the requests that wait for these."""
 JOIN_LIMIT = 12.0
 """Seconds from a start to the first assignment. A member does not poll for up to 18."""
+DELIVERY_MARGIN = 4.0
+"""Seconds beyond the delivery of its bytes that a fetch over a slow line may take."""
 ERRORS = {
     "commit": {"CommitFailedError", "RebalanceInProgressError", "KafkaTimeoutError"},
     "poll": {"UnknownTopicOrPartitionError", "UnreleasedInstanceIdError"},
@@ -418,6 +422,46 @@ def connections_last(log: EventLog) -> list[str]:
     return [str(event) for event in log.of(ConnectionFailed)]
 
 
+def slow_lines_deliver(log: EventLog) -> list[str]:
+    """Check I26: without faults, a member gets records of each partition that has some in time.
+
+    The time is that of two first fetches, because one may be in flight for former partitions.
+    """
+    slowed = log.of(LinesSlowed)
+    if not slowed:
+        return []
+    limit = DELIVERY_MARGIN + 2 * START_BYTES / slowed[0].rate
+    found: list[str] = []
+    ends: defaultdict[TopicPartition, int] = defaultdict(int)
+    positions: defaultdict[TopicPartition, int] = defaultdict(int)
+    owned: defaultdict[str, set[TopicPartition]] = defaultdict(set)
+    since: dict[tuple[str, TopicPartition], float] = {}
+    for event in log:
+        for (who, tp), began in since.items():
+            if event.at - began > limit and ends[tp] > positions[tp]:
+                late = f"{who} gets nothing of {tp.topic}-{tp.partition} since {began:.1f}"
+                found.append(f"{event}: {late}")
+                since[who, tp] = event.at
+        match event:
+            case Assigned(who=who, partitions=partitions, at=at):
+                owned[who] |= partitions
+                since |= {(who, tp): at for tp in sorted(partitions)}
+            case Revoked(who=who, partitions=partitions) | Lost(who=who, partitions=partitions):
+                owned[who] -= partitions
+                since = {key: at for key, at in since.items() if key[1] in owned[key[0]]}
+            case Stopping(who=who) | Stopped(who=who) | Crashed(who=who):
+                owned[who].clear()
+                since = {key: at for key, at in since.items() if key[1] in owned[key[0]]}
+            case Delivered(who=who, partition=tp, offsets=offsets, at=at):
+                positions[tp] = max(positions[tp], offsets[-1] + 1)
+                since[who, tp] = at
+            case Produced(partition=tp, offset=offset, at=at):
+                if positions[tp] == ends[tp]:
+                    since |= {(who, tp): at for who, theirs in owned.items() if tp in theirs}
+                ends[tp] = offset + 1
+    return found
+
+
 def all_is_well_in_the_end(log: EventLog) -> list[str]:
     """Check I9 and I15: after the faults the group becomes stable and reads everything in time.
 
@@ -461,7 +505,12 @@ ALWAYS: tuple[Check, ...] = (
 )
 """Checks for every seed."""
 IN_PROFILE: dict[str, tuple[Check, ...]] = {
-    "calm": (nothing_comes_twice, idle_members_hold_nobody_up, connections_last),
+    "calm": (
+        nothing_comes_twice,
+        idle_members_hold_nobody_up,
+        connections_last,
+        slow_lines_deliver,
+    ),
     "unpolled": (nothing_comes_twice, idle_members_hold_nobody_up, connections_last),
     "alone": (nothing_comes_twice,),
     "bounce": (steady_groups_stay,),

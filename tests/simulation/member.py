@@ -68,6 +68,8 @@ class Habits:
     """Longest time in seconds that a callback takes after its work."""
     wait_ms: int = 4000
     """Timeout of a poll in ms."""
+    partition_bytes: int | None = None
+    """Most bytes of a partition in a fetch, if it is not the default."""
     instance_id: str | None = None
     rack: str | None = None
     protocol: str = "classic"
@@ -173,6 +175,8 @@ class Member:
             configs["group_remote_assignor"] = habits.assignor
         if habits.rack is not None:
             configs["client_rack"] = habits.rack
+        if habits.partition_bytes is not None:
+            configs["max_partition_fetch_bytes"] = habits.partition_bytes
         if habits.instance_id is not None:
             configs["group_instance_id"] = habits.instance_id
         if habits.by_hand is not None:

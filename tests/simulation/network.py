@@ -14,6 +14,9 @@ from kohort.security import explain_tls
 from kohort.security._tls_errors import TlsAttempt
 from kohort.testing import MemoryCluster
 
+PIECE = 4 << 10
+"""Most bytes that come over a slow line at a time."""
+
 
 class MemberNetwork:
     """All connections of one life of a member."""
@@ -29,6 +32,8 @@ class MemberNetwork:
         self.dead = False
         """Flag for an ended machine: no bytes pass any longer, and no side sees an end."""
         self.latency = 0.0
+        self.rate: int | None = None
+        """Bytes per second that each connection delivers. None for any number at once."""
         self.resets_handshakes = False
         """New connections are reset before their TLS handshake is complete."""
 
@@ -52,6 +57,12 @@ class MemberNetwork:
             raise ConnectionResetError("the network is cut")
         if self.latency:
             await anyio.sleep(self._rng.uniform(0, self.latency))
+
+    async def deliver(self, count: int) -> None:
+        """Return when received bytes may pass."""
+        await self.pass_through()
+        if self.rate is not None:
+            await anyio.sleep(count / self.rate)
 
     def closed(self, connection: _Connection) -> None:
         if connection in self._open:
@@ -111,8 +122,8 @@ class _Connection:
             if not view:
                 await self._break()
         self._check()
-        count = await self._inner.recv_into(view)
-        await self._network.pass_through()
+        count = await self._inner.recv_into(view[:PIECE] if self._network.rate else view)
+        await self._network.deliver(count)
         self._check()
         if self.receive_left is not None:
             self.receive_left = max(0, self.receive_left - count)

@@ -14,6 +14,7 @@ from trio.testing import MockClock
 from kohort.errors import ErrorCode as E
 from kohort.protocol import Response
 from kohort.testing import Call
+from kohort.types import TopicPartition
 from tests.simulation.events import Stalled, now
 from tests.simulation.idling import pause_core, rest, start_beside_rest
 from tests.simulation.login_faults import break_logins
@@ -64,6 +65,8 @@ HEARTBEAT_CODES = (
     E.FENCED_MEMBER_EPOCH,
 )
 APIS = sorted(PASSING)
+BACKLOG_BATCHES = 50
+"""Batches of a backlog. Each has the bytes of half a second."""
 RETENTION = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 5000}
 
 
@@ -85,6 +88,18 @@ async def produce(world: World, rng: random.Random, habits: Habits) -> None:
         partition, count = rng.randrange(world.counts[topic]), rng.randint(1, 40)
         world.note(f"{count} records for {topic}-{partition}")
         world.produce(topic, partition, count)
+
+
+async def pile_up(world: World, rng: random.Random, habits: Habits) -> None:
+    """Write batches to a partition that take a slow line 25 s, at most twice."""
+    if world.rate is None or len(world.backlogs) == 2:
+        return
+    topic = rng.choice(sorted(TOPICS))
+    partition = rng.randrange(world.counts[topic])
+    world.note(f"a backlog of {topic}-{partition}")
+    world.backlogs.append(TopicPartition(topic, partition))
+    for _ in range(BACKLOG_BATCHES):
+        world.produce(topic, partition, 1, bytes(world.rate // 2))
 
 
 async def start(world: World, rng: random.Random, habits: Habits) -> None:
@@ -406,6 +421,9 @@ MOVED_STATIC = Profile(
     "moved", {produce: 3, restart_static: 1, move_static: 2}, steady=True, static=True
 )
 ABSENCES = replace(BOUNCE, weights={**BOUNCE.weights, kill_broker: 1, start_broker: 1.5})
+BACKLOGS = replace(CALM, weights={**CALM.weights, pile_up: 3})
+BACKLOGS_CRASHES = replace(CRASHES, weights={**CRASHES.weights, pile_up: 3})
+BACKLOGS_STORM = replace(STORM, weights={**STORM.weights, pile_up: 3})
 SHORTENED = replace(FAULTS, weights={**FAULTS.weights, leave_out: 3})
 SHORTENED_STORM = replace(STORM, weights={**STORM.weights, leave_out: 3})
 
@@ -442,6 +460,8 @@ PROFILES = (
     RECREATED_STORM,
     ALONE,
 )
+WITH_SLOW_LINES = (BACKLOGS, BACKLOGS, BACKLOGS_CRASHES, BACKLOGS_STORM)
+"""Profiles for a tenth of the seeds without racks and logins, whose lines are slow."""
 WITH_RACKS = (ABSENCES, ABSENCES, MOVED_STATIC, SHORTENED, SHORTENED_STORM)
 """Profiles for a fifth of the seeds, whose brokers and members have racks."""
 WITH_RIGHTS = (RIGHTS, RIGHTS_STORM)

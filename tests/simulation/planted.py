@@ -21,12 +21,14 @@ from kohort.coordinator_client._membership import ClassicMembership
 from kohort.coordinator_client._offset_messages import fetched_offsets
 from kohort.coordinator_client._reconciliation import Reconciliation
 from kohort.errors import KafkaConnectionError, KafkaError
+from kohort.fetcher._sizes import FetchSizes
 from kohort.security._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._loop import OneShot, callback_loop
 from kohort.transport._nodes import Nodes
 from kohort.transport._refusals import is_refusal
+from kohort.transport._response_reader import ResponseReader
 from kohort.transport._session import Logins
 from kohort.types import TopicPartition
 
@@ -281,6 +283,20 @@ def reset_on_absent_offsets() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def end_slow_responses() -> Iterator[None]:
+    """Count the time of a request from its sending, whatever bytes of its response come."""
+    with patch.object(ResponseReader, "is_receiving", lambda reader, pending, now: False):
+        yield
+
+
+@contextmanager
+def request_more_than_the_line_delivers() -> Iterator[None]:
+    """Choose the size of a fetch without regard to the rate of the line."""
+    with patch.object(FetchSizes, "response_bytes", FetchSizes._broker_bytes):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "commit before processing": commit_before_processing,
     "deliver after revoke": deliver_after_revoke,
@@ -299,6 +315,8 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "keep an old assignment": keep_an_old_assignment,
     "forget the racks of absent brokers": forget_the_racks_of_absent_brokers,
     "reset on absent offsets": reset_on_absent_offsets,
+    "end slow responses": end_slow_responses,
+    "request more than the line delivers": request_more_than_the_line_delivers,
 }
 EPOCH_BUGS = {
     "reset on refused fetches",

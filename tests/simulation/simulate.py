@@ -34,6 +34,7 @@ from tests.simulation.operations import (
     WITH_LOGINS,
     WITH_RACKS,
     WITH_RIGHTS,
+    WITH_SLOW_LINES,
     Profile,
     habits_of,
     profile_for,
@@ -62,6 +63,15 @@ STEPS = 100_000
 RACKS = ("r1", "r2", "r3")
 SHARE_OF_RACKS = 0.2
 """Share of the seeds whose brokers and members have racks."""
+SHARE_OF_SLOW_LINES = 0.1
+"""Share of the seeds without racks and logins whose members have slow lines.
+
+A session of 3 s would end within a response that takes 5 s.
+"""
+RATES = (20_000, 100_000)
+"""Bytes per second of a slow line."""
+LARGE_PARTITION = 4 << 20
+"""Most bytes of a partition in a fetch over a slow line, which could take minutes."""
 SHARE_OF_RIGHTS = 0.1
 SHARE_OF_LOGINS = 0.4
 """Share of the seeds whose members log in, or connect by simulated TLS."""
@@ -154,6 +164,11 @@ async def _live(
         profile = of_racks.choice(WITH_RACKS)
         racks = {slot: of_racks.choice((None, *RACKS)) for slot in SLOTS}
         absent = of_racks.choice((None, *BROKERS))
+    of_lines = random.Random(f"lines {seed}")
+    rate: int | None = None
+    if not racks and accounts is None and of_lines.random() < SHARE_OF_SLOW_LINES:
+        profile = of_lines.choice(WITH_SLOW_LINES)
+        rate = of_lines.choice(RATES)
     profile = profile_for(profile, protocols)
     autocommit = rng.random() < 0.5
     most = rng.choice((5, 50))
@@ -165,6 +180,7 @@ async def _live(
         work=1.0 if most > 5 and rng.random() < 0.3 else 0.2,
         listen=rng.choice((0.0, 0.5)),
         wait_ms=rng.choice((0, 1000, 4000)) or 200,
+        partition_bytes=None if rate is None else LARGE_PARTITION,
     )
     if profile.by_hand:
         places = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
@@ -188,7 +204,7 @@ async def _live(
             seed=seed,
             security=OPEN if accounts is None else accounts.security(),
         ) as cluster:
-            world = World(cluster, log, rng, accounts, protocols, racks)
+            world = World(cluster, log, rng, accounts, protocols, racks, rate)
             if absent is not None:
                 cluster.kill_broker(absent)
             world.by_epoch = witness.by_epoch

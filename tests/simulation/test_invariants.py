@@ -27,6 +27,7 @@ from tests.simulation.events import (
     GenerationStored,
     Grown,
     Healed,
+    LinesSlowed,
     LoginsFail,
     Lost,
     MemberRemoved,
@@ -98,6 +99,7 @@ def stored(
 
 
 GOOD: list[Event] = [
+    LinesSlowed(rate=100_000),
     *produced(6),
     Started(who="a", topics=frozenset({"t"}), settings=""),
     generation(1, a=BOTH),
@@ -173,6 +175,10 @@ GOOD_EPOCHS: list[Event] = [
 owned = [Assigned(who="a", partitions=BOTH)]
 assigned_b = Assigned(who="b", partitions=ONE)
 BAD: dict[str, tuple[Check, list[Event]]] = {
+    "records that a slow line holds back": (
+        invariants.slow_lines_deliver,
+        [LinesSlowed(rate=100_000), *owned, *produced(1), Healed(at=20.0)],
+    ),
     "delivered without an assignment": (
         invariants.only_owned_partitions_are_delivered,
         [delivered("a", 0, 1)],

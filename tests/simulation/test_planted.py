@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.simulation.planted import BUGS, EPOCH_BUGS
@@ -12,7 +14,14 @@ SEEDS = (*range(2, 23), 25, 40, 42)
 """Seeds to try. The first two find most bugs, others are for changes of members or cluster."""
 RACKS = range(55, 60)
 """Seeds with racks, of all the profiles that have no other seeds."""
-SEEDS_OF = {"keep an old assignment": RACKS, "forget the racks of absent brokers": RACKS}
+SLOW_LINES = (62, 92, 84)
+"""Seeds with slow lines."""
+SEEDS_OF: dict[str, Iterable[int]] = {
+    "keep an old assignment": RACKS,
+    "forget the racks of absent brokers": RACKS,
+    "end slow responses": SLOW_LINES,
+    "request more than the line delivers": SLOW_LINES,
+}
 
 SHORTER = {"heartbeat with an old generation": 8}
 """Number of operations for bugs that let members rejoin all the time, which takes long."""

@@ -18,6 +18,7 @@ from tests.simulation.events import (
     EventLog,
     Grown,
     Healed,
+    LinesSlowed,
     NeverSettled,
     Operation,
     Processed,
@@ -54,6 +55,7 @@ class World:
         accounts: Accounts | None = None,
         protocols: Protocols | None = None,
         racks: Mapping[str, str | None] | None = None,
+        rate: int | None = None,
     ) -> None:
         self.cluster = cluster
         self.log = log
@@ -63,6 +65,12 @@ class World:
         self.protocols = protocols or Protocols(CLASSIC, random.Random(0))
         self.racks = racks or {}
         """Rack of the members in each slot."""
+        self.rate = rate
+        """Bytes per second of each connection of a member, or None for fast lines."""
+        self.backlogs: list[TopicPartition] = []
+        """Partitions with records for which a slow line needs long."""
+        if rate is not None:
+            log.add(LinesSlowed(at=now(), rate=rate))
         self.members: dict[str, Member] = {}
         """Running members by their name without the number of their life."""
         self.by_epoch: set[str] = set()
@@ -98,6 +106,7 @@ class World:
             random.Random(self.rng.random()),
             None if self.accounts is None else self.accounts.options(slot, self.cluster),
         )
+        member.network.rate = self.rate
         self.members[slot] = member
         self.tasks.start_soon(member.run)
         return member
@@ -160,13 +169,13 @@ class World:
 
     # --- records --------------------------------------------------------------------------------
 
-    def produce(self, topic: str, partition: int, count: int) -> None:
+    def produce(self, topic: str, partition: int, count: int, key: bytes | None = None) -> None:
         place = TopicPartition(topic, partition)
         first = self._produced[place]
         number = self._numbers[topic]
         values = [value_of(topic, number, partition, first + index) for index in range(count)]
         for value, at in zip(
-            values, self.cluster.produce(topic, values, partition=partition), strict=True
+            values, self.cluster.produce(topic, values, partition=partition, key=key), strict=True
         ):
             self.log.add(Produced(at=now(), partition=place, offset=at.offset, value=value))
         self._produced[place] += count
