@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from tools.release.commands import WORK, NotTriedError, ProgramFailedError, run, tool
 
-SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14", "3.14t")
+SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14", "3.14t", "3.15", "3.15t")
 """Versions that a release has wheels for. ``t`` marks the free-threaded build."""
 _FACTS: Final = """
 import json, platform, sys, sysconfig
