@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, 
 from kohort.config import ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
 from kohort.consumer._async_requests import AsyncRequests
-from kohort.consumer._base import K, V
 from kohort.consumer._delivery import Delivery, IterationDelivery, PollDelivery
 from kohort.errors import (
     ConsumerClosedError,
 )
 from kohort.fetcher import Records, RecordTarget
 from kohort.listeners import AsyncRebalanceListener
-from kohort.records import AsyncIteration, ConsumerRecord
+from kohort.records import AsyncIteration, ConsumerRecord, K, V
 from kohort.subscription import NO_GROUP
 from kohort.types import LazyModule, TopicPartition
 

@@ -9,7 +9,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kohort.config import ConsumerConfig, in_dotted_names
 from kohort.consumer import _arguments
@@ -57,15 +57,6 @@ def leave_timeout(limit: float) -> float:
 def log_decoders() -> None:
     """Log once per process whether the record decoders are compiled or plain."""
     logging.getLogger("kohort").info("record decoders: %s", decoder_choice())
-
-
-if TYPE_CHECKING:
-    import typing_extensions  # with defaults of type variables, as in Python 3.13
-
-    K = typing_extensions.TypeVar("K", default=Any)
-    V = typing_extensions.TypeVar("V", default=Any)
-else:
-    K, V = TypeVar("K"), TypeVar("V")
 
 
 class ConsumerBase:

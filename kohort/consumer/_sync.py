@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, 
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
-from kohort.consumer._base import K, V
 from kohort.consumer._delivery import Delivery, IterationDelivery, PollDelivery
 from kohort.consumer._iteration_buffer import RUN_SECONDS
 from kohort.consumer._sync_requests import SyncRequests
@@ -17,7 +16,7 @@ from kohort.errors import (
 )
 from kohort.fetcher import Records, RecordTarget
 from kohort.listeners import RebalanceListener
-from kohort.records import ConsumerRecord, SyncIteration
+from kohort.records import ConsumerRecord, K, SyncIteration, V
 from kohort.subscription import NO_GROUP
 from kohort.types import LazyModule, TopicPartition
 

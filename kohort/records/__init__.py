@@ -29,7 +29,9 @@ from kohort.records._record import (
     NO_TIMESTAMP,
     ConsumerRecord,
     Headers,
+    K,
     Record,
+    V,
     deserialized,
 )
 from kohort.records._record_batch import BatchSplit, RecordBatch, split_batches
@@ -76,6 +78,7 @@ __all__ = [
     "ConsumerRecord",
     "ControlType",
     "Headers",
+    "K",
     "NewRecord",
     "Record",
     "RecordBatch",
@@ -88,6 +91,7 @@ __all__ = [
     "SyncIteration",
     "Table",
     "TablePlan",
+    "V",
     "WakeUp",
     "allocate_in_arrow",
     "allocate_in_python",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, cast
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    import typing_extensions  # with defaults of type variables, as in Python 3.13
+
+    K = typing_extensions.TypeVar("K", default=Any)
+    V = typing_extensions.TypeVar("V", default=Any)
+else:
+    K, V = TypeVar("K"), TypeVar("V")
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """Headers of a record, in order. A name may occur more than once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer
 
 
 def drain(consumer: KafkaConsumer) -> int:
@@ -11,6 +11,10 @@ def drain(consumer: KafkaConsumer) -> int:
 
 async def adrain(consumer: AsyncKafkaConsumer) -> int:
     return sum(len(records) for records in (await consumer.poll()).values())
+
+
+def text(record: ConsumerRecord) -> str:
+    return f"{record.key}: {record.value}"
 
 
 drain(KafkaConsumer("orders", value_deserializer=int))
