@@ -59,7 +59,7 @@ class ReceivedRequest:
     client_id: str
     client_host: str
     at: float
-    message: Request[Any] | None
+    message: Any | None
 
 
 class ServedResponse(NamedTuple):

@@ -49,8 +49,8 @@ class Call:
     ) -> None:
         self.api = api
         """Kafka's name, such as "JoinGroup"."""
-        self.message = message
-        """The decoded request."""
+        self.message: Any = message
+        """The decoded request, with the fields of its API."""
         self.pace: SendRate | None = None
         """Rate of sending the response, None for no limit."""
         self._ctx = ctx
@@ -89,7 +89,7 @@ class Call:
         login = self._ctx.login
         return 0 if login is None else login.steps
 
-    async def proceed(self) -> Response | None:
+    async def proceed(self) -> Any | None:
         """Return the response of the later handlers and the broker, None if there is none."""
         response = await self._apply_rules()
         self._proceeded = (response,)

@@ -177,7 +177,7 @@ def test_crashed_static_member_gets_its_name_back_after_the_session() -> None:
             await anyio.sleep(0.5)
 
             async def drop(call: Call) -> Response | Action | None:
-                is_last = call.message.member_epoch < 0  # type: ignore[attr-defined]
+                is_last = call.message.member_epoch < 0
                 return Action.DROP if is_last else await call.proceed()
 
             fault = cluster.on(HEARTBEAT, drop)
