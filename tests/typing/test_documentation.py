@@ -15,18 +15,6 @@ CHECKED = [
     *(page.name for page in PAGES if page.name not in FRAGMENTS and any(python_blocks(page))),
     *(example.name for example in EXAMPLES),
 ]
-UNTYPED = frozenset(
-    {
-        "arrow.md",
-        "commit-strategies.md",
-        "groups-and-commits.md",
-        "migration.md",
-        "operations.md",
-        "testing.md",
-        "timeline.md",
-    }
-)
-"""Pages with a program that does not pass yet."""
 
 
 @pytest.fixture(scope="session")
@@ -50,10 +38,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[Finding]]:
     }
 
 
-@pytest.mark.parametrize("name", sorted({*CHECKED} - UNTYPED))
+@pytest.mark.parametrize("name", sorted(CHECKED))
 def test_programs_of_a_page_have_no_type_errors(name: str, found: dict[str, set[Finding]]) -> None:
     assert found[name] == set()
-
-
-def test_list_of_untyped_pages_is_true(found: dict[str, set[Finding]]) -> None:
-    assert {name for name in UNTYPED if not found[name]} == set()
