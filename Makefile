@@ -37,10 +37,12 @@ SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscop
 # Or every process of a demo, a test or Spark would do it anew where Python is told to write no bytecode.
 COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort
 
+SANITIZED := build/sanitized
+
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
 
-.PHONY: help demo quick test interop lint docs docs-serve docs-check fuzz soak bench release-check clean
+.PHONY: help demo quick test test-all matrices interop sanitize lint docs docs-serve docs-check fuzz soak bench release-check clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,11 +53,28 @@ demo: $(VENV)/.demo ## Run a consumer group over 336,776 flights, with members t
 quick: $(VENV)/.dev ## Check a change in a minute: style, types, the quick tests and 40 seeds.
 	$(BIN)/python -m tools.quick $(ARGS)
 
-test: $(VENV)/.dev ## Run all tests but the full matrices.
+test: $(VENV)/.dev ## Prove every feature once, on Apache Kafka and Spark too: ten minutes on two cores.
 	$(BIN)/python -m pytest $(SHARED_OUT) $(ARGS)
 
-interop: $(VENV)/.dev ## Run the full matrices: other clients on our cluster, our client on Apache Kafka and Spark.
-	$(BIN)/python -m pytest -m "interop or real_kafka or spark" $(ARGS)
+test-all: SEEDS = 2000
+test-all: test matrices soak fuzz sanitize ## Run all there is: hours.
+
+matrices: $(VENV)/.dev ## Run what `make test` leaves out: each case of each test.
+	$(BIN)/python -m pytest $(SHARED_OUT) -m long $(ARGS)
+
+interop: $(VENV)/.dev ## Run all tests with other clients, on Apache Kafka and on Spark.
+	$(BIN)/python -m pytest $(SHARED_OUT) -m "interop or real_kafka or spark" $(ARGS)
+
+# The copy keeps the compiled modules of the environment as they are. Python itself leaks at its end.
+sanitize: $(VENV)/.dev ## Run the tests of the compiled modules with AddressSanitizer and UBSan.
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	git ls-files -z kohort pyspark_kohort pytest_kohort tests tools pyproject.toml setup.py README.md | xargs -0 cp --parents -t $(SANITIZED)
+	cd $(SANITIZED) && CFLAGS="-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
+	  KOHORT_REQUIRE_EXTENSIONS=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	cd $(SANITIZED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	  $(abspath $(BIN))/python -m pytest -m "not long and not real_kafka" --timeout 600 \
+	  tests/records tests/fetcher tests/transport $(ARGS)
 
 lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/ruff check .
@@ -100,6 +119,7 @@ $(BIN)/python:
 
 # Built without isolation, so that the build tools too are the pinned ones.
 $(VENV)/.tools: $(PINS) | $(BIN)/python
+	@echo "Installing the pinned packages into $(VENV). The first time they are downloaded."
 	$(PIP) pip setuptools cython
 	@touch $@
 
@@ -132,6 +152,7 @@ $(VENV)/.release: $(VENV)/.tools $(PACKAGING)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.tools $(PACKAGING)
+	@echo "Installing what the tests need, and compiling kohort. This takes a minute or two."
 	$(PIP) --no-build-isolation --editable '.[arrow,spark,demo,docs,browser,dev]'
 	@if command -v krb5-config >/dev/null; then \
 	  $(PIP) --no-build-isolation --editable '.[gssapi]' || echo "The package gssapi cannot be built; tests of GSSAPI are skipped."; fi

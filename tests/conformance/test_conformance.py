@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 import pytest
+from _pytest.mark import ParameterSet
 
 from kohort.broker.apis import SERVED
 from tests.conformance.clusters import load_probes
@@ -18,23 +22,36 @@ ATTEMPTS = 3
 """Number of runs of a failed probe. Some probes depend on time, and a busy machine delays them."""
 
 
-PLAIN = [name for name, probe in PROBES.items() if not probe.secured and not probe.variant]
+SHORT = 2
+"""Number of quick probes of each module, and of random groups, outside the full matrix."""
+PLAIN = [probe for probe in PROBES.values() if not probe.secured and not probe.variant]
 VARIED = [name for name, probe in PROBES.items() if probe.variant]
 SECURED = [name for name, probe in PROBES.items() if probe.secured]
 
 
+def plain_cases() -> Iterator[ParameterSet]:
+    """Yield the names of probes on the usual clusters, most of them marked as long."""
+    counts = Counter[str]()
+    for probe in PLAIN:
+        is_short = not probe.slow and counts[probe.module] < SHORT
+        counts[probe.module] += is_short
+        yield pytest.param(probe.name, marks=[] if is_short else pytest.mark.long)
+
+
 @pytest.mark.real_kafka
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", list(plain_cases()))
 def test_the_answers_are_the_same(name: str, runner: Runner) -> None:
     _compare(name, runner)
 
 
+@pytest.mark.long
 @pytest.mark.real_kafka
 @pytest.mark.parametrize("name", SECURED)
 def test_secured_answers_are_the_same(name: str, secured_runner: Runner) -> None:
     _compare(name, secured_runner)
 
 
+@pytest.mark.long
 @pytest.mark.real_kafka
 @pytest.mark.parametrize("name", VARIED)
 def test_answers_under_other_settings_are_the_same(
@@ -67,8 +84,6 @@ def _problem(name: str, runner: Runner, attempt: int) -> str:
 
 
 STEPS = 100
-SHORT = 3
-"""Number of random groups outside the full matrix."""
 
 
 @pytest.mark.real_kafka
@@ -92,6 +107,7 @@ def test_random_groups_get_the_same_answers(seed: int, runner: Runner) -> None:
     pytest.fail("\n".join(found[:20]) or kafka["failed"], pytrace=False)
 
 
+@pytest.mark.long
 @pytest.mark.real_kafka
 def test_every_version_of_every_api_is_asked_for(runner: Runner, secured_runner: Runner) -> None:
     usual = [probe for probe in PROBES.values() if not probe.variant]

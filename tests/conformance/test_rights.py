@@ -19,6 +19,8 @@ from tests.conformance.wire import Connection
 from tests.support.kafka_server import PROPERTIES
 from tests.support.secure_kafka import SecureKafka, password_of
 
+pytestmark = pytest.mark.long  # a secured Kafka for each kind of user
+
 MIN_REQUESTS = 120
 MIN_SETTINGS = 25
 

@@ -111,7 +111,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+@pytest.mark.parametrize("protocol", ["consumer", pytest.param("classic", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_process_leaves_its_group_when_it_ends(
     cluster: Cluster,

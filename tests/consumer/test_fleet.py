@@ -114,7 +114,7 @@ def _median(samples: list[Sample], what: Callable[[Sample], float]) -> float:
 @pytest.mark.parametrize(
     ("count", "partitions", "seconds", "rate", "pause"),
     [
-        (30, 60, 20.0, 500, 0.5),
+        pytest.param(30, 60, 20.0, 500, 0.5, marks=pytest.mark.long),
         pytest.param(200, 400, LONG_S, 1000, 1.0, marks=pytest.mark.long),
     ],
     ids=["short", "long"],

@@ -18,7 +18,11 @@ from tests.support.kerberos import Kdc
 from tests.support.plugin import SERVERS
 from tests.support.secure_kafka import SecureKafka
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.old_kafka]
+pytestmark = [
+    pytest.mark.long,  # needs former versions of Kafka
+    pytest.mark.real_kafka,
+    pytest.mark.old_kafka,
+]
 
 VERSION = "3.9.2"
 COUNT = 10

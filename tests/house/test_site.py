@@ -49,6 +49,7 @@ def structure(html: str) -> Counter[str]:
     return Counter(COUNTED.findall(html))
 
 
+@pytest.mark.long  # the site is built in half a minute
 @pytest.mark.timeout(300)
 def test_site_has_a_place_for_every_public_name(built: Path) -> None:
     found = set()
@@ -63,6 +64,7 @@ def test_site_has_a_place_for_every_public_name(built: Path) -> None:
     assert [name for name in names if name not in found] == []
 
 
+@pytest.mark.long  # the site is built in half a minute
 @pytest.mark.timeout(300)
 def test_site_lists_every_page_for_language_models(built: Path) -> None:
     index = (built / "site" / "llms.txt").read_text()
@@ -72,6 +74,7 @@ def test_site_lists_every_page_for_language_models(built: Path) -> None:
     assert "## From aiokafka" in (built / "site" / "llms-full.txt").read_text()
 
 
+@pytest.mark.long  # the site is built in half a minute
 @pytest.mark.timeout(300)
 def test_check_reports_faults_of_a_site(built: Path, tmp_path: Path) -> None:
     """A dead link, a missing anchor, a request and a page outside of nav are reported."""

@@ -63,6 +63,7 @@ def test_peak_shows_what_the_call_allocates() -> None:
         assert least(lambda: peak(lambda: bytearray(3 * MB)), MB) >= 3 * MB
 
 
+@pytest.mark.long
 def test_collections_leave_out_other_threads() -> None:
     def collections() -> int:
         gc.collect()

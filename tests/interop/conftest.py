@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from tests.interop.members import Members
 from tests.interop.peers import HEARTBEAT_MS, SESSION_MS
 from tests.support.kafka_server import KafkaServer
 
-HERE = Path(__file__).parent
 CONSUMER_GROUPS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.min.session.timeout.ms": "500",
@@ -23,13 +21,6 @@ CONSUMER_GROUPS = {
     "group.consumer.session.timeout.ms": str(SESSION_MS),
 }
 """Kafka's settings for members by the consumer protocol, which classic members choose."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in this folder."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker("interop")
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,11 @@ from kohort.errors import CorruptBatchError
 from tests.interop.brokers import TIMEOUT_S
 from tests.support.kafka_server import KafkaServer
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.long,  # nodes of Kafka that are started again
+    pytest.mark.real_kafka,
+    pytest.mark.timeout(180),
+]
 
 Damage = Callable[[bytearray, int, int], None]
 HOW: dict[str, Damage] = {

@@ -132,6 +132,7 @@ def test_four_clients_share_a_group(
     assert twice == {}
 
 
+@pytest.mark.long  # four clients, each started twice
 def test_kohort_converts_a_group_of_classic_clients(
     quick_broker: Broker, members: Members, unique: Unique
 ) -> None:

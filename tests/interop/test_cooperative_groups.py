@@ -22,6 +22,7 @@ peers = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long  # each member is started again, twice
 def test_three_members_go_from_range_to_cooperative_sticky_one_by_one_under_load(
     broker: Broker, members: Members, unique: Unique
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_member_paused_for_longer_than_its_session_is_fenced_and_comes_back(
     assert twice.keys() <= tails, "more than what was under way when the member was paused"
 
 
+@pytest.mark.long  # Kafka is started again
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_broker_that_restarts_under_the_group_costs_no_record(
     group: ReportedGroup, quick_kafka: KafkaServer, rounds: int

@@ -16,7 +16,7 @@ from tests.interop.members import Member, Members, fair
 from tests.interop.peers import APIS, OTHERS, Make, Settings
 from tests.interop.waiting import look_again_soon
 
-pytestmark = pytest.mark.real_kafka
+pytestmark = [pytest.mark.long, pytest.mark.real_kafka]  # a minute of failures
 TOPIC, GROUP, PARTITIONS, BROKERS = "orders", "everybody", 8, 3
 QUIET = {"log_level": 2}  # of librdkafka: ended connections to a broker are expected here
 CLIENTS: dict[str, Make] = {

@@ -15,7 +15,11 @@ from tests.interop.peer_process import in_a_process
 from tests.interop.peers import OTHERS, Make, Settings
 from tests.interop.waiting import look_again_soon
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.long,  # half a minute of members that come and go
+    pytest.mark.real_kafka,
+    pytest.mark.timeout(300),
+]
 PARTITIONS = 6
 Unique = Callable[[str], str]
 EVERYBODY: dict[str, Make] = {

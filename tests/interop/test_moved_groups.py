@@ -32,7 +32,11 @@ from tests.interop.moved_groups import (
 )
 from tests.support.kafka_server import KafkaServer
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.long,  # nodes of Kafka that are started again
+    pytest.mark.real_kafka,
+    pytest.mark.timeout(180),
+]
 
 
 @pytest.fixture(scope="module")

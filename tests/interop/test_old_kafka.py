@@ -23,7 +23,11 @@ from tests.support.kafka_server import KafkaServer
 from tests.support.old_kafka import ZooKeeperKafka
 from tests.support.plugin import SERVERS
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.old_kafka]
+pytestmark = [
+    pytest.mark.long,  # needs former versions of Kafka
+    pytest.mark.real_kafka,
+    pytest.mark.old_kafka,
+]
 
 Unique = Callable[[str], str]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -9,7 +9,11 @@ import pytest
 from tests.interop.brokers import Broker
 from tests.interop.reported_group import PARTITIONS, ReportedGroup
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.long,  # each member is started again, twice
+    pytest.mark.real_kafka,
+    pytest.mark.timeout(300),
+]
 Unique = Callable[[str], str]
 STRATEGIES = ("range", "cooperative-sticky")
 

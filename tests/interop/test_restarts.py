@@ -19,6 +19,7 @@ PARTITIONS = 6
 Unique = Callable[[str], str]
 
 
+@pytest.mark.long  # Kafka is started again
 @pytest.mark.parametrize(
     "crash", [False, pytest.param(True, marks=pytest.mark.long)], ids=["stopped", "killed"]
 )

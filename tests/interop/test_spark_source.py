@@ -14,7 +14,11 @@ from confluent_kafka import Producer
 from kohort.testing import Cluster, ProducerRecord
 from tests.support.jars import spark_jars
 
-pytestmark = [pytest.mark.spark_source, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.long,  # needs Spark's own source, a further download
+    pytest.mark.spark_source,
+    pytest.mark.timeout(300),
+]
 SCRIPT = Path(__file__).with_name("spark_source.py")
 EARLY_MS, SINCE_MS, LATE_MS = 1_700_000_000_000, 1_700_000_030_000, 1_700_000_060_000
 EARLY, LATE = ([f"{when} {n}" for n in range(15)] for when in ("early", "late"))

@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kohort.testing import Cluster
 from tests.interop.brokers import QUIET
 
+pytestmark = pytest.mark.long  # several nodes of Kafka
+
 PATIENCE_S = 30.0
 GROUP = "g"
 

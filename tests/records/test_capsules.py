@@ -184,6 +184,7 @@ def _kept(use: Callable[[Any], object], size: int) -> int:
     return (tracemalloc.get_traced_memory()[0] - before) // size
 
 
+@pytest.mark.long  # a garbage collection under tracemalloc takes tenths of a second
 def test_all_that_is_given_back_is_let_go_of(way: str) -> None:
     size = 2_000
 

@@ -51,7 +51,6 @@ from tests.simulation.events import (
     TargetReceived,
 )
 from tests.simulation.invariants import Check
-from tests.simulation.simulate import simulate
 from tests.simulation.world import TOPICS
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -464,16 +463,3 @@ def test_a_partition_of_a_deleted_topic_is_another_one() -> None:
     assert epoch_invariants.owners_release_first(log_of([*events, replaced])) == []
     shared = stored("b", 3, new)
     assert len(epoch_invariants.owners_release_first(log_of([*events, shared]))) == 1
-
-
-@pytest.mark.parametrize(("seed", "kind"), [(564, None), (29, "mixed")])
-def test_a_rebalance_that_kafka_forgets_is_noticed(seed: int, kind: str | None) -> None:
-    outcome = simulate(seed, kind=kind)
-    assert epoch_invariants.rebalance_is_forgotten(outcome.log)
-    assert outcome.violations == []
-
-
-def test_partitions_that_an_upgrade_leaves_out_are_noticed() -> None:
-    outcome = simulate(8155)
-    assert epoch_invariants.unassigned_since_upgrade(outcome.log) == {TopicPartition("u", 3)}
-    assert outcome.violations == []

@@ -111,7 +111,10 @@ def client_certificate(server: SecureKafka) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("listener", ["MTLS", "SASL_SSL", "OAUTH"])
+@pytest.mark.parametrize(
+    "listener",
+    ["SASL_SSL", *(pytest.param(name, marks=pytest.mark.long) for name in ("MTLS", "OAUTH"))],
+)
 def test_stream_member_logs_in_and_no_secret_is_written(
     spark: SparkSession,
     secure_kafka: SecureKafka,

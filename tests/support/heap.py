@@ -2,7 +2,8 @@
 
 ``heap.c`` replaces malloc(). It counts the interpreter with ``PYTHONMALLOC=malloc``, Arrow with its
 system pool, and the libraries in C and Rust. Requested memory counts, whether it was touched or
-not. Without it (another C library, no compiler) tracemalloc counts the interpreter alone.
+not. Without it (another C library, no compiler, AddressSanitizer, which replaces malloc(), too)
+tracemalloc counts the interpreter alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SOURCE = Path(__file__).with_name("heap.c")
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment of a process whose memory is counted. Build what that requires."""
     compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None or platform.libc_ver()[0] != "glibc":
+    is_sanitized = "libasan" in os.environ.get("LD_PRELOAD", "")
+    if compiler is None or is_sanitized or platform.libc_ver()[0] != "glibc":
         return {**os.environ}
     library = folder / "heap.so"
     command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.jars import (
+    KAFKA_VERSION,
     MavenError,
     jars,
     missing_kafka,
@@ -38,8 +40,14 @@ REAL_TIMEOUT_S = 300
 TESTS = Path(__file__).parents[1]
 LISTED_SLOW = TESTS / "slow.txt"
 LISTED_LONGEST = TESTS / "longest.txt"
-NOT_RUN = "not_run"
-"""Property of a test's report. It carries the reason over from worker processes, too."""
+PROVED = {
+    "asyncio": "on asyncio",
+    "trio": "on trio",
+    "real_kafka": f"on Apache Kafka {KAFKA_VERSION}",
+    "spark": "on Spark",
+    "interop": "with other clients",
+}
+"""Marker or parameter of tests to what the last line says of them."""
 SERVERS = pytest.StashKey[list[KafkaServer]]()
 SLOW_FILES = pytest.StashKey[frozenset[Path]]()
 """Files that have tests on real components."""
@@ -84,7 +92,8 @@ def pytest_collection_modifyitems(
     pytest itself groups the tests that share a parameter of a module or a session. It does so after
     the shuffling, which would otherwise start such fixtures many times.
     """
-    mark_slow(items)
+    mark(items)
+    mark_repetitions(items)
     seed = config.option.shuffle
     if seed is not None:
         items[:] = shuffled(items, seed)
@@ -108,12 +117,33 @@ def sort_by_length(items: list[pytest.Item], slow: frozenset[Path]) -> None:
     items.sort(key=lambda item: (item.path not in slow, ranks[item.path], not is_slow(item)))
 
 
-def mark_slow(items: list[pytest.Item]) -> None:
-    """Mark the tests that tests/slow.txt lists by file and name."""
+def mark(items: list[pytest.Item]) -> None:
+    """Mark the tests that tests/slow.txt lists by file and name, and those of tests/interop."""
     listed = frozenset(LISTED_SLOW.read_text().split())
     for item in items:
         if item.nodeid.partition("[")[0] in listed:
             item.add_marker(pytest.mark.slow)
+        if item.path.is_relative_to(TESTS / "interop"):
+            item.add_marker(pytest.mark.interop)
+
+
+def mark_repetitions(items: list[pytest.Item]) -> None:
+    """Mark as long what repeats a test with others' clients, in other cases.
+
+    A plain run has the first case of each such test, on Apache Kafka where the test has one there.
+    It needs no former version of Kafka.
+    """
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("old_kafka"):
+            item.add_marker(pytest.mark.long)
+        elif item.get_closest_marker("interop") and not item.get_closest_marker("long"):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tests.values():
+        kept = next((case for case in cases if case.get_closest_marker("real_kafka")), cases[0])
+        for case in cases:
+            if case is not kept:
+                case.add_marker(pytest.mark.long)
 
 
 def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
@@ -151,7 +181,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what cannot run here, or fail it when everything has to run."""
     for marker, missing in NEEDS.items():
         if item.get_closest_marker(marker) and (reason := missing()) is not None:
-            item.user_properties.append((NOT_RUN, f"{marker}: {reason}"))
             if required() and marker != "kerberos":
                 pytest.fail(f"{reason} (KOHORT_REQUIRE_REAL is set)", pytrace=False)
             pytest.skip(reason)
@@ -178,23 +207,29 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List once which tests did not run and why."""
-    reports = [
-        report
-        for outcome in ("skipped", "failed", "error")
-        for report in terminalreporter.stats.get(outcome, ())
-    ]
-    not_run = Counter(
-        reason
+    """Say in one line what was proved, and what was skipped and why."""
+    reports = terminalreporter.stats.get("passed", ())
+    counts = Counter(
+        name
         for report in reports
-        for name, reason in getattr(report, "user_properties", ())
-        if name == NOT_RUN
+        for name in {*report.keywords, *re.split(r"[\[\]-]", report.nodeid)} & PROVED.keys()
     )
-    if not_run:
-        terminalreporter.section("not run against real components")
-        for reason, tests in not_run.items():
-            terminalreporter.line(f"{tests} tests of {reason}")
+    proved = [f"{counts[name]:,} {where}" for name, where in PROVED.items() if counts[name]]
+    skipped = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", ()))
+    reasons = [f"{count} ({reason})" for reason, count in skipped.most_common()]
+    terminalreporter.section("proved and skipped")
+    terminalreporter.line(
+        f"{len(reports):,} tests passed; of them {', '.join(proved) or 'none on real components'}; "
+        f"skipped: {', '.join(reasons) or 'none'}"
+    )
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Return why a test was skipped."""
+    assert isinstance(report.longrepr, tuple)
+    return report.longrepr[2].removeprefix("Skipped: ")
 
 
 @pytest.fixture(scope="session")

@@ -124,7 +124,9 @@ async def life(seed: int, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.long] * (seed >= 2)) for seed in range(8)]
+)
 def test_a_group_reads_everything_whatever_happens(seed: int, protocol: str) -> None:
     run_virtual(life, seed, protocol, seed=seed)
 

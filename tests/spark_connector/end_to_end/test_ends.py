@@ -121,8 +121,8 @@ def end(
     return query.exception(), took
 
 
-@plainly_on("cluster")
-@pytest.mark.parametrize("query", ["idle", pytest.param("in a batch", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("query", ["idle", "in a batch"])
 def test_a_session_that_ends_leaves(
     broker: Broker, unique: Unique, tmp_path: Path, record_property: Record, query: str
 ) -> None:
@@ -144,7 +144,7 @@ def test_a_session_that_ends_leaves(
     assert took < ALLOWED_S
 
 
-@plainly_on("apache")
+@pytest.mark.long
 def test_when_the_jvm_is_killed_the_source_leaves(
     broker: Broker, unique: Unique, tmp_path: Path, record_property: Record
 ) -> None:

@@ -17,7 +17,12 @@ from tests.spark_connector.end_to_end.pumps import Pump
 from tests.spark_connector.end_to_end.queries import Plan
 from tests.spark_connector.end_to_end.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.timeout(580)]
+pytestmark = [
+    pytest.mark.long,  # queries that hand over for minutes
+    pytest.mark.spark,
+    pytest.mark.real_kafka,
+    pytest.mark.timeout(580),
+]
 PARTITIONS = 6
 RATE = 600
 SHARE = 150

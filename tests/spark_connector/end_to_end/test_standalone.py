@@ -16,7 +16,11 @@ from tests.spark_connector.end_to_end.queries import Plan
 from tests.spark_connector.end_to_end.standalone import StandaloneCluster
 from tests.spark_connector.end_to_end.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
+pytestmark = [
+    pytest.mark.long,  # a Spark cluster of several processes
+    pytest.mark.spark,
+    pytest.mark.timeout(280),
+]
 PARTITIONS = 6
 SETTINGS = {
     "spark.executor.memory": "512m",
