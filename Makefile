@@ -32,11 +32,14 @@ ifneq ($(findstring --without-browser,$(ARGS)),)
 PYODIDE :=
 endif
 
-# A file's tests stay together, in the order of the files: tests/longest.txt lists the first ones.
-SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Tests on real components stay together, and a file's tests do, in the order of the files:
+# tests/longest.txt lists the first ones.
+SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 # Or every process of a demo, a test or Spark would do it anew where Python is told to write no bytecode.
 COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort
 
+# pytest rewrites the modules of the tests, which takes half a minute in each process: once, not in each run.
+unexport PYTHONDONTWRITEBYTECODE
 SANITIZED := build/sanitized
 
 .DEFAULT_GOAL := help

@@ -112,6 +112,7 @@ CLASSIC: Mapping[str, Make] = {
 """Clients that join by the classic protocol."""
 
 
+@pytest.mark.long  # four clients in processes of their own
 def test_four_clients_share_a_group(
     quick_broker: Broker, members: Members, unique: Unique, clients: Mapping[str, Make]
 ) -> None:

@@ -94,6 +94,8 @@ def pytest_collection_modifyitems(
     """
     mark(items)
     mark_repetitions(items)
+    if config.pluginmanager.hasplugin("xdist"):
+        group(items)
     seed = config.option.shuffle
     if seed is not None:
         items[:] = shuffled(items, seed)
@@ -131,11 +133,11 @@ def mark_repetitions(items: list[pytest.Item]) -> None:
     """Mark as long what repeats a test with others' clients, in other cases.
 
     A plain run has the first case of each such test, on Apache Kafka where the test has one there.
-    It needs no former version of Kafka.
+    It needs no former version of Kafka, and no second event loop on real components.
     """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("old_kafka"):
+        if item.get_closest_marker("old_kafka") or (is_slow(item) and "[trio" in item.nodeid):
             item.add_marker(pytest.mark.long)
         elif item.get_closest_marker("interop") and not item.get_closest_marker("long"):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -144,6 +146,13 @@ def mark_repetitions(items: list[pytest.Item]) -> None:
         for case in cases:
             if case is not kept:
                 case.add_marker(pytest.mark.long)
+
+
+def group(items: list[pytest.Item]) -> None:
+    """Give all tests on real components to one process, which then starts each component once."""
+    for item in items:
+        name = "real" if is_slow(item) else str(item.path.relative_to(TESTS))
+        item.add_marker(pytest.mark.xdist_group(name))
 
 
 def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:

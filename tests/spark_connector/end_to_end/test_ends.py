@@ -61,7 +61,14 @@ class Ending:
 
 
 @plainly_on("apache")
-@pytest.mark.parametrize("how", ["query.stop()", "AvailableNow done", "an executor's exception"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "query.stop()",
+        pytest.param("AvailableNow done", marks=pytest.mark.long),
+        pytest.param("an executor's exception", marks=pytest.mark.long),
+    ],
+)
 def test_a_query_that_ends_leaves(
     spark: SparkSession,
     broker: Broker,
@@ -85,7 +92,7 @@ def test_a_query_that_ends_leaves(
     assert took < ALLOWED_S
 
 
-@plainly_on("cluster")
+@pytest.mark.long
 def test_a_query_whose_source_raises_leaves(
     spark: SparkSession,
     broker: Broker,
