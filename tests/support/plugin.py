@@ -219,6 +219,8 @@ def pytest_runtest_makereport(
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one line what was proved, and what was skipped and why."""
+    if terminalreporter.config.option.collectonly:
+        return
     reports = terminalreporter.stats.get("passed", ())
     counts = Counter(
         name
