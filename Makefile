@@ -34,7 +34,7 @@ endif
 
 # Tests on real components stay together, and a file's tests do, in the order of the files:
 # tests/longest.txt lists the first ones.
-SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Or every process of a demo, a test or Spark would do it anew where Python is told to write no bytecode.
 COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort
 

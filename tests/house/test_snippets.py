@@ -1,4 +1,4 @@
-"""Code of the pages and the examples runs offline, each program in a separate process."""
+"""Code of the pages runs offline, each program in a separate process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from tests.house._source import ROOT
 from tests.support.snippets import (
-    EXAMPLES,
     FENCED,
     FRAGMENTS,
     NOT_RUN,
@@ -33,11 +32,6 @@ RUN_BY = {
     "spark.md": ("tests/spark_connector/test_docs.py", 5),
 }
 """Pages with blocks that need more than a process: the tests that run them, and their number."""
-
-
-def marks(example: Path) -> list[pytest.MarkDecorator]:
-    """Return marks for what an example needs beyond kohort, from its imports."""
-    return [pytest.mark.spark] if "pyspark" in example.read_text() else []
 
 
 @pytest.mark.parametrize(("code", "shown"), BLOCKS)
@@ -74,13 +68,6 @@ def test_every_block_of_a_page_is_run_by_a_test() -> None:
 )
 def test_shown_output_may_leave_out_lines(output: str, shown: str, is_equal: bool) -> None:
     assert is_shown(output, shown) == is_equal
-
-
-@pytest.mark.parametrize(
-    "example", [pytest.param(path, id=path.name, marks=marks(path)) for path in EXAMPLES]
-)
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    run_python(example.read_text(), tmp_path, timeout_s=200 if marks(example) else 50)
 
 
 def test_the_first_block_of_the_readme_is_short_and_prints_what_the_readme_says(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import re
@@ -36,6 +37,8 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "spark_source": missing_spark_source,
 }
 SLOW = (*NEEDS, "interop")
+REAL = r"real_kafka|mark\.spark|plainly_on"
+"""What the text of a file of tests on real components has."""
 REAL_TIMEOUT_S = 300
 TESTS = Path(__file__).parents[1]
 LISTED_SLOW = TESTS / "slow.txt"
@@ -81,6 +84,32 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Return a scheduler that gives one process all tests on real components, in a plain run.
+
+    Each process that runs such tests starts Apache Kafka, twice with TLS, and Spark.
+    """
+    if config.getvalue("dist") != "loadfile" or config.option.markexpr != "not long":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    scheduler = LoadFileScheduling(config, log)
+    file_of = scheduler._split_scope
+    scheduler._split_scope = lambda test: (
+        "on real components" if is_on_real_components(file_of(test)) else file_of(test)
+    )
+    return scheduler
+
+
+@functools.cache
+def is_on_real_components(file: str) -> bool:
+    """True if a file of this path from the root has tests on real components."""
+    path = TESTS.parent / file
+    is_folder = any(path.is_relative_to(TESTS / folder) for folder in ("compat", "interop"))
+    return is_folder or re.search(REAL, path.read_text()) is not None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
@@ -94,8 +123,6 @@ def pytest_collection_modifyitems(
     """
     mark(items)
     mark_repetitions(items)
-    if config.pluginmanager.hasplugin("xdist"):
-        group(items)
     seed = config.option.shuffle
     if seed is not None:
         items[:] = shuffled(items, seed)
@@ -146,13 +173,6 @@ def mark_repetitions(items: list[pytest.Item]) -> None:
         for case in cases:
             if case is not kept:
                 case.add_marker(pytest.mark.long)
-
-
-def group(items: list[pytest.Item]) -> None:
-    """Give all tests on real components to one process, which then starts each component once."""
-    for item in items:
-        name = "real" if is_slow(item) else str(item.path.relative_to(TESTS))
-        item.add_marker(pytest.mark.xdist_group(name))
 
 
 def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
