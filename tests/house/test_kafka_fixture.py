@@ -29,6 +29,7 @@ def test_a_created_topic_is_described_by_kafkas_own_tool(
     assert "PartitionCount: 6" in done.stdout
 
 
+@pytest.mark.long  # Kafka is started three times
 @pytest.mark.real_kafka
 def test_topics_survive_a_restart_and_a_crash(
     kafka: KafkaServer, unique: Callable[[str], str]
@@ -41,6 +42,7 @@ def test_topics_survive_a_restart_and_a_crash(
     assert topic in done.stdout.split()
 
 
+@pytest.mark.long  # a Kafka of its own
 @pytest.mark.real_kafka
 def test_a_node_that_cannot_start_says_why(start_kafka: Callable[..., KafkaServer]) -> None:
     with pytest.raises(KafkaStartError, match="log\\.segment\\.bytes"):

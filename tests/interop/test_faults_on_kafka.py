@@ -81,6 +81,7 @@ def test_a_killed_member_costs_no_record_and_at_most_its_last_poll_twice(
     assert twice.keys() <= tails, "more than what the killed member had not committed"
 
 
+@pytest.mark.long  # a session has to end
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_member_paused_for_longer_than_its_session_is_fenced_and_comes_back(
     group: ReportedGroup, rounds: int

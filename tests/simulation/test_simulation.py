@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.simulate import simulate
 from tests.simulation.soak import Failure, replay, soak
 
-SEEDS = 25
+SEEDS = 12
 """Seeds of a plain run. `make soak` has the others."""
 ROOT = Path(__file__).parents[2]
 

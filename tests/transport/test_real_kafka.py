@@ -57,6 +57,7 @@ async def test_metadata_and_requests(kafka: KafkaServer, unique: Callable[[str],
         await client.aclose()
 
 
+@pytest.mark.long  # Kafka is started again
 async def test_a_broker_that_is_killed_and_comes_back(kafka: KafkaServer) -> None:
     client = ClusterClient(config_for(kafka))
     async with anyio.create_task_group() as tasks:
