@@ -179,6 +179,9 @@ class BrokerFetchSession:
         if not self._users:
             for cached in self.partitions.values():
                 cached.unwatch()
+            # They refer to the session, which would be garbage that only the collector frees.
+            self.partitions.clear()
+            self.pending.clear()
 
     @contextmanager
     def used(self) -> Iterator[None]:

@@ -42,7 +42,7 @@ def test_topics_survive_a_restart_and_a_crash(
     assert topic in done.stdout.split()
 
 
-@pytest.mark.long  # a Kafka of its own
+@pytest.mark.long  # a further Kafka
 @pytest.mark.real_kafka
 def test_a_node_that_cannot_start_says_why(start_kafka: Callable[..., KafkaServer]) -> None:
     with pytest.raises(KafkaStartError, match="log\\.segment\\.bytes"):

@@ -112,7 +112,7 @@ CLASSIC: Mapping[str, Make] = {
 """Clients that join by the classic protocol."""
 
 
-@pytest.mark.long  # four clients in processes of their own
+@pytest.mark.long  # four clients, each in another process
 def test_four_clients_share_a_group(
     quick_broker: Broker, members: Members, unique: Unique, clients: Mapping[str, Make]
 ) -> None:

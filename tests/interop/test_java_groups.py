@@ -22,7 +22,7 @@ def ours(cluster: Cluster) -> Broker:
     return Broker(cluster.bootstrap_servers)
 
 
-@pytest.mark.long  # two JVMs of their own
+@pytest.mark.long  # two further JVMs
 def test_two_java_members_share_a_group(ours: Broker, members: Members, unique: Unique) -> None:
     share(ours, members, [("java-1", Java), ("java-2", Java)], unique, first_leaves=True)
 

@@ -168,7 +168,7 @@ def test_kafka_consumer_groups_shows_states_members_and_refusals(
     assert "GroupIdNotFoundException" in tool(GROUPS, "--describe", "--group", "nobody")
 
 
-@pytest.mark.long  # each tool is a JVM of its own
+@pytest.mark.long  # each tool is a further JVM
 def test_consumer_groups_tool_shows_a_consumer_group(
     quick_broker: Broker, unique: Callable[[str], str]
 ) -> None:
@@ -242,7 +242,7 @@ def test_offsets_are_reset(cluster: Cluster, tool: Tool, to: str, expected: int)
     assert [at.offset for at in cluster.committed("shop").values()] == [expected] * 3
 
 
-@pytest.mark.long  # each tool is a JVM of its own
+@pytest.mark.long  # each tool is a further JVM
 def test_kafka_get_offsets(cluster: Cluster, tool: Tool) -> None:
     fill(cluster)
     cluster.produce("orders", ["x"] * 2, partition=2)
@@ -267,7 +267,7 @@ def later_than(cluster: Cluster, offset: int) -> bool:
     return time.time() * 1000 >= cluster.records("orders")[offset].timestamp + 1
 
 
-@pytest.mark.long  # each tool is a JVM of its own
+@pytest.mark.long  # each tool is a further JVM
 def test_the_verifiable_producer_and_the_consumer_performance_tool(
     cluster: Cluster, tool: Tool
 ) -> None:
@@ -283,7 +283,7 @@ def test_the_verifiable_producer_and_the_consumer_performance_tool(
     assert printed.split(", ")[4] == "5000"
 
 
-@pytest.mark.long  # each tool is a JVM of its own
+@pytest.mark.long  # each tool is a further JVM
 def test_the_transactional_copier(cluster: Cluster, tool: Tool) -> None:
     """It reads in a group and writes in transactions with the group's offsets. Some are aborted."""
     cluster.create_topic("orders", 1)
@@ -302,7 +302,7 @@ def test_the_transactional_copier(cluster: Cluster, tool: Tool) -> None:
     assert [at.offset for at in cluster.committed("copier").values()] == [30]
 
 
-@pytest.mark.long  # each tool is a JVM of its own
+@pytest.mark.long  # each tool is a further JVM
 def test_a_java_consumer_goes_to_a_time(cluster: Cluster, tool: Tool) -> None:
     """The tool that resets an application's topics seeks with a consumer, and commits."""
     cluster.create_topic("orders", 2)

@@ -38,7 +38,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
 }
 SLOW = (*NEEDS, "interop")
 REAL = r"real_kafka|mark\.spark|plainly_on"
-"""What the text of a file of tests on real components has."""
+"""Expression that the text of a file has if it has tests on real components."""
 REAL_TIMEOUT_S = 300
 TESTS = Path(__file__).parents[1]
 LISTED_SLOW = TESTS / "slow.txt"

@@ -21,7 +21,7 @@ from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.records import NewRecord, RecordBatch, encode_batch
 from kohort.testing import MemoryCluster
 from tests.support.virtual import run_virtual
-from tests.testing.test_fetch import data, request
+from tests.testing.fetch_messages import data, request
 
 SECOND = 1000
 
