@@ -34,7 +34,7 @@ static inline int16_t kohort_int16(const uint8_t *p) { return (int16_t)((uint16_
 static inline void kohort_copy(uint8_t *to, Py_ssize_t room, const uint8_t *source, Py_ssize_t there, Py_ssize_t size) {
     if (size <= 16 && room >= 16 && there >= 16) {
         memcpy(to, source, 16);
-    } else {
+    } else if (size > 0) { /* an empty buffer may be NULL, which memcpy() does not allow */
         memcpy(to, source, (size_t)size);
     }
 }

@@ -13,13 +13,14 @@ ON_PUBLIC_NAMES = ("spark_connector", "compat")  # what a user of kohort could h
 VALUES = ("types", "errors", "config")  # the lowest layer, in its internal order
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the brokers may import
 THIRD_PARTY = {
-    "records": {"crc32c", "cramjam", "lz4", "pyarrow"},  # pyarrow is needed for tables
+    # pyarrow is needed for tables. Type checkers read typing_extensions.
+    "records": {"crc32c", "cramjam", "lz4", "pyarrow", "typing_extensions"},
     "security": {"anyio", "botocore", "cryptography", "gssapi", "truststore"},
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},
-    # trio is notified of Ctrl-C where it runs. Type checkers read typing_extensions.
-    "consumer": {"anyio", "pyarrow", "trio", "typing_extensions"},
+    # trio is notified of Ctrl-C where it runs.
+    "consumer": {"anyio", "pyarrow", "trio"},
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
