@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kohort.broker._fetch_session import in_order
+from kohort.broker._fetch_session import BrokerFetchSession, CachedPartition, in_order
 from kohort.broker.apis import Context
 from kohort.errors import ErrorCode, InvalidOptionError, broker_error, error_name
 from kohort.protocol import APIS, Request, Response
@@ -88,24 +88,32 @@ def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
     if plan.error is not ErrorCode.NONE:
         return cls(error_code=plan.error)
     topics: dict[tuple[str, bytes], m.FetchResponse.FetchableTopicResponse] = {}
-    results = [
+    with plan.session.used():
+        results = _failed_results(plan.session, error)
+        changed = sessions.changed_results(plan, results)
+    for cached, data in changed:
+        key = cached.key.topic, cached.key.topic_id
+        if key not in topics:
+            topics[key] = cls.FetchableTopicResponse(topic=key[0], topic_id=key[1])
+        topics[key].partitions.append(data)
+    return cls(session_id=plan.session.id, responses=list(topics.values()))
+
+
+def _failed_results(
+    session: BrokerFetchSession, error: ErrorCode
+) -> list[tuple[CachedPartition, m.FetchResponse.PartitionData]]:
+    return [
         (
             cached,
-            cls.PartitionData(
+            m.FetchResponse.PartitionData(
                 partition_index=cached.key.partition,
                 error_code=error,
                 high_watermark=-1,
                 records=b"",
             ),
         )
-        for cached in in_order(plan.session.partitions.values())
+        for cached in in_order(session.partitions.values())
     ]
-    for cached, data in sessions.changed_results(plan, results):
-        key = cached.key.topic, cached.key.topic_id
-        if key not in topics:
-            topics[key] = cls.FetchableTopicResponse(topic=key[0], topic_id=key[1])
-        topics[key].partitions.append(data)
-    return cls(session_id=plan.session.id, responses=list(topics.values()))
 
 
 def _partitions(response: Any, topic: Any, partition: Any, name: str, index: str) -> FailureBuilder:

@@ -64,10 +64,13 @@ class FetchSessions:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._close(request.session_id)
             is_kept = request.session_epoch == INITIAL_EPOCH
-            session = self._open(by_id) if is_kept else BrokerFetchSession(NO_SESSION, by_id)
-            _merge(session, request)
-            return ServedFetch(session, committed)
-        session = self._sessions.get(request.session_id, BrokerFetchSession(NO_SESSION, by_id))
+            new = self._open(by_id) if is_kept else BrokerFetchSession(NO_SESSION, by_id)
+            _merge(new, request)
+            return ServedFetch(new, committed)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            none = BrokerFetchSession(NO_SESSION, by_id)
+            return ServedFetch(none, committed, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if (error := self._check(session, request, by_id)) is not ErrorCode.NONE:
             return ServedFetch(session, committed, error=error)
         _merge(session, request)
@@ -81,8 +84,6 @@ class FetchSessions:
         return ServedFetch(session, committed, incremental=True, epoch=session.epoch)
 
     def _check(self, session: BrokerFetchSession, request: FetchRequest, by_id: bool) -> ErrorCode:
-        if session.id == NO_SESSION:
-            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         self._sessions[session.id] = self._sessions.pop(session.id)
         if session.uses_topic_ids != by_id:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
