@@ -6,8 +6,6 @@ import json
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import anyio
-
 from kohort.config import Secret, msk_region_of
 from kohort.errors import (
     CredentialsUnavailableError,
@@ -15,7 +13,7 @@ from kohort.errors import (
     SaslServerError,
     SecurityError,
 )
-from kohort.security._calls import CALL_SECONDS, in_thread
+from kohort.security._calls import CALL_SECONDS, call
 from kohort.security._secrets import mask
 from kohort.security._text import printable
 from kohort.security._waiting import Waiting
@@ -85,8 +83,8 @@ class MskIamMechanism:
         """Sign a request with the current credentials. Raises SecurityError."""
         with self._waiting.asking(_STEP):
             try:
-                with anyio.fail_after(CALL_SECONDS):
-                    return await in_thread(lambda: self._begin(host.rstrip(".")))
+                exchange: MskIamExchange = await call(lambda: self._begin(host.rstrip(".")))
+                return exchange
             except TimeoutError as error:
                 raise CredentialsUnavailableError(
                     f"{_STEP} took longer than {CALL_SECONDS:g} s"
