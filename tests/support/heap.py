@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).with_name("heap.c")
+IS_SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 
 
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment of a process whose memory is counted. Build what that requires."""
     compiler = shutil.which("cc") or shutil.which("gcc")
-    is_sanitized = "libasan" in os.environ.get("LD_PRELOAD", "")
-    if compiler is None or is_sanitized or platform.libc_ver()[0] != "glibc":
+    if compiler is None or IS_SANITIZED or platform.libc_ver()[0] != "glibc":
         return {**os.environ}
     library = folder / "heap.so"
     command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE)]
