@@ -56,7 +56,7 @@ demo: $(VENV)/.demo ## Run a consumer group over 336,776 flights, with members t
 quick: $(VENV)/.dev ## Check a change in a minute: style, types, the quick tests and 40 seeds.
 	$(BIN)/python -m tools.quick $(ARGS)
 
-test: $(VENV)/.dev ## Prove every feature once, on Apache Kafka and Spark too: ten minutes on two cores.
+test: $(VENV)/.dev ## Prove every feature once, on Apache Kafka and Spark too.
 	$(BIN)/python -m pytest $(SHARED_OUT) $(ARGS)
 
 test-all: SEEDS = 2000
