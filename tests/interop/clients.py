@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.jars import KAFKA_VERSION
+
 PATH = Path(__file__).parents[2] / "docs" / "reference" / "clients.md"
 
 _HEAD = """\
@@ -100,7 +102,7 @@ CLIENTS = (
     _python("aiokafka", "aiokafka 0.14.0 has no cooperative assignor"),
     _python("kafka-python", _cooperative("kafka-python")),
     Client(
-        "kafka-clients 4.3.1",
+        f"kafka-clients {KAFKA_VERSION}",
         "Java 17 or newer, and Maven for the jars",
         {
             "produce": ["java_tools::the_console_producer_and_consumer"],
@@ -252,7 +254,7 @@ def _lines() -> Iterator[str]:
     for client in CLIENTS:
         yield from ("", f"## {client.name}", "", f"Needs {client.needs}.", "")
         yield from _table("what", {feature: client.shown[feature] for feature in FEATURES})
-    yield from ("", "## Kafka 4.3.1's command-line tools", "")
+    yield from ("", f"## Kafka {KAFKA_VERSION}'s command-line tools", "")
     yield from _table("tool", TOOLS)
     yield from ("", "## Several clients in one group", "")
     yield from _table("clients", TOGETHER)

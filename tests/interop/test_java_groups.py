@@ -1,4 +1,4 @@
-"""Groups of kafka-clients 4.3.1 on the in-process cluster."""
+"""Groups of kafka-clients on the in-process cluster."""
 
 from __future__ import annotations
 
