@@ -10,7 +10,7 @@ SHOWN: Final = "***"
 """Text that stands for every secret."""
 
 _NOT_PICKLED = (
-    "a Secret cannot be pickled or copied: pass the name of a file or of an environment variable, "
+    "a Secret cannot be pickled or copied. Pass the name of a file or of an environment variable, "
     "and read the secret where it is used"
 )
 

@@ -170,7 +170,7 @@ def _group_reasons(facts: Facts, group: GroupFacts) -> Iterator[str]:
         yield f"the group cannot be joined yet{join_obstruction}"
     if group["session_in_doubt"]:
         yield (
-            "no heartbeat got a response for as long as a session lasts: another member may own "
+            "no heartbeat got a response for as long as a session lasts. Another member may own "
             "the partitions, so no records are returned before a heartbeat succeeds"
         )
     ago = poll["last_seconds_ago"]
@@ -190,7 +190,7 @@ def _group_reasons(facts: Facts, group: GroupFacts) -> Iterator[str]:
     elif state == "stable" and not facts["partitions"] and _has_epochs(group):
         yield (
             "this member was assigned no partitions: the group has more members than partitions, "
-            "other members have not released theirs yet, or the topics do not exist"
+            "other members have not released theirs, or the topics do not exist"
         )
     elif state == "stable" and not facts["partitions"]:
         yield (

@@ -1,8 +1,8 @@
 /* The Arrow C data interface: its structures, how they are filled, and how they are given back.
 
-   In C, because whoever has a structure may release it on any thread and while an exception is on its
-   way, when Python code must not run. Every structure has memory of its own, so that a child may be
-   moved out of its parent and outlive it. */
+   This is C, because the owner of a structure may release it on any thread. An exception may be set
+   at that time, and then Python code must not run. Each structure has its memory, so that a child may
+   be moved out of its parent and outlive it. */
 #ifndef KOHORT_CAPSULE_H
 #define KOHORT_CAPSULE_H
 #include <Python.h>
@@ -185,7 +185,7 @@ static struct ArrowArray *kohort_stream_part(struct ArrowArrayStream *stream, in
     return &own->arrays[index];
 }
 
-/* Capsules own the structure, and what nobody has moved out of it. */
+/* Capsules own the structure, and its parts that were not moved out of it. */
 #define KOHORT_CAPSULE(kind, type, label)                                                    \
     static void kohort_drop_##kind(PyObject *capsule) {                                      \
         struct type *held = PyCapsule_GetPointer(capsule, label);                            \

@@ -1,5 +1,5 @@
 /* What the compiled decoder does without Python: loads, copies, checksums, and records made at once.
-   Each function here has a twin in _primitives.py, which tells what it does. */
+   Each function here has a twin in _primitives.py, whose docstring describes it. */
 #ifndef KOHORT_NATIVE_H
 #define KOHORT_NATIVE_H
 #include <Python.h>
@@ -244,7 +244,7 @@ KOHORT_TARGET static uint32_t kohort_crc_hardware(uint32_t crc, const uint8_t *p
     while (n >= 3 * KOHORT_BLOCK) {
         uint64_t b = 0, c = 0;
         for (size_t line = 0; line < KOHORT_BLOCK; line += 64) {
-            /* Bytes just received are first looked at here; by itself, the processor would not follow three streams. */
+            /* Bytes just received are first read here. The processor does not prefetch three streams. */
             for (size_t i = 0; i < 192; i += 64) __builtin_prefetch(p + KOHORT_AHEAD + 3 * line + i);
             for (size_t i = line; i < line + 64; i += 8) {
                 a = KOHORT_STEP8(a, kohort_word(p + i));
@@ -282,9 +282,9 @@ static inline PyObject **kohort_slot(PyObject *record, int field) {
     return (PyObject **)((char *)record + kohort_at[field]);
 }
 
-/* Records come and go by the million, and as instances of a Python class each one would be counted by the garbage
-   collector (which looks at everything after 700 of them) and taken apart by way of the class's bases. So the memory
-   of some is kept for the next ones, and they are taken apart here; of those that hold only bytes, nothing more is done.
+/* Records are created and freed by the million. The garbage collector counts each instance of a Python class, and
+   runs after 700 of them. Python also frees an instance by way of the bases of its class. So these functions free
+   records, and keep the memory of some for the next ones. A record that holds only bytes needs nothing more.
    Without the interpreter's lock, there is no list that all threads could share. */
 #if !defined(Py_GIL_DISABLED) && !defined(PYPY_VERSION)
 #define KOHORT_KEEPS 4096

@@ -151,7 +151,8 @@ static int64_t kohort_unpack_zstd(const uint8_t *data, int64_t size, uint8_t *sc
     return made > (size_t)most ? -1 : (int64_t)made; /* errors are numbers close to the largest */
 }
 
-/* The bytes of the content, now in the scratch; -1 if it is left to Python, -1 - n if it takes a scratch of n bytes. */
+/* Return the number of bytes that are now in the scratch. The value -1 leaves the content to
+   Python. The value -1 - n asks for a scratch of n bytes. */
 static inline int64_t kohort_unpack(int codec, const uint8_t *data, int64_t size, uint8_t *scratch, int64_t room) {
     return codec == 4   ? kohort_unpack_zstd(data, size, scratch, room)
            : codec == 3 ? kohort_unpack_lz4(data, size, scratch, room)

@@ -163,7 +163,7 @@ def _unknown_issuer(attempt: TlsAttempt, certificate: Certificate | None) -> str
     if certificate is None:
         signed = "the broker's certificate is signed by a CA"
     elif certificate.issuer == certificate.subject:
-        signed = f"the broker's certificate ({printable(certificate.subject)}) is signed by itself"
+        signed = f"the broker's certificate ({printable(certificate.subject)}) is self-signed"
         return f"{signed} and is not in {attempt.trust}. Set ssl_cafile to that certificate"
     else:
         issuer = printable(certificate.issuer) or "a CA without a name"

@@ -23,8 +23,8 @@ COPY_PREFIX = "option."
 """Prefix of the second copy of each option of a table, which Spark adds."""
 
 _INSTEAD = (
-    "use CREATE TEMPORARY VIEW name USING kohort OPTIONS (...), or name the columns of the table, "
-    "CREATE TABLE name (value binary) USING kohort, and give the options with each read: "
+    "use CREATE TEMPORARY VIEW name USING kohort OPTIONS (...). Or name the columns of the table, "
+    "CREATE TABLE name (value binary) USING kohort. Then give the options with each read: "
     "SELECT * FROM name WITH (...), or spark.read.options(...).table(name)"
 )
 

@@ -293,7 +293,7 @@ cdef int receive_all(
     epoll_event *events, int ready, Frame **frames, int waiting, bint *dry) noexcept nogil:
     """Receive for the frames that are not dry; return the number of events that are left.
 
-    Frames that do not wait any more have an event at the end.
+    Frames that no longer wait have an event at the end.
     """
     cdef int index, each, kept = 0, done = 0
     cdef Frame *frame
@@ -322,7 +322,7 @@ cdef int receive_all(
 
 cdef int wait(
     int fd, epoll_event *events, int ready, Frame **frames, int waiting, double timeout) noexcept nogil:
-    """Return the number of events to report; below 0 after an error, which errno tells."""
+    """Return the number of events to report; below 0 after an error, which is in errno."""
     cdef double until = now() + timeout, left
     cdef int kept, milliseconds
     cdef bint dry

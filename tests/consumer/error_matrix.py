@@ -144,7 +144,7 @@ class Cell:
         )
 
     async def run(self) -> str:
-        """What followed. AssertionError if it hung, spun, was told untyped or did not recover."""
+        """Return what followed. Fail after a hang, a spin, an untyped error or no recovery."""
         async with self.consumer:
             if self.api.startswith("OffsetFetch"):  # before the member has the partition
                 self.cluster.produce("t", ["b"])
@@ -218,7 +218,7 @@ class Cell:
         return RETRIED if hits > sent else PASSES
 
     def _kind(self, error: KafkaError) -> str:
-        """How the docs call what the caller was told; it must be the code's own error."""
+        """Return the name of the error in the docs. It must be the error of the code."""
         name = f"`{type(error).__name__}`"
         if isinstance(error, BrokerResponseError) and error.code == self.code:
             assert type(error) is error_class(self.code)
@@ -231,7 +231,7 @@ class Cell:
         return name
 
     async def _recover(self) -> str:
-        """Polling goes on to give records, by itself or after the caller did its part."""
+        """Poll until records return again, at once or after the caller did its part."""
         self.cluster.produce("t", ["z"])
         if await self._poll(20, until_some=True):
             return ""

@@ -366,7 +366,7 @@ def test_small_buffers_are_sent_together() -> None:
     ("name", "text", "connects"),
     [
         ("otherca", "signed by CN=otherroot, which is not in ssl_cafile", 2),
-        ("selfsigned", r"\(CN=selfsigned\) is signed by itself and is not in ssl_cafile", 2),
+        ("selfsigned", r"\(CN=selfsigned\) is self-signed and is not in ssl_cafile", 2),
         ("wronghost", r"is for kafka\.example\.org, not for localhost", 2),
         ("expired", "expired on 2020-01-02 00:00 UTC", 2),
         ("notyet", "is not valid before 2040-01-01 00:00 UTC. Check the clock", 2),
