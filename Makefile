@@ -80,9 +80,10 @@ sanitize: $(VENV)/.dev ## Run the tests of the compiled modules with AddressSani
 	  $(abspath $(BIN))/python -m pytest $(SHARED_OUT) -k "not memory" --timeout 600 tests/records \
 	  tests/fetcher/test_fuzz.py $(wildcard tests/transport/test_frame*.py) tests/transport/test_tcp.py $(ARGS)
 
-lint: $(VENV)/.dev ## Check style, format and types.
+lint: $(VENV)/.dev ## Check style, format, prose and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tools.prose
 	$(BIN)/mypy
 	$(PYRIGHT) --verifytypes kohort --ignoreexternal
 

@@ -22,11 +22,12 @@ from kohort.config._security import SecurityConfig
 from kohort.config._tls import StoreConfig, TlsConfig
 from kohort.config._translated import TRANSLATED
 from kohort.config._unsupported import IGNORED, KEYWORDS, REFUSED, Unsupported
-from tests.house._prose import sentences, words
-from tools.prose import MAX_CELL
+from tools.prose import sentences, words
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
 COMMAND: Final = "python -m tools.options_page"
+MAX_CELL: Final = 15
+"""Maximum words of a cell. The rest is below the table."""
 
 _HEAD: Final = f"""\
 # All options

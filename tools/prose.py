@@ -1,175 +1,132 @@
-"""Figures of the prose in README and docs: ``python -m tools.prose [FILE...]``.
+"""Check of the prose: words to leave out, and the length of sentences.
 
-Prose is paragraphs and list items. Headings, tables, blocks of code and HTML comments are left out.
-A passive is a form of *be* and a participle, with at most one adverb between them. A participle is
-a word on "-ed" or one of ``IRREGULAR``. A first screen has 40 lines. A fenced block of Python or a
-shell begins there, and not with ``NOT_RUN``.
+``python -m tools.prose [FILE...]`` prints each finding as ``file:line: text: reason``. Prose is
+comments, docstrings, the messages of the packages, and the paragraphs of Markdown pages.
 """
 
 from __future__ import annotations
 
-import itertools
+import inspect
 import re
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.house._prose import markdown_texts, sentences, words
-
 ROOT: Final = Path(__file__).parents[1]
-FIRST_SCREEN: Final = 40
-MAX_COLUMNS: Final = 100
-MAX_CELL: Final = 15
-WITHOUT_CODE: Final = ("docs/reference/", "docs/internals/", "docs/architecture.md")
-"""Reference and internals, which need no code in the first screen."""
-
-RUNNABLE: Final = re.compile(r"^```(python|sh|bash|console)\b")
-NOT_RUN: Final = "# not run: "
-"""Begin of a block that no test runs, because it needs a cluster or another client."""
-
-IRREGULAR: Final = (
-    "been begun bound bought broken brought built caught chosen cut done drawn driven drawn fed "
-    "felt forgotten found given gone got grown heard held hidden kept known laid led left lent "
-    "lost made meant met overridden paid put read rewritten rung run said seen sent set shown "
-    "shut sold spent split spoken stood struck sworn taken taught thought thrown told torn "
-    "understood undone woken won written"
+SUFFIXES: Final = (".py", ".pyx", ".pxd", ".c", ".h", ".md")
+PACKAGES: Final = ("kohort", "pyspark_kohort", "pytest_kohort")
+"""Folders whose strings are messages. The strings of tests are data."""
+LEFT_OUT: Final = ("benchmarks/results/", "docs/reference/api")
+"""Generated lists and figures."""
+MAX_WORDS: Final = 25
+WORDS: Final = re.compile(
+    r"""\b(?:
+        anew | at\ will | in\ the\ midst | but\ for | any\ more | sees?\ to | affair
+      | of\ (?:its|one's|their|his|our|your)\ own | by\ (?:itself|himself|themselves)
+      | so\ (?:many|long|much) | nobody | somebody | mend(?:s|ed|ing)? | told | tells?
+      | deal[ts]? | handout | performer | parting | mailbox | bell
+    )\b""",
+    re.IGNORECASE | re.VERBOSE,
 )
-_BE = r"(?:am|is|are|was|were|be|been|being)"
-_ADVERB = r"(?:\w+ly|not|never|always|also|then|often|still|now|already|just|only|both|all|again)"
-_NOT_PARTICIPLES = r"(?!indeed\b|need\b|red\b|speed\b|embed\b|seed\b|feed\b|hundred\b|kindred\b)"
-PASSIVE: Final = re.compile(
-    rf"\b{_BE}\s+(?:{_ADVERB}\s+)?{_NOT_PARTICIPLES}(?:\w+ed|{'|'.join(IRREGULAR.split())})\b",
-    re.IGNORECASE,
+"""Words that a reader who knows Kafka and Python has to read twice, and metaphors."""
+
+_PYTHON: Final = re.compile(
+    r'(?P<comment>\#[^\n]*)|[rfu]{0,2}"""(?P<long>(?:[^"\\]|\\.|"(?!""))*)"""'
+    r"""|(?P<short>(?:[rfu]{0,2}(?:"(?!"")(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')\s*)+)""",
+    re.DOTALL | re.IGNORECASE,
 )
-_CODE = re.compile(r"``[^`]*``|`[^`]*`")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_C: Final = re.compile(
+    r"(?P<comment>//[^\n]*)|/\*(?P<long>.*?)\*/"
+    r'|(?P<short>"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\')',
+    re.DOTALL,
+)
+_MARKDOWN: Final = re.compile(
+    r"^ *```.*?^ *```$|(?P<comment>\Z.)|(?P<short>\Z.)|<!--.*?-->|^[#|][^\n]*"
+    r"|(?P<long>(?:^(?! *```|[#|]|<!--)[^\n]*\S[^\n]*\n?(?!\s*(?:[-*]|\d+\.)\s))+)",
+    re.DOTALL | re.MULTILINE,
+)
+_LITERAL: Final = re.compile(r"""[rfu]{0,2}(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')\s*""", re.I)
+_DIRECTIVE: Final = re.compile(
+    r"^\W+$|^!|(?:# *)?(?:noqa|type: ignore|pyright: ignore|pragma|fmt:|distutils).*"
+)
+_SENTENCE_END: Final = re.compile(r'(?<=[.!?])\s+(?=[A-Z`:"(\[*])')
+_PARAGRAPH_END: Final = re.compile(r"\n[ \t]*\n|\n\s*(?:[-*]|\d+\.) ")
+_CODE: Final = re.compile(r"``[^`]*``|`[^`]*`")
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Figures of one page, or of several added together."""
-
-    name: str
-    sentences: list[int] = field(default_factory=list)
-    """Number of words of each sentence."""
-    paragraphs: list[int] = field(default_factory=list)
-    """Number of words of each paragraph and list item."""
-    passives: list[str] = field(default_factory=list)
-    """Each passive, with its line."""
-    wide_lines: int = 0
-    """Number of lines over 100 columns. Rows of tables are left out, because they cannot wrap."""
-    long_cells: int = 0
-    """Number of table cells of more than 15 words."""
-    without_code: int = 0
-    """Number of pages that need runnable code in the first screen and have none."""
-
-    @property
-    def passives_per_1000(self) -> float:
-        """Passives per 1,000 words."""
-        return 1000 * len(self.passives) / max(1, sum(self.paragraphs))
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a text. Indented blocks and doctests are code and left out."""
+    for paragraph in _PARAGRAPH_END.split(text):
+        lines = paragraph.splitlines()
+        if all(line.startswith("    ") or not line.strip() for line in lines):
+            continue
+        if not lines[0].lstrip().startswith((">>>", "::")):
+            yield from _SENTENCE_END.split(" ".join(paragraph.split()))
 
 
-def pages() -> list[Path]:
-    """Return README and all pages of ``docs``."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+def words(text: str) -> list[str]:
+    """Return the words of a sentence. Code in backticks counts as one word."""
+    text = re.sub(r":\w+:", " ", _CODE.sub(" x ", text))
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return [each for each in re.findall(r"[\w'\-./]+", text) if re.search("[A-Za-z0-9]", each)]
 
 
-def percentile(values: Sequence[int], percent: int) -> int:
-    """Return the smallest value that ``percent`` of all values do not exceed. 0 without values."""
-    ordered = sorted(values)
-    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else 0
+def texts(path: Path, source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each piece of prose in a file."""
+    pattern = {".md": _MARKDOWN, ".c": _C, ".h": _C}.get(path.suffix, _PYTHON)
+    has_messages = pattern is _PYTHON and path.parts[0] in PACKAGES
+    comment, first = "", 0  # comments on lines that follow each other
+    line, end = 1, 0
+    for match in pattern.finditer(source):
+        gap = source[end : match.start()]
+        line += gap.count("\n")
+        if comment and (match["comment"] is None or gap.strip() or gap.count("\n") > 1):
+            yield first, comment
+            comment = ""
+        if match["comment"] is not None:
+            first = first if comment else line
+            comment += _DIRECTIVE.sub("", match["comment"].lstrip("#/ ")) + "\n"
+        elif match["long"] is not None and not gap.rstrip().endswith(("(", ",", "=", "[")):
+            yield line, inspect.cleandoc(re.sub(r"^ \*", "", match["long"], flags=re.MULTILINE))
+        elif has_messages and match["short"] is not None:
+            message = "".join(map("".join, _LITERAL.findall(match["short"])))
+            yield line, "" if match["short"][0] == "r" else re.sub(r"\{[^{}]*\}", "x", message)
+        line += match[0].count("\n")
+        end = match.end()
+    if comment:
+        yield first, comment
 
 
-def measure(path: Path, source: str | None = None) -> Figures:
-    """Return the figures of one page. ``source`` replaces the content of the file."""
-    source = path.read_text(encoding="utf-8") if source is None else source
-    source = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), source)
-    name = path.relative_to(ROOT).as_posix()
-    texts = [text for text in markdown_texts(source, path) if words(text.text)]
-    found = [count for text in texts for each in sentences(text.text) if (count := _count(each))]
-    lines = source.splitlines()
-    return Figures(
-        name,
-        found,
-        [_count(text.text) for text in texts],
-        [
-            f"{text.where}: {' '.join(match[0].split())}"
-            for text in texts
-            for match in PASSIVE.finditer(_CODE.sub("x", text.text))
-        ],
-        sum(len(line) > MAX_COLUMNS and not line.lstrip().startswith("|") for line in lines),
-        sum(_count(cell) > MAX_CELL for cell in _cells(lines)),
-        int(not name.startswith(WITHOUT_CODE) and not _has_code(lines)),
-    )
+def findings(path: Path, source: str) -> Iterator[str]:
+    """Yield what breaks a rule. The path is relative to the root of the project."""
+    for line, text in texts(path, source):
+        bare = _CODE.sub(lambda code: "x" + "\n" * code[0].count("\n"), text)
+        for match in WORDS.finditer(bare):
+            at = line + bare.count("\n", 0, match.start())
+            yield f"{path}:{at}: {match[0]}: a word to leave out"
+        for sentence in sentences(text):
+            if (count := len(words(sentence))) > MAX_WORDS:
+                yield f"{path}:{line}: {sentence[:60]}...: {count} words in a sentence"
 
 
-def total(parts: Iterable[Figures]) -> Figures:
-    """Return the figures of all pages together."""
-    found = [*parts]
-    return Figures(
-        "all",
-        [each for part in found for each in part.sentences],
-        [each for part in found for each in part.paragraphs],
-        [each for part in found for each in part.passives],
-        sum(part.wide_lines for part in found),
-        sum(part.long_cells for part in found),
-        sum(part.without_code for part in found),
-    )
+def project_files() -> list[Path]:
+    """Return the files with prose that git knows, relative to the root of the project."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [Path(name) for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
-def table(parts: Sequence[Figures]) -> str:
-    """Return a Markdown table with a row for each page and one for all."""
-    head = (
-        "| page | words | sentence p50 | sentence p90 | paragraph p90 | passives per 1,000 "
-        "| lines over 100 columns | cells over 15 words | no code in first screen |"
-    )
-    return "\n".join([head, "|---|" + "---:|" * 8, *map(_row, [*parts, total(parts)])])
-
-
-def _row(each: Figures) -> str:
-    cells = (
-        each.name,
-        f"{sum(each.paragraphs):,}",
-        percentile(each.sentences, 50),
-        percentile(each.sentences, 90),
-        percentile(each.paragraphs, 90),
-        f"{each.passives_per_1000:.1f}",
-        each.wide_lines,
-        each.long_cells,
-        each.without_code,
-    )
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def _count(text: str) -> int:
-    return len(words(text))
-
-
-def _cells(lines: Iterable[str]) -> Iterator[str]:
-    is_code = False
-    for line in lines:
-        is_code ^= line.lstrip().startswith("```")
-        if not is_code and line.startswith("|"):
-            yield from re.split(r"(?<!\\)\|", line)
-
-
-def _has_code(lines: Sequence[str]) -> bool:
-    return any(
-        RUNNABLE.match(line.lstrip()) and not after.startswith(NOT_RUN)
-        for line, after in itertools.pairwise([*lines[: FIRST_SCREEN + 1], ""])
-    )
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Print the table. ``--passives`` also prints each passive."""
-    named = [Path(name).resolve() for name in arguments if name != "--passives"]
-    parts = [measure(path) for path in named or pages()]
-    print(table(parts))
-    if "--passives" in arguments:
-        print(*total(parts).passives, sep="\n")
+def main(arguments: list[str]) -> int:
+    """Print the findings in the files, or in all files. Return 1 if there are any."""
+    named = [Path(name).resolve().relative_to(ROOT) for name in arguments]
+    paths = [path for path in named or project_files() if path.suffix in SUFFIXES]
+    paths = [path for path in paths if not path.as_posix().startswith(LEFT_OUT)]
+    found = [each for path in paths for each in findings(path, (ROOT / path).read_text())]
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -35,7 +35,7 @@ FILES: Final = {
     ),
     "house": (
         *("circles", "helpers", "layers", "log_arguments", "modules", "options_are_used"),
-        *("public_names", "second_defaults", "secrets_are_revealed", "words"),
+        *("public_names", "second_defaults", "secrets_are_revealed"),
     ),
     "testing": (
         *("fetch", "group_errors", "group_join", "group_records", "group_static", "hashes"),
@@ -67,6 +67,7 @@ def steps(arguments: Iterable[str] = ()) -> list[Step]:
     return [
         Step("ruff check", [ruff, "check", "."]),
         Step("ruff format", [ruff, "format", "--check", "."]),
+        Step("prose", [python, "-m", "tools.prose"]),
         Step("mypy", [mypy]),
         Step("pytest", [*pytest, *quick_tests(), *arguments]),
         Step("seeds", [python, "-m", "tests.simulation", "--seeds", str(SEEDS), "--jobs", "1"]),

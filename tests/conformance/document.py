@@ -14,7 +14,7 @@ from tests.conformance.known import KNOWN, UNSERVED
 from tests.conformance.probe import PROBES
 from tests.conformance.rows import ROWS, SECTIONS, Row
 from tests.support.jars import KAFKA_VERSION
-from tools.prose import MAX_CELL
+from tools.options_page import MAX_CELL
 
 PATH = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 _FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"

@@ -105,12 +105,12 @@ def test_docs_install_python_for_the_browser_unless_left_out(checkout: Path) -> 
     assert "npm" not in without and "tools.site build --without-browser" in without
 
 
-def test_quick_runs_its_five_steps(checkout: Path) -> None:
+def test_quick_runs_its_six_steps(checkout: Path) -> None:
     assert ".venv/bin/python -m tools.quick -x" in make(checkout, "ARGS=-x", target="quick").stdout
     names = [step.name for step in steps()]
-    assert names == ["ruff check", "ruff format", "mypy", "pytest", "seeds"]
+    assert names == ["ruff check", "ruff format", "prose", "mypy", "pytest", "seeds"]
     assert str(SEEDS) in steps()[-1].command
-    assert steps(["-x"])[3].command[-1] == "-x"
+    assert steps(["-x"])[4].command[-1] == "-x"
 
 
 def test_quick_names_tests_that_exist() -> None:
