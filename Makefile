@@ -109,8 +109,8 @@ soak: $(VENV)/.dev ## Simulate SEEDS=10000 lives of a group on a virtual clock.
 bench: $(VENV)/.dev ## Measure the hot paths beside other clients.
 	$(BIN)/python -m benchmarks $(ARGS)
 
-release-check: $(VENV)/.release ## Build what would be uploaded, and try each file of it. Nothing is uploaded.
-	$(BIN)/python -m tools.release $(ARGS)
+release-check: $(VENV)/.release ## Build the files of a release for this Python, and try each. Nothing is uploaded.
+	$(BIN)/python -m tools.release
 
 clean: ## Remove the environments, the caches and what was built.
 	rm -rf $(VENV) .venv .venv-[0-9]* .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,1 +1,1 @@
-"""The check of a release: builds what would be uploaded and tries each distribution."""
+"""The check of a release: builds its files for one Python and tries each of them."""

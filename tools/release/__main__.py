@@ -1,137 +1,177 @@
-"""Command ``python -m tools.release``, which is ``make release-check``. It uploads nothing."""
+"""Command ``python -m tools.release``, which is ``make release-check``. It uploads nothing.
+
+cibuildwheel builds the wheels of a release on hosted runners, for each Python and system. Here the
+running Python builds its own files, and a consumer reads records with each of them.
+"""
 
 from __future__ import annotations
 
-import argparse
+import os
+import shutil
+import subprocess
 import sys
-import textwrap
-import time
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import Final
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from tools.release import builds, checks, installs, placeholders, pythons, suites
-from tools.release.commands import DIST, WORK, Row
-from tools.release.pythons import Interpreter
+from tools.release.index import write_index
+from tools.release.placeholders import ROOT, placeholders
 
-PARTS: Final = (
-    "build",
-    "musl",
-    "reproducible",
-    "metadata",
-    "install",
-    "tests",
-    "materials",
-    "workflows",
-    "placeholders",
+WORK: Final = ROOT / "build" / "release"
+DIST: Final = WORK / "dist"
+PINS: Final = ROOT / "constraints" / "pins.txt"
+PYTHON: Final = sys.executable
+RECORDS: Final = 100_000
+PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+_REMOVED: Final = ("KOHORT_", "PIP_FIND_LINKS", "PIP_REQUIRE", "PYTHON")
+"""Beginnings of the variables that would change what a clean machine builds or installs."""
+_NO_COMPILER: Final = {"CC": "false", "CXX": "false"}
+
+
+class Row(NamedTuple):
+    """One line of the report."""
+
+    subject: str
+    is_good: bool
+    result: str
+
+
+class ProgramFailedError(Exception):
+    """A program of the check ended with an error. The text ends with its last lines."""
+
+
+class Trial(NamedTuple):
+    """An installation of one built file into a new environment."""
+
+    name: str
+    files: str
+    """Pattern of the built files that the package index offers."""
+    decoders: str
+    """Decoders that the consumer must report: compiled or plain."""
+    dependencies: str = "newest"
+    environ: Mapping[str, str] = {}
+
+
+TRIALS: Final = (
+    Trial("compiled wheel", "*-cp*.whl", "compiled"),
+    Trial("compiled wheel, lowest dependencies", "*-cp*.whl", "compiled", "lowest"),
+    Trial("plain wheel", "*-none-any.whl", "plain"),
+    Trial("plain wheel, lowest dependencies", "*-none-any.whl", "plain", "lowest"),
+    Trial("source without a compiler", "*.tar.gz", "plain", environ=_NO_COMPILER),
 )
-NEED_FILES: Final = {"musl", "reproducible", "metadata", "install", "tests", "materials"}
-"""Parts that need the files of the part ``build``."""
-ELSEWHERE: Final = ("Linux on 64-bit ARM", "macOS", "Windows")
 
 
-def rows(parts: Iterable[str], found: list[Interpreter]) -> Iterator[Row]:
-    """Run the parts in their order, and yield the rows of the report."""
-    if "build" in parts:
-        yield from builds.build(found)
-    if NEED_FILES & set(parts) and not list(DIST.glob("*.tar.gz")):
-        yield Row("the parts after build", "all", False, f"{DIST} has no source distribution")
-        return
-    if "musl" in parts:
-        yield from builds.build_musl(found)
-    if "reproducible" in parts:
-        yield from builds.check_reproducible(found)
-    if "metadata" in parts:
-        yield from checks.check_metadata()
-    if "install" in parts:
-        yield from installs.check_installs(found)
-    if "tests" in parts:
-        yield from suites.check_tests(found)
-    if "materials" in parts:
-        yield from checks.check_materials(found[-1] if not found[-1].musl else found[0])
-    if "workflows" in parts:
-        yield from checks.check_workflows()
-    if "placeholders" in parts:
-        yield from placeholders.list_placeholders()
+def environment(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for a program: without those that would change the result."""
+    kept = {name: value for name, value in environ.items() if not name.startswith(_REMOVED)}
+    return kept | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"} | dict(more)
 
 
-def not_here(
-    everything: list[Interpreter], found: list[Interpreter], parts: Iterable[str]
-) -> Iterator[Row]:
-    """Yield a row for each part, interpreter and system that was not tried."""
-    for part in PARTS:
-        if part not in parts:
-            yield Row(part, "part", None, "left out by the options")
-    for each in everything:
-        if each not in found:
-            yield Row(f"CPython {each}", "interpreter", None, "left out by the options")
-    for name in pythons.missing(everything):
-        yield Row(f"CPython {name}", "interpreter", None, "not found: put it on the path")
-    for name in ELSEWHERE:
-        yield Row(name, "all", None, "hosted runners only")
+def run(*command: object, **more: str) -> str:
+    """Return the output of a program, with more variables. Raise ProgramFailedError."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env=environment(os.environ, more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+    )
+    if done.returncode:
+        last = "\n".join(done.stdout.strip().splitlines()[-15:])
+        raise ProgramFailedError(f"{command[0]} ended with {done.returncode}:\n{last}")
+    return done.stdout
 
 
-def report(found: list[Row]) -> str:
-    """Return the rows as one table."""
-    marks = {True: "ok", False: "FAILED", None: "-"}
-    first = max((len(row.subject) for row in found), default=0)
-    second = max((len(row.check) for row in found), default=0)
+def attempt(subject: str, action: Callable[[], str]) -> Row:
+    """Do one part of the check, and return the row of its result."""
+    print(f"{subject} ...", file=sys.stderr, flush=True)
+    try:
+        return Row(subject, True, action())
+    except ProgramFailedError as error:
+        return Row(subject, False, str(error))
+
+
+def build() -> str:
+    """Build the source distribution, and from it a compiled and a plain wheel of this Python."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    date = run("git", "log", "-1", "--format=%ct").strip()
+    pinned = {"PIP_CONSTRAINT": str(PINS), "SOURCE_DATE_EPOCH": date}
+    run(PYTHON, "-m", "build", "--outdir", DIST, KOHORT_REQUIRE_EXTENSIONS="1", **pinned)
+    [source] = DIST.glob("*.tar.gz")
+    wheel = (PYTHON, "-m", "pip", "wheel", "--no-deps", "--no-cache-dir", "--wheel-dir", DIST)
+    run(*wheel, "--build-constraint", PINS, source, KOHORT_PURE="1", **pinned)
+    return ", ".join(sorted(path.name for path in DIST.iterdir()))
+
+
+def check_metadata() -> str:
+    """Run ``twine check`` on the built files."""
+    run(PYTHON, "-m", "twine", "check", "--strict", *DIST.iterdir())
+    return "twine check finds nothing"
+
+
+def download() -> str:
+    """Download the dependencies of kohort, and what builds it, for the package indexes."""
+    newest: list[str] = PROJECT["dependencies"]
+    lowest = [each.replace(">=", "==") for each in newest]
+    for name, wanted in (("newest", newest), ("lowest", lowest)):
+        command = (PYTHON, "-m", "pip", "download", "--quiet", "--only-binary=:all:")
+        run(*command, "--dest", WORK / name, *wanted)
+        run(*command, "--dest", WORK / name, "--constraint", PINS, "setuptools", "cython")
+    return f"{', '.join(newest)}, and the lowest versions of these"
+
+
+def install_and_read(trial: Trial) -> str:
+    """Install kohort from an index that has one of its files, and let a consumer read there."""
+    place = WORK / "environments" / trial.name.replace(", ", "-").replace(" ", "-")
+    run(PYTHON, "-m", "venv", "--clear", place)
+    python = place / "bin" / "python"
+    offered = [*DIST.glob(trial.files), *(WORK / trial.dependencies).iterdir()]
+    address = write_index(place / "index", offered)
+    command = (python, "-m", "pip", "install", "--quiet", "--no-cache-dir")
+    variables = {"PIP_CONFIG_FILE": os.devnull, **trial.environ}
+    wanted = f"kohort=={PROJECT['version']}"
+    run(*command, "--index-url", address, wanted, **variables)
+    run(python, "-m", "pip", "check")
+    run(python.with_name("kohort"), "--version")
+    reader = Path(__file__).with_name("reader.py")
+    return run(python, "-I", "-W", "error", reader, RECORDS, trial.decoders).splitlines()[-1]
+
+
+def rows() -> Iterator[Row]:
+    """Do the parts of the check in their order, up to the first that the others need."""
+    for subject, action in (("build", build), ("metadata", check_metadata), ("index", download)):
+        row = attempt(subject, action)
+        yield row
+        if not row.is_good:
+            return
+    for trial in TRIALS:
+        yield attempt(trial.name, partial(install_and_read, trial))
+
+
+def report(found: Iterable[Row], left: Iterable[str]) -> str:
+    """Return the rows as one table, and after it the placeholders that are left."""
     lines = []
-    for row in found:
-        head = f"{marks[row.ok]:6}  {row.subject:{first}}  {row.check:{second}}  "
-        text, *more = row.result.splitlines() or [""]
-        lines.append(f"{head}{text}".rstrip())
-        lines += [textwrap.indent(line, " " * 10) for line in more]
-    return "\n".join(lines)
+    for subject, is_good, result in found:
+        text = result.replace("\n", "\n" + " " * 10)
+        lines.append(f"{'ok' if is_good else 'FAILED':6}  {subject}: {text}")
+    marked = [f"-       {each}" for each in left]
+    title = ["", "Placeholders, which a person replaces before a release"]
+    return "\n".join([*lines, *(title if marked else []), *marked])
 
 
-def closing(found: list[Row]) -> str:
-    """Return the tables of what was checked, of what was not, and of the placeholders."""
-    marked = [row for row in found if row.check == placeholders.CHECK]
-    tried = [row for row in found if row.ok is not None and row not in marked]
-    left = [row for row in found if row.ok is None and row not in marked]
-    tables = (
-        ("Checked", tried),
-        ("Not checked", left),
-        ("Placeholders, which a person replaces before a release", marked),
-    )
-    return "\n\n".join(f"{title}\n{report(some)}" for title, some in tables if some)
-
-
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Run the check. Return 1 if a part of it failed."""
-    parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART")
-    parser.add_argument("--skip", nargs="+", choices=PARTS, default=[], metavar="PART")
-    parser.add_argument("--python", nargs="+", default=[], metavar="VERSION", help="such as 3.13")
-    options = parser.parse_args(arguments)
-    began = time.monotonic()
-    everything = pythons.interpreters()
-    print(
-        "interpreters:", *(f"{each} ({each.path})" for each in everything), sep="\n  ", flush=True
-    )
-    wanted = options.python or pythons.SUPPORTED
-    chosen = [each for each in everything if each.version in wanted]
-    if not chosen:
-        parser.error(f"no interpreter of {', '.join(wanted)} is here")
-    parts = [part for part in options.only if part not in options.skip]
-    found = []
-    for row in chain(rows(parts, chosen), not_here(everything, chosen, parts)):
-        print(report([row]), flush=True)
-        found.append(row)
-    text = closing(found)
+    found = list(rows())
+    text = report(found, placeholders())
     WORK.mkdir(parents=True, exist_ok=True)
     (WORK / "report.txt").write_text(text + "\n")
-    failed = sum(row.ok is False for row in found)
-    untried = sum(row.ok is None and row.check != placeholders.CHECK for row in found)
-    print(f"\n{text}\n")
-    print(f"{DIST} has what would be uploaded; {WORK / 'report.txt'} has this report")
-    minutes, seconds = divmod(round(time.monotonic() - began), 60)
-    passed = sum(row.ok is True for row in found)
-    counts = f"{passed} passed, {failed} failed, {untried} not tried"
-    print(f"release-check: {counts}, in {minutes} min {seconds} s")
-    return 1 if failed else 0
+    print(f"\n{text}\n\n{DIST} has the built files, {WORK / 'report.txt'} this report.")
+    return 0 if all(row.is_good for row in found) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

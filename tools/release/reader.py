@@ -1,28 +1,25 @@
 """Program that a clean environment runs: a consumer reads records of the in-process cluster.
 
-It prints one line of JSON. It needs the installed kohort alone, so it imports nothing of tools.
+It needs the installed kohort alone, so it imports nothing of tools.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 
 
-def main(wanted: int) -> None:
-    """Read ``wanted`` uncompressed records and one batch of each codec."""
+def main(wanted: int, decoders: str) -> None:
+    """Read ``wanted`` uncompressed records and a batch of each codec by the expected decoders."""
     from kohort import KafkaConsumer, TopicPartition, __version__
-    from kohort.cli import main as command
     from kohort.records import Compression
     from kohort.testing import Cluster
 
-    logging.basicConfig(level=logging.INFO, format="%(name)s %(levelname)s %(message)s")
-    try:
-        command(["--version"])
-    except SystemExit:
-        pass
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     with Cluster(topics={"plain": 1, "packed": 1}) as cluster:
         for start in range(0, wanted, 1000):
             cluster.produce("plain", [b"%0100d" % n for n in range(start, start + 1000)])
@@ -43,8 +40,10 @@ def main(wanted: int) -> None:
             packed = [next(consumer).value for _ in range(3 * len(Compression))]
             assert packed == [each.name.encode() for each in Compression for _ in range(3)], packed
             facts = consumer.explain().as_dict()["decoders"]
-    print(json.dumps({"version": __version__, "read": read, "seconds": seconds, **facts}))
+    assert facts["compiled"] is (decoders == "compiled"), facts
+    assert sum(line.startswith(f"record decoders: {decoders}") for line in logged) == 1, logged
+    print(f"kohort {__version__}, {decoders}, reads {read:,} records in {seconds:.1f} s")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])
