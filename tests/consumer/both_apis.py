@@ -24,7 +24,7 @@ Partitions = frozenset[TopicPartition]
 Callback = Callable[["Driven", Partitions], Awaitable[None]]
 
 POLL_MS = 20
-PATIENCE = 30.0
+PATIENCE = 90.0
 CLUSTER: dict[str, Any] = {
     "group_settings": {
         "min_session_timeout_ms": 50,

@@ -29,7 +29,7 @@ Partitions = frozenset[TopicPartition]
 
 QUIET = 0.05
 """Maximum share of a CPU for polling that returns no records or only errors."""
-PATIENCE = 20.0
+PATIENCE = 90.0
 """Seconds until a test fails. Working code is always faster."""
 LATE_ERRORS = 2
 """Maximum number of errors that poll() raises after their cause ended."""

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewPartitions
 
-from tests.support.topics import create_topic
+from tests.support.topics import await_leaders, create_topic
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 QUIET = {"log_level": "2"}  # ended connections to a broker are expected here
 
 
@@ -50,10 +50,18 @@ class Broker:
         timestamp: int = 0,
     ) -> None:
         """Write one record as a separate batch and wait until it is stored."""
+        errors: list[object] = []
         self._producer.produce(
-            topic, value, key, partition, headers=list(headers), timestamp=timestamp
+            topic,
+            value,
+            key,
+            partition,
+            headers=list(headers),
+            timestamp=timestamp,
+            on_delivery=lambda error, _: errors.append(error),
         )
         assert self._producer.flush(TIMEOUT_S) == 0
+        assert errors == [None]
 
     def delete_records(self, topic: str, partition: int, *, before: int) -> None:
         """Delete the records before an offset."""
@@ -61,9 +69,10 @@ class Broker:
         self.admin.delete_records([place])[place].result(TIMEOUT_S)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Increase the number of partitions."""
+        """Increase the number of partitions, and wait for their leaders."""
         asked = self.admin.create_partitions([NewPartitions(topic, total)])
         asked[topic].result(TIMEOUT_S)
+        await_leaders(self.admin, topic, total)
 
     def delete_topic(self, topic: str) -> None:
         """Delete the topic and wait for the response."""

@@ -12,7 +12,7 @@ from tests.interop.brokers import QUIET
 
 pytestmark = pytest.mark.long  # several nodes of Kafka
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 GROUP = "g"
 
 

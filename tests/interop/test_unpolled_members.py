@@ -12,7 +12,7 @@ from kohort import AsyncKafkaConsumer
 from tests.interop.brokers import Broker
 
 PARTITIONS = 6
-PATIENCE = 30.0
+PATIENCE = 90.0
 SOON = 10.0
 """Seconds far below the session and max_poll_interval_ms, after which a hung group continues."""
 Unique = Callable[[str], str]

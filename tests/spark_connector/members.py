@@ -10,7 +10,7 @@ from kohort.testing import Cluster
 from tests.spark_connector.reading import Query, options
 
 GROUP = "billing"
-DEADLINE = 30.0
+DEADLINE = 90.0
 
 
 def member_options(cluster: Cluster, **given: object) -> dict[str, str]:

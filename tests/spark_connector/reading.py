@@ -17,7 +17,7 @@ from kohort.spark_connector import KohortDataSource
 from kohort.testing import Cluster, ProducerRecord
 
 Row = dict[str, Any]
-DEADLINE = 30.0
+DEADLINE = 90.0
 
 ALL = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 

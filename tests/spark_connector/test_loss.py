@@ -17,7 +17,7 @@ from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.members import GROUP, member_options
 from tests.spark_connector.reading import Query, delete_before, options, produce, read_batch, values
 
-DEADLINE = 30.0
+DEADLINE = 90.0
 
 Make = Callable[..., Query]
 

@@ -17,10 +17,11 @@ from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
 from tests.spark_connector.reading import Query
 from tests.support.kafka_server import KafkaServer
+from tests.support.topics import await_leaders
 
 pytestmark = pytest.mark.real_kafka
 
-DEADLINE = 60.0
+DEADLINE = 90.0
 
 
 class Topic:
@@ -40,6 +41,7 @@ class Topic:
         config["min.cleanable.dirty.ratio"] = "0.01"
         (made,) = self.admin.create_topics([NewTopic(self.name, 1, 1, config=config)]).values()
         made.result(DEADLINE)
+        await_leaders(self.admin, self.name, 1)
 
     def delete(self) -> None:
         (gone,) = self.admin.delete_topics([self.name]).values()
@@ -48,6 +50,7 @@ class Topic:
     def grow(self, partitions: int) -> None:
         (done,) = self.admin.create_partitions([NewPartitions(self.name, partitions)]).values()
         done.result(DEADLINE)
+        await_leaders(self.admin, self.name, partitions)
 
     def delete_before(self, offset: int) -> None:
         place = ConfluentPartition(self.name, 0, offset)

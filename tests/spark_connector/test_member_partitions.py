@@ -14,7 +14,7 @@ from kohort.spark_connector._member_partitions import (
 )
 from kohort.spark_connector._offsets import Offsets, StreamOffset
 
-DEADLINE = 30.0
+DEADLINE = 90.0
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BOTH = frozenset({FIRST, SECOND})
 BATCH = StreamOffset({FIRST: 0, SECOND: 0}, {FIRST: 5, SECOND: 0})

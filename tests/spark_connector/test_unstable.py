@@ -13,7 +13,7 @@ from kohort.testing import Cluster
 from tests.spark_connector.members import GROUP, committed, member, member_options
 from tests.spark_connector.reading import Query, open_transaction, options, produce, read_batch
 
-DEADLINE = 30.0
+DEADLINE = 90.0
 ORDERS = TopicPartition("orders", 0)
 AHEAD = '{"orders": {"0": 10, "1": 0, "2": 0}}'
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def create_topic(
@@ -18,10 +18,19 @@ def create_topic(
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     topic = NewTopic(name, partitions, 1, config=dict(config or {}))
     admin.create_topics([topic], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+    await_leaders(admin, name, partitions)
+    return name
+
+
+def await_leaders(admin: AdminClient, name: str, partitions: int) -> None:
+    """Wait until the metadata has all partitions of a topic, with leaders.
+
+    The controller responds to a creation before the brokers know of it.
+    """
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         found = admin.list_topics(name, timeout=TIMEOUT_S).topics[name]
         leaders = [p.leader for p in found.partitions.values()]
         if len(leaders) == partitions and min(leaders) >= 0:
-            return name
+            return
         assert time.monotonic() < deadline, f"{name} has no leaders: {leaders}"

@@ -29,7 +29,7 @@ from tests.transport.frame_reading import LARGE, MAX, Reading, framed, pieces_of
 
 BODY = bytes(range(250)) * (LARGE // 250)
 KEY_UPDATE_REQUESTED = 1
-PATIENCE = 10
+PATIENCE = 90
 
 
 class Ends:

@@ -20,7 +20,7 @@ from kohort.transport._tls import TlsConnection
 from kohort.transport._waits import SocketWaits
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 5.0
+PATIENCE = 90.0
 
 
 class ScriptedSocket(socket.socket):
