@@ -80,7 +80,7 @@ def test_member_beyond_the_partitions_has_figures(caplog: pytest.LogCaptureFixtu
             assert group_of(idle)["assignment_cause"] is None
             await anyio.sleep(60)
             begun = descriptions(cluster)
-            await anyio.sleep(600)
+            await anyio.sleep(120)
             assert descriptions(cluster) == begun
 
     run_virtual(main)

@@ -150,6 +150,7 @@ def _on_asyncio() -> int:
     return len(asyncio.all_tasks())
 
 
+@pytest.mark.cases(3)  # each cancels at every checkpoint
 @PROTOCOLS
 @pytest.mark.parametrize(
     ("use", "listener"),
@@ -161,6 +162,7 @@ def test_a_cancellation_anywhere_leaves_nothing_behind(
     run_virtual(_cancelled_everywhere, use, listener, _on_trio, protocol)
 
 
+@pytest.mark.cases(1)  # each cancels at every checkpoint
 @pytest.mark.parametrize("use", [_poll, _commit, _stop, _rebalance])
 def test_a_cancellation_anywhere_leaves_nothing_behind_on_asyncio(use: Use) -> None:
     asyncio.run(_cancelled_everywhere(use, Recorder, _on_asyncio, "auto"))

@@ -41,12 +41,14 @@ def test_the_page_has_every_code_in_every_api() -> None:
     assert tables(SAID) in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.cases(60)  # each is a group with a fault
 @pytest.mark.parametrize("code", SAMPLE, ids=error_name)
 @pytest.mark.parametrize("api", APIS)
 def test_a_code_does_what_the_page_says(api: str, code: int) -> None:
     assert outcome(api, code) == SAID[api][code]
 
 
+@pytest.mark.cases(20)  # each is a group with a fault
 @pytest.mark.parametrize("code", SAMPLE, ids=error_name)
 @pytest.mark.parametrize("api", OF_BOTH_PROTOCOLS)
 def test_code_has_the_same_result_by_the_consumer_protocol(api: str, code: int) -> None:

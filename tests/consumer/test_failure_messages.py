@@ -96,7 +96,7 @@ def test_many_failing_partitions_get_one_line_for_each_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kohort")
-    count = 60
+    count = 20
 
     async def main() -> None:
         async with MemoryCluster(topics={"t": count}) as cluster:

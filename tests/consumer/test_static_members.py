@@ -146,6 +146,7 @@ def test_a_member_finds_new_partitions_after_a_static_downgrade() -> None:
     run_virtual(main)
 
 
+@pytest.mark.cases(3)  # each restarts members
 @EACH_PROTOCOL
 @pytest.mark.parametrize("topics", [["u"], ["t", "u"]], ids=["other", "more"])
 @pytest.mark.parametrize("returns", ["one", "two"])

@@ -157,6 +157,7 @@ def test_second_start_waits_only_for_a_member_set_to_never(mode: str) -> None:
     play(scene)
 
 
+@pytest.mark.cases(20)  # three members each
 @EACH_PROTOCOL
 @pytest.mark.parametrize("seed", range(20))
 def test_three_members_that_start_at_once_all_start(seed: int) -> None:
@@ -294,6 +295,7 @@ def test_subscribe_after_unsubscribe_is_kept_without_a_poll(pause: float) -> Non
     play(scene)
 
 
+@pytest.mark.cases(24)  # two kinds of each kind
 @EACH_PROTOCOL
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("pause", [0.0, 0.001, 1.0])

@@ -54,6 +54,7 @@ def test_a_topic_made_anew_is_another_topic(broker: Broker, unique: Unique) -> N
         assert [record.value for record in read(one, 1)] == [b"new"]
 
 
+@pytest.mark.long  # Kafka is killed and started
 @pytest.mark.real_kafka
 def test_a_leader_that_comes_back_has_another_epoch_and_nothing_is_cut_off(
     kafka: KafkaServer, apache: Broker, unique: Unique

@@ -45,6 +45,7 @@ def _some_frames() -> list[Golden]:
     return list(chosen.values())
 
 
+@pytest.mark.cases(18)  # each measures memory
 @pytest.mark.parametrize("golden", _some_frames(), ids=lambda golden: str(golden[0]))
 def test_a_length_that_lies_costs_no_memory(golden: Golden) -> None:
     _decode(golden, golden.frame)  # compiles the codec

@@ -284,6 +284,7 @@ for budget in map(int, sys.argv[2:]):
 """
 
 
+@pytest.mark.cases(6)  # each is a process with 100 MB and more
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 @pytest.mark.parametrize("name", BOMBS)
 def test_bomb_takes_little_more_memory_than_the_budget(name: str) -> None:

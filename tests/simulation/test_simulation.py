@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.simulate import simulate
 from tests.simulation.soak import Failure, replay, soak
 
-SEEDS = 12
+SEEDS = 8
 """Seeds of a plain run. `make soak` has the others."""
 ROOT = Path(__file__).parents[2]
 

@@ -37,8 +37,8 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "spark_source": missing_spark_source,
 }
 SLOW = (*NEEDS, "interop")
-REAL = r"real_kafka|mark\.spark|plainly_on"
-"""Expression that the text of a file has if it has tests on real components."""
+REAL = r"real_kafka|plainly_on"
+"""Expression that the text of a file has if it has tests on Apache Kafka."""
 REAL_TIMEOUT_S = 300
 TESTS = Path(__file__).parents[1]
 LISTED_SLOW = TESTS / "slow.txt"
@@ -86,9 +86,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Return a scheduler that gives one process all tests on real components, in a plain run.
+    """Return a scheduler that gives one process all tests on Spark, and one all on Apache Kafka.
 
-    Each process that runs such tests starts Apache Kafka, twice with TLS, and Spark.
+    Each process of a plain run that had such tests would start Apache Kafka, twice with TLS, and
+    Spark.
     """
     if config.getvalue("dist") != "loadfile" or config.option.markexpr != "not long":
         return None
@@ -96,18 +97,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     scheduler = LoadFileScheduling(config, log)
     file_of = scheduler._split_scope
-    scheduler._split_scope = lambda test: (
-        "on real components" if is_on_real_components(file_of(test)) else file_of(test)
-    )
+    scheduler._split_scope = lambda test: component(file_of(test))
     return scheduler
 
 
 @functools.cache
-def is_on_real_components(file: str) -> bool:
-    """True if a file of this path from the root has tests on real components."""
+def component(file: str) -> str:
+    """Return what tests of this file need that is started once, or the file itself for nothing."""
     path = TESTS.parent / file
+    text = path.read_text()
+    if "mark.spark" in text:
+        return "Spark"
     is_folder = any(path.is_relative_to(TESTS / folder) for folder in ("compat", "interop"))
-    return is_folder or re.search(REAL, path.read_text()) is not None
+    return "Kafka" if is_folder or re.search(REAL, text) else file
 
 
 @pytest.hookimpl(wrapper=True)
@@ -157,21 +159,26 @@ def mark(items: list[pytest.Item]) -> None:
 
 
 def mark_repetitions(items: list[pytest.Item]) -> None:
-    """Mark as long what repeats a test with others' clients, in other cases.
+    """Mark as long the cases of a test that a plain run leaves out.
 
-    A plain run has the first case of each such test, on Apache Kafka where the test has one there.
+    A plain run has one case of each test with others' clients, on Apache Kafka where the test has
+    one there. It has as many cases of another test as its marker ``cases`` says, spread over all.
     It needs no former version of Kafka, and no second event loop on real components.
     """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("old_kafka") or (is_slow(item) and "[trio" in item.nodeid):
             item.add_marker(pytest.mark.long)
-        elif item.get_closest_marker("interop") and not item.get_closest_marker("long"):
+        elif not item.get_closest_marker("long") and (
+            item.get_closest_marker("interop") or item.get_closest_marker("cases")
+        ):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
-        kept = next((case for case in cases if case.get_closest_marker("real_kafka")), cases[0])
-        for case in cases:
-            if case is not kept:
+        count = next((mark.args[0] for mark in cases[0].iter_markers("cases")), 1)
+        cases.sort(key=lambda case: not case.get_closest_marker("real_kafka"))
+        kept = {number * len(cases) // count for number in range(count)}
+        for number, case in enumerate(cases):
+            if number not in kept:
                 case.add_marker(pytest.mark.long)
 
 

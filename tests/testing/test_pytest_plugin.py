@@ -139,6 +139,7 @@ def test_beside_all_of_them_in_two_processes_of_xdist(tmp_path: Path) -> None:
     passed(run(tmp_path, code, *xdist, "-p", "anyio.pytest_plugin", *PYTEST_ASYNCIO), 6)
 
 
+@pytest.mark.cases(2)  # each is a run of pytest
 @pytest.mark.parametrize(
     ("marker", "text"),
     [

@@ -51,6 +51,7 @@ async def ask_for(seconds: float, connection: Any, pause: float = 0.01) -> float
     return longest
 
 
+@pytest.mark.cases(2)  # each waits for sessions to end
 @pytest.mark.parametrize("name", ["PLAIN", "SCRAM-SHA-256"])
 def test_session_is_renewed_while_requests_go_on(virtual: Any, name: str) -> None:
     async def main() -> None:
