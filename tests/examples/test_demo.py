@@ -6,14 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from kohort.cli import main
-from kohort.cli.demo import _spark
-from kohort.cli.demo._flights import CarrierFigures
-from kohort.cli.demo._ledger import Ledger, Reading
-from kohort.cli.demo._moves import Moves
+from examples.demo import spark
+from examples.demo.flights import CarrierFigures
+from examples.demo.ledger import Ledger, Reading
+from examples.demo.moves import Moves
+from kohort.cli import _demo, main
 
 
 @pytest.mark.timeout(150)
@@ -55,6 +56,14 @@ def test_demo_is_a_usage_error_when_flights_is_no_count(
         main(["demo", "--flights", count])
     assert ended.value.code == 2
     assert f"--flights: {count!r} is not a whole number above 0" in capsys.readouterr().err
+
+
+def test_demo_names_its_place_when_only_the_wheel_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_demo, "CLONE", tmp_path)
+    assert main(["demo"]) == 2
+    assert "source repository of kohort: run `make demo`" in capsys.readouterr().out
 
 
 @pytest.mark.long
@@ -153,14 +162,14 @@ def test_ledger_needs_no_offset_when_a_partition_is_empty() -> None:
 def test_without_java_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", "/nowhere")
-    line = _spark.missing_requirement()
+    line = spark.missing_requirement()
     assert line is not None
     assert "Install Java 17" in line
     assert "\n" not in line
 
 
 def test_old_javas_are_told_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_spark, "java_version", lambda: 11)
-    line = _spark.missing_requirement()
+    monkeypatch.setattr(spark, "java_version", lambda: 11)
+    line = spark.missing_requirement()
     assert line is not None
     assert "Java 11 is too old" in line

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from kohort.cli.demo._flights import CarrierFigures
-from kohort.cli.demo._ledger import Ledger
-from kohort.cli.demo._members import DemoMember
-from kohort.cli.demo._moves import Moves
+from examples.demo.flights import CarrierFigures
+from examples.demo.ledger import Ledger
+from examples.demo.members import DemoMember
+from examples.demo.moves import Moves
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
+from examples.demo.members import SESSION_MS
 from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kohort.cli.demo._members import SESSION_MS
 from kohort.errors import RebalanceInProgressError
 
 

@@ -16,13 +16,13 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from examples.demo.members import SESSION_MS
 from kohort import ConsumerRebalanceListener, TopicPartition
-from kohort.cli.demo._members import SESSION_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MODULE = "kohort.cli.demo._query"  # import path of this module
+MODULE = "examples.demo.query"  # import path of this module
 FLIGHT = "carrier string, dep_delay double"
 CONFIGURATION = {
     "spark.ui.enabled": "false",

@@ -9,7 +9,11 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import IO, Any
+
+CLONE = Path(__file__).parents[2]
+"""Folder that has the package ``examples``."""
 
 Report = tuple["DemoMember", dict[str, Any] | None]
 """Member and its report, or None at the end of its output."""
@@ -22,7 +26,7 @@ SESSION_MS = 6_000
 class DemoMember:
     """Member process. Its reports go into a queue that all members share."""
 
-    module = "kohort.cli.demo._member"
+    module = "examples.demo.member"
     reports_on_stderr = False
     """True if the standard error has reports too, among other lines."""
 
@@ -33,13 +37,15 @@ class DemoMember:
         self.reports_by_event: dict[str, dict[str, Any]] = {}
         """Reports of single events: ``left``, ``ready`` and ``counted``."""
         self._reports = reports
+        # Python processes of Spark import the listener of the query by this path, too.
+        path = os.pathsep.join(filter(None, [str(CLONE), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-m", self.module, *arguments, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if self.reports_on_stderr else None,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path},
         )
         self._streams = [
             stream for stream in (self._process.stdout, self._process.stderr) if stream is not None
@@ -107,7 +113,7 @@ class DemoMember:
 class SparkMember(DemoMember):
     """Process with a streaming query, which is a member from ``start`` to ``leave``."""
 
-    module = "kohort.cli.demo._query"
+    module = "examples.demo.query"
     reports_on_stderr = True
 
     def send_order(self, order: str) -> None:

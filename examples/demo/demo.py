@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kohort.cli.demo import _spark
-from kohort.cli.demo._flights import CarrierFigures, Flights
-from kohort.cli.demo._ledger import Ledger, Reading
-from kohort.cli.demo._members import SESSION_MS, DemoMember, Report, SparkMember
-from kohort.cli.demo._moves import Moves
-from kohort.cli.demo._tables import (
+from examples.demo.flights import CarrierFigures, Flights
+from examples.demo.ledger import Ledger, Reading
+from examples.demo.members import SESSION_MS, DemoMember, Report, SparkMember
+from examples.demo.moves import Moves
+from examples.demo.spark import missing_requirement
+from examples.demo.tables import (
     carriers_table,
     colour_of,
     members_table,
@@ -118,9 +118,7 @@ class Demo:
 
     def _start_spark(self, cluster: Cluster) -> SparkMember | None:
         missing = (
-            _spark.missing_requirement()
-            if self._spark
-            else "Spark is left out because of --no-spark"
+            missing_requirement() if self._spark else "Spark is left out because of --no-spark"
         )
         if missing is not None:
             self._say(missing)
