@@ -24,13 +24,7 @@ PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip instal
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_record_decoder.py _columns.py _iteration.py) $(wildcard kohort/records/*.pxd kohort/records/*.h kohort/transport/*.pyx)
 
-# The rules of accessibility that `make docs-check` applies.
-AXE := .cache/axe/node_modules/axe-core/axe.min.js
-# Python in WebAssembly, which the site runs a cluster with. Its version is in tools/browser/package.json.
-PYODIDE := .cache/browser/node_modules/pyodide/package.json
-ifneq ($(findstring --without-browser,$(ARGS)),)
-PYODIDE :=
-endif
+include browser/Makefile
 
 # Tests on real components stay together, and a file's tests do, in the order of the files:
 # tests/longest.txt lists the first ones.
@@ -95,8 +89,8 @@ docs-serve: $(VENV)/.docs $(PYODIDE) ## Show the documentation site on localhost
 
 docs-check: $(VENV)/.browser $(PYODIDE) $(AXE) ## Look at each page of the site in Chromium: console, requests, accessibility.
 	$(BIN)/python -m tools.site build
-	$(BIN)/python -m tools.site_check --axe $(AXE) $(ARGS)
-	$(BIN)/python -m tools.browser.check --axe $(AXE)
+	$(BIN)/python -m browser.site_check --axe $(AXE) $(ARGS)
+	$(BIN)/python -m browser.check --axe $(AXE)
 
 fuzz: $(VENV)/.dev ## 1,000,000 mutated requests to the in-process cluster, as many responses, and 500,000 logins.
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
@@ -135,21 +129,6 @@ $(VENV)/.demo: $(VENV)/.tools $(PACKAGING)
 
 $(VENV)/.docs: $(VENV)/.tools $(PACKAGING)
 	$(PIP) --no-build-isolation --editable '.[docs]'
-	@touch $@
-
-$(AXE):
-	npm install --silent --no-save --prefix .cache/axe axe-core@4.14.1
-
-.cache/browser/node_modules/pyodide/package.json: tools/browser/package.json
-	@command -v npm >/dev/null || { \
-	  echo "npm is missing, which downloads Python for the browser; on Debian: apt-get install npm" >&2; \
-	  echo "Without the cluster in the browser: make docs ARGS=--without-browser" >&2; exit 1; }
-	mkdir -p .cache/browser && cp tools/browser/package.json .cache/browser/
-	npm install --silent --no-audit --no-fund --no-package-lock --prefix .cache/browser
-	@touch $@
-
-$(VENV)/.browser: $(VENV)/.docs
-	$(PIP) --no-build-isolation --editable '.[browser]'
 	@touch $@
 
 $(VENV)/.release: $(VENV)/.tools $(PACKAGING)

@@ -13,7 +13,7 @@ def test_nothing_imports_from_a_test_module() -> None:
     """Programs that a test keeps in a string and runs in another process count, too."""
     found = [
         f"{path.relative_to(ROOT)}: {match[0].strip()}"
-        for folder in ("tests", "benchmarks", "examples", "tools")
+        for folder in ("tests", "benchmarks", "examples", "tools", "browser")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for match in FROM_A_TEST.finditer(path.read_text(encoding="utf-8"))
     ]

@@ -224,7 +224,7 @@ def test_first_use_at_exit_works() -> None:
 
 
 def test_a_consumer_reads_without_codecs_threads_and_sockets() -> None:
-    """A web worker has none of them: tools/browser."""
+    """A web worker has none of them: browser."""
     assert run(LIKE_A_BROWSER) == "b'a' b'b'"
 
 

@@ -23,7 +23,7 @@ THIS = f"{sys.version_info.major}.{sys.version_info.minor}{sys.abiflags}"
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Checkout without environments. Its ``bin`` is the first folder of PATH."""
-    for name in ("Makefile", "constraints", "pyproject.toml", "setup.py", "kohort"):
+    for name in ("Makefile", "constraints", "pyproject.toml", "setup.py", "kohort", "browser"):
         (tmp_path / name).symlink_to(ROOT / name)
     python(tmp_path / "bin" / "python3", THIS)
     return tmp_path
@@ -99,7 +99,6 @@ def test_make_stops_when_python_cannot_be_run(checkout: Path) -> None:
 
 
 def test_docs_install_python_for_the_browser_unless_left_out(checkout: Path) -> None:
-    (checkout / "tools").symlink_to(ROOT / "tools")
     assert "npm install" in make(checkout, target="docs").stdout
     without = make(checkout, "ARGS=--without-browser", target="docs").stdout
     assert "npm" not in without and "tools.site build --without-browser" in without

@@ -25,6 +25,7 @@ PLACES = (
     "docs",
     "examples",
     "benchmarks",
+    "browser",
     "constraints",
 )
 SUFFIXES = {".py", ".md", ".toml", ".txt", ".json", ".pxd", ".h", ".typed"}

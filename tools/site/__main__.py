@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from tools.browser.bundle import BundleError, write_bundle
+from browser.bundle import BundleError, write_bundle
 from tools.site.html_check import check_site
 from tools.site.llms import write_texts
 from tools.site.search import arrange_index
@@ -69,7 +69,7 @@ def _restage(output: Path, stopped: threading.Event) -> None:
 
 
 def _newest() -> float:
-    paths = [ROOT / "mkdocs.yml", *(ROOT / "docs").rglob("*")]
+    paths = [ROOT / "mkdocs.yml", *(ROOT / "docs").rglob("*"), *(ROOT / "browser").rglob("*")]
     return max(path.stat().st_mtime for path in paths)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from tools.browser.bundle import PLACE
+from browser.bundle import PLACE
 from tools.public_names import FOLDER
 from tools.site.api_pages import directives
 
@@ -24,11 +24,13 @@ ROOT: Final = Path(__file__).parents[2]
 OUTPUT: Final = ROOT / "build" / "docs"
 DOCS: Final = "docs"
 BROWSER: Final = "browser"
-"""Folder of an output with the files that :mod:`tools.browser.bundle` writes."""
+"""Folder of an output with the files that ``browser.bundle`` writes."""
 OUTSIDE: Final = {
     "CHANGELOG.md": "internals/changelog.md",
     "CONTRIBUTING.md": "internals/contributing.md",
     "SECURITY.md": "internals/security-policy.md",
+    "browser/README.md": "internals/browser.md",
+    "browser/assets": "assets/browser",
     "benchmarks/results": "internals/benchmarks",
 }
 """Files and folders of the repository that are on the site, and their places there."""
@@ -37,7 +39,7 @@ _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 _FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1", re.DOTALL | re.MULTILINE)
 _RUN = re.compile(r"^<!-- run -->$", re.MULTILINE)
 _RUN_PLACE: Final = '<div class="live-run"></div>'
-"""Place of the buttons of the block of code that follows. docs/assets/browser/example.js."""
+"""Place of the buttons of the block of code that follows. browser/assets/example.js."""
 
 
 def stage(output: Path = OUTPUT, extra: Mapping[str, Any] | None = None) -> Path:

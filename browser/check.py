@@ -1,4 +1,4 @@
-"""Use the cluster in the browser, in Chromium: ``python -m tools.browser.check``.
+"""Use the cluster in the browser, in Chromium: ``python -m browser.check``.
 
 It needs a site by ``make docs``. It starts the cluster from a local server, adds two members, kills
 one and closes another. Then it runs each example with "Run". A request to another host, a message
@@ -16,7 +16,7 @@ from typing import Any, Final
 from playwright.sync_api import Browser, Page
 from playwright.sync_api import Error as BrowserError
 
-from tools.site_check import AXE_RUN, HEIGHT, SERIOUS, SITE, options, visit
+from browser.site_check import AXE_RUN, HEIGHT, SERIOUS, SITE, options, visit
 
 PAGE: Final = "browser/"
 SYNC_PAGE: Final = "install/"
@@ -220,7 +220,7 @@ def pages_with_examples(site: Path) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Run the check. Return 1 if something is wrong."""
-    args = options("python -m tools.browser.check", __doc__).parse_args(arguments)
+    args = options("python -m browser.check", __doc__).parse_args(arguments)
     with visit(args) as site:
         faults = check(*site)
     print("\n".join([*faults, f"cluster in the browser: {len(faults)} faults"]))

@@ -15,11 +15,11 @@ from typing import Any, NoReturn, Self
 
 import kohort
 import kohort.testing
+from browser.live.examples import Block
 from kohort import AsyncKafkaConsumer
 from kohort.errors import KafkaError
 from kohort.network import ByteConnection
 from kohort.testing import MemoryCluster
-from tools.browser.live.examples import Block
 
 
 class NoBlockingError(KafkaError):

@@ -1,6 +1,6 @@
 // Compile the modules of an archive with Pyodide, and pack them without their sources.
 // A page then compiles nothing, and imports from the archive as it is.
-// node tools/browser/compile.mjs PYODIDE ARCHIVE TARGET
+// node browser/compile.mjs PYODIDE ARCHIVE TARGET
 import fs from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";

@@ -1,4 +1,4 @@
-// The web worker of a page: Python in WebAssembly with kohort, and the programs of tools/browser/live.
+// The web worker of a page: Python in WebAssembly with kohort, and the programs of browser/live.
 // All files are in the folder "files" beside this one, so nothing comes from another host.
 const FOLDER = new URL("files/", self.location.href);
 const plainFetch = self.fetch.bind(self);
@@ -53,7 +53,7 @@ async function load() {
   total = bundle.bytes;
   const pyodide = await start(bundle);
   post("importing", null);
-  const { Worker, accept_past_times } = pyodide.pyimport("tools.browser.live.worker");
+  const { Worker, accept_past_times } = pyodide.pyimport("browser.live.worker");
   accept_past_times(pyodide.pyimport("asyncio").get_event_loop());
   const ffi = pyodide.pyimport("pyodide.ffi");
   // Only a promise can block, so the question is asked in one.

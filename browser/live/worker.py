@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import anyio
 
-from tools.browser.live.adapters import Adapters
-from tools.browser.live.examples import Block, run_example
-from tools.browser.live.group import LiveGroup
+from browser.live.adapters import Adapters
+from browser.live.examples import Block, run_example
+from browser.live.group import LiveGroup
 
 PERIOD_S: Final = 0.25
 """Time between two states that a page gets."""

@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[1]
 CACHE: Final = ROOT / ".cache" / "browser"
 PYODIDE: Final = CACHE / "node_modules" / "pyodide"
 PINS: Final = ROOT / "constraints" / "pins.txt"
@@ -108,7 +108,7 @@ def _wheel(name: str) -> Path:
 def _merge(path: Path, wheels: list[Path]) -> None:
     """Write one archive of the wheels and of the programs of the worker."""
     here = Path(__file__).parent
-    sources = [ROOT / "tools" / "__init__.py", here / "__init__.py", *here.glob("live/*.py")]
+    sources = [here / "__init__.py", *here.glob("live/*.py")]
     with zipfile.ZipFile(path, "w") as merged:
         for wheel in wheels:
             with zipfile.ZipFile(wheel) as archive:

@@ -13,12 +13,12 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
+from browser.live.drawing import Group, Mark, Window, timeline
+from browser.live.history import GroupHistory
 from kohort import AsyncKafkaConsumer, ConsumerRecord, TopicPartition
 from kohort.errors import KafkaError
 from kohort.network import ByteConnection, Connect
 from kohort.testing import MemoryCluster
-from tools.browser.live.drawing import Group, Mark, Window, timeline
-from tools.browser.live.history import GroupHistory
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 6

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-from tools.browser.live.history import Span
+from browser.live.history import Span
 
 ROW: Final = 24
 LEFT: Final = 30

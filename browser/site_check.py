@@ -1,4 +1,4 @@
-"""Look at the built site in Chromium: ``python -m tools.site_check``, after ``make docs``.
+"""Look at the built site in Chromium: ``python -m browser.site_check``, after ``make docs``.
 
 It opens each page from a local server at two widths, light and dark. It reports messages of the
 console, requests to other hosts and pages wider than the window. With ``axe.min.js`` of the npm
@@ -224,7 +224,7 @@ def visit(args: argparse.Namespace) -> Iterator[Visit]:
 
 def main(arguments: list[str]) -> int:
     """Look at all pages, or at those given. Return 1 if something is wrong."""
-    parser = options("python -m tools.site_check", __doc__)
+    parser = options("python -m browser.site_check", __doc__)
     parser.add_argument("pages", nargs="*", help="paths such as spark/; default: all pages")
     args = parser.parse_args(arguments)
     with visit(args) as site:

@@ -20,15 +20,15 @@ import pytest
 
 import kohort
 import kohort.testing
+from browser.bundle import LEFT_OUT, is_left_out
+from browser.live.drawing import Group, Mark, Window, timeline
+from browser.live.group import PARTITIONS, SESSION_MS, LiveGroup
+from browser.live.history import Span
+from browser.live.worker import Worker, accept_past_times
 from tests.house._pages import PAGES
 from tests.house._source import ROOT
 from tests.support.snippets import is_shown, python_blocks, shown_output
 from tests.support.virtual import VirtualLoop
-from tools.browser.bundle import LEFT_OUT, is_left_out
-from tools.browser.live.drawing import Group, Mark, Window, timeline
-from tools.browser.live.group import PARTITIONS, SESSION_MS, LiveGroup
-from tools.browser.live.history import Span
-from tools.browser.live.worker import Worker, accept_past_times
 
 greenlet = pytest.importorskip("greenlet")
 
@@ -36,7 +36,7 @@ PAGE = ROOT / "docs" / "browser.md"
 WITH_THE_ARCHIVE_ONLY = """
 import os
 import sys
-from tools.browser.bundle import is_left_out
+from browser.bundle import is_left_out
 
 class LeftOut:
     def find_spec(self, name, path=None, target=None):
@@ -50,7 +50,7 @@ for name in ("cramjam", "crc32c", "lz4"):
 import pytest
 import trio  # it needs idna, and this module needs it
 sys.modules["idna"] = None
-tests = "tests/house/test_browser.py"
+tests = "browser/test_browser.py"
 chosen = "worker_sends_states or a_block_with_run"
 options = ["-q", "-c", os.devnull, "--noconftest", "-p", "no:cacheprovider"]
 raise SystemExit(pytest.main([*options, tests, "-k", chosen]))
@@ -272,7 +272,7 @@ def test_a_sync_block_says_what_to_do_where_it_cannot_block() -> None:
     done, output = output_of(code, can_block=False)
     assert not done
     assert output.splitlines()[0] == "Traceback (most recent call last):"
-    assert 'File "<example>", line 2' in output and "tools" not in output.splitlines()[1]
+    assert 'File "<example>", line 2' in output and "live" not in output.splitlines()[1]
     assert "Use Chrome or Edge 137 or newer" in output
 
 
