@@ -28,12 +28,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks._machine import hardware, versions
-from kohort.coordinator_client._assignment_check import check_in_steps
-from kohort.coordinator_client._consumer_protocol import (
-    read_members,
-    write_assignments,
-    write_subscription,
-)
 from kohort.coordinator_client.assignors import (
     BUILT_IN,
     BuiltInAssignor,
@@ -42,6 +36,12 @@ from kohort.coordinator_client.assignors import (
     finish_in_slices,
 )
 from kohort.coordinator_client.assignors._user_data import write_claim, write_generation
+from kohort.coordinator_client.classic._assignment_check import check_in_steps
+from kohort.coordinator_client.classic._embedded_protocol import (
+    read_members,
+    write_assignments,
+    write_subscription,
+)
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import JoinGroupResponse
 from kohort.types import TopicPartition

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kohort.coordinator_client._consumer_reactions import (
+from kohort.coordinator_client.classic._reactions import REACTIONS, Reaction, Signal
+from kohort.coordinator_client.consumer._reactions import (
     CONSUMER_REACTIONS,
     ConsumerReaction,
     ConsumerSignal,
 )
-from kohort.coordinator_client._signal_reactions import REACTIONS, Reaction, Signal
-from kohort.coordinator_client._state import TRANSITIONS, MemberState
+from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState
 
 COMMAND: Final = "python -m tools.state_picture"
 PAGE: Final = Path(__file__).parents[1] / "docs" / "rebalancing.md"

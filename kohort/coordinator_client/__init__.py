@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from kohort.coordinator_client._client import CoordinatorClient
 from kohort.coordinator_client._described_group import AssignmentCause
-from kohort.coordinator_client._group_callbacks import (
-    GroupCallbacks,
-    GroupStatistics,
-    MembershipSnapshot,
-)
-from kohort.coordinator_client._rebalance_history import RebalanceRecord
-from kohort.coordinator_client._state import TRANSITIONS, MemberState
 from kohort.coordinator_client.assignors import (
     ClusterTopics,
     PartitionAssignor,
     Subscription,
     resolve_assignors,
 )
+from kohort.coordinator_client.machine._group_callbacks import (
+    GroupCallbacks,
+    GroupStatistics,
+    MembershipSnapshot,
+)
+from kohort.coordinator_client.machine._rebalance_history import RebalanceRecord
+from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState
 
 __all__ = [
     "TRANSITIONS",

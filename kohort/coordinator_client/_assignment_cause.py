@@ -8,7 +8,6 @@ from collections.abc import Collection
 
 import anyio
 
-from kohort.coordinator_client._commands import MakeAssignment
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._described_group import (
     AssignmentCause,
@@ -18,10 +17,11 @@ from kohort.coordinator_client._described_group import (
     describe_group,
     is_idle,
 )
-from kohort.coordinator_client._events import AssignmentMade
-from kohort.coordinator_client._member import NO_GENERATION, NO_PARTITIONS
-from kohort.coordinator_client._membership_interface import Membership
-from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.machine._commands import MakeAssignment
+from kohort.coordinator_client.machine._events import AssignmentMade
+from kohort.coordinator_client.machine._member import NO_GENERATION, NO_PARTITIONS
+from kohort.coordinator_client.machine._membership import Membership
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import KafkaError
 from kohort.types import TopicPartition
 

@@ -22,7 +22,22 @@ from kohort.coordinator_client._cluster_view import (
     TopicIdHistory,
 )
 from kohort.coordinator_client._command_runner import CommandRunner
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client._coordinator import (
+    CoordinatorConnection,
+    RequestForm,
+    send_supported,
+)
+from kohort.coordinator_client._described_group import AssignmentCause
+from kohort.coordinator_client._memberships import MembershipFactory, choice_of
+from kohort.coordinator_client._requests import consumer_heartbeat_forms, leave_forms
+from kohort.coordinator_client._watched_topics import WatchedTopics
+from kohort.coordinator_client.assignors import (
+    PartitionAssignor,
+    RebalanceProtocol,
+    common_protocol,
+)
+from kohort.coordinator_client.consumer._member import LEAVE_EPOCH
+from kohort.coordinator_client.machine._commands import (
     Cancel,
     Command,
     ConsumerHeartbeat,
@@ -35,16 +50,10 @@ from kohort.coordinator_client._commands import (
     StopDelivery,
     WatchTopics,
 )
-from kohort.coordinator_client._consumer_member import LEAVE_EPOCH
-from kohort.coordinator_client._coordinator import (
-    CoordinatorConnection,
-    RequestForm,
-    send_supported,
-)
-from kohort.coordinator_client._described_group import AssignmentCause
-from kohort.coordinator_client._events import (
+from kohort.coordinator_client.machine._events import (
     AssignmentDescribed,
     AssignmentMade,
+    Choice,
     CommandFailed,
     CoordinatorFound,
     Event,
@@ -54,25 +63,16 @@ from kohort.coordinator_client._events import (
     Subscribed,
     Tick,
 )
-from kohort.coordinator_client._group_callbacks import (
+from kohort.coordinator_client.machine._group_callbacks import (
     GroupCallbacks,
     GroupStatistics,
     MembershipSnapshot,
 )
-from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS
-from kohort.coordinator_client._member import NO_GENERATION
-from kohort.coordinator_client._memberships import MembershipFactory, choice_of
-from kohort.coordinator_client._offsets import OffsetManager
-from kohort.coordinator_client._protocol_choice import Choice
-from kohort.coordinator_client._rebalance_history import RebalanceRecord
-from kohort.coordinator_client._requests import consumer_heartbeat_forms, leave_forms
-from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._watched_topics import WatchedTopics
-from kohort.coordinator_client.assignors import (
-    PartitionAssignor,
-    RebalanceProtocol,
-    common_protocol,
-)
+from kohort.coordinator_client.machine._leaving_steps import LEAVE_MIN_SECONDS
+from kohort.coordinator_client.machine._member import NO_GENERATION
+from kohort.coordinator_client.machine._rebalance_history import RebalanceRecord
+from kohort.coordinator_client.machine._state import MemberState
+from kohort.coordinator_client.offsets._offsets import OffsetManager
 from kohort.errors import GroupError, KafkaError, KafkaTimeoutError
 from kohort.transport import SYSTEM_RNG, Backoff, in_seconds, start_soon, weak_callback
 from kohort.types import OffsetAndMetadata, TopicPartition

@@ -9,10 +9,24 @@ from typing import TypeVar
 
 from kohort.config import GroupConfig
 from kohort.coordinator_client import _requests
-from kohort.coordinator_client._assignment_check import check_in_steps
 from kohort.coordinator_client._broker_racks import BrokerRacks, known_topics
 from kohort.coordinator_client._cluster_view import GroupCluster
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client._coordinator import CoordinatorConnection
+from kohort.coordinator_client._lookups import ProtocolLookup, described_assignment, names_of_ids
+from kohort.coordinator_client.assignors import (
+    Assignment,
+    PartitionAssignor,
+    finish_in_slices,
+    is_built_in,
+)
+from kohort.coordinator_client.auto._protocol_choice import (
+    CLASSIC,
+    choose_by_refusal,
+    pattern_error,
+)
+from kohort.coordinator_client.classic._assignment_check import check_in_steps
+from kohort.coordinator_client.classic._embedded_protocol import read_members, write_assignments
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallLost,
@@ -28,9 +42,7 @@ from kohort.coordinator_client._commands import (
     ResolveTopics,
     SyncGroup,
 )
-from kohort.coordinator_client._consumer_protocol import read_members, write_assignments
-from kohort.coordinator_client._coordinator import CoordinatorConnection
-from kohort.coordinator_client._events import (
+from kohort.coordinator_client.machine._events import (
     AssignmentDescribed,
     AssignmentMade,
     CallbackDone,
@@ -40,21 +52,7 @@ from kohort.coordinator_client._events import (
     ResponseReceived,
     TopicsResolved,
 )
-from kohort.coordinator_client._group_callbacks import GroupCallbacks
-from kohort.coordinator_client._group_description import described_assignment
-from kohort.coordinator_client._protocol_choice import (
-    CLASSIC,
-    choose_by_refusal,
-    pattern_error,
-)
-from kohort.coordinator_client._protocol_lookup import ProtocolLookup
-from kohort.coordinator_client._topic_lookup import names_of_ids
-from kohort.coordinator_client.assignors import (
-    Assignment,
-    PartitionAssignor,
-    finish_in_slices,
-    is_built_in,
-)
+from kohort.coordinator_client.machine._group_callbacks import GroupCallbacks
 from kohort.errors import AssignorError, UnsupportedVersionError
 from kohort.protocol.messages import ConsumerGroupHeartbeatResponse, JoinGroupResponse
 from kohort.types import ConsumerGroupMetadata, TopicPartition

@@ -11,7 +11,11 @@ from typing import Generic, NamedTuple, TypeVar
 import anyio
 
 from kohort.coordinator_client._cluster_view import GroupCluster
-from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for, error_for
+from kohort.coordinator_client.machine._error_code_actions import (
+    CoordinatorAction,
+    action_for,
+    error_for,
+)
 from kohort.errors import (
     KafkaError,
     KafkaTimeoutError,

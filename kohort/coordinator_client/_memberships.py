@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from collections.abc import Sequence
 
 from kohort.config import GroupConfig
-from kohort.coordinator_client._consumer_member import ConsumerMemberSettings
-from kohort.coordinator_client._consumer_membership import ConsumerMembership
-from kohort.coordinator_client._member import MemberSettings
-from kohort.coordinator_client._membership import ClassicMembership
-from kohort.coordinator_client._membership_interface import Membership
-from kohort.coordinator_client._protocol_choice import AUTO, CLASSIC, Choice, choose_by_options
-from kohort.coordinator_client._undecided_membership import UndecidedMembership
 from kohort.coordinator_client.assignors import (
     PartitionAssignor,
     RebalanceProtocol,
     common_protocol,
 )
+from kohort.coordinator_client.auto._protocol_choice import AUTO, CLASSIC, choose_by_options
+from kohort.coordinator_client.auto._undecided_membership import UndecidedMembership
+from kohort.coordinator_client.classic._member import MemberSettings
+from kohort.coordinator_client.classic._membership import ClassicMembership
+from kohort.coordinator_client.consumer._member import ConsumerMemberSettings
+from kohort.coordinator_client.consumer._membership import ConsumerMembership
+from kohort.coordinator_client.machine._events import Choice
+from kohort.coordinator_client.machine._membership import Membership
 from kohort.transport import Backoff
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ class MembershipFactory:
         self._backoff = backoff
         self._rng = rng
         self._id_source = id_source
+        self._tokens = itertools.count(1)
 
     def make(self) -> Membership:
         """Return the membership of the protocol that the options choose."""
@@ -68,6 +71,7 @@ class MembershipFactory:
                 assignor=config.group_remote_assignor,
             ),
             self._rng,
+            self._tokens,
             self._id_source,
         )
 
@@ -85,6 +89,7 @@ class MembershipFactory:
                 backoff=self._backoff,
             ),
             self._rng,
+            self._tokens,
         )
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kohort.config import GroupConfig
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client._coordinator import RequestForm
+from kohort.coordinator_client.assignors import Subscription
+from kohort.coordinator_client.classic._embedded_protocol import PROTOCOL_TYPE, write_subscription
+from kohort.coordinator_client.consumer._member import by_topic
+from kohort.coordinator_client.machine._commands import (
     ConsumerHeartbeat,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     SyncGroup,
 )
-from kohort.coordinator_client._consumer_member import by_topic
-from kohort.coordinator_client._consumer_protocol import PROTOCOL_TYPE, write_subscription
-from kohort.coordinator_client._coordinator import RequestForm
-from kohort.coordinator_client.assignors import Subscription
 from kohort.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from kohort.coordinator_client._broker_racks import BrokerRacks, known_topics
 from kohort.coordinator_client._cluster_view import GroupCluster, MetadataView, TopicIdHistory
-from kohort.coordinator_client._events import TopicIdsSeen, TopicsChanged
 from kohort.coordinator_client.assignors import ClusterTopics
+from kohort.coordinator_client.machine._events import TopicIdsSeen, TopicsChanged
 from kohort.types import TopicPartition
 
 

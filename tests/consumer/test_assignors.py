@@ -21,7 +21,7 @@ from kohort.assignors import (
     PartitionAssignor,
     Subscription,
 )
-from kohort.coordinator_client._consumer_protocol import read_subscription
+from kohort.coordinator_client.classic._embedded_protocol import read_subscription
 from kohort.errors import AssignorError
 from kohort.protocol.messages import JoinGroupRequest
 from kohort.testing import Cluster

@@ -10,7 +10,7 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.broker._faults import Call
-from kohort.coordinator_client._leaving import SYNC_WAIT_SECONDS
+from kohort.coordinator_client.classic._leaving import SYNC_WAIT_SECONDS
 from kohort.errors import ErrorCode
 from kohort.protocol import Response
 from kohort.protocol.messages import OffsetCommitResponse

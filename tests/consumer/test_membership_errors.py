@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from kohort.coordinator_client._refusal_series import SERVER_ERRORS
+from kohort.coordinator_client.machine._refusal_series import SERVER_ERRORS
 from kohort.errors import BrokerResponseError, ErrorCode, KafkaError, error_class
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.coordinator_client._consumer_protocol import write_assignment
 from kohort.coordinator_client.assignors import Assignment
+from kohort.coordinator_client.classic._embedded_protocol import write_assignment
 from kohort.errors import ErrorCode
 from kohort.protocol import Response
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse

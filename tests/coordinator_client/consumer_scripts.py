@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any, TypeVar
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.consumer._member import ConsumerMemberSettings
+from kohort.coordinator_client.consumer._membership import ConsumerMembership
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallLost,
@@ -17,9 +20,7 @@ from kohort.coordinator_client._commands import (
     IdPartition,
     ResolveTopics,
 )
-from kohort.coordinator_client._consumer_member import ConsumerMemberSettings
-from kohort.coordinator_client._consumer_membership import ConsumerMembership
-from kohort.coordinator_client._events import (
+from kohort.coordinator_client.machine._events import (
     CallbackDone,
     CommandFailed,
     Event,
@@ -30,7 +31,7 @@ from kohort.coordinator_client._events import (
     Tick,
     TopicsResolved,
 )
-from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
 from kohort.transport import Backoff
 from kohort.types import TopicPartition
@@ -69,7 +70,9 @@ class ConsumerScript:
 
     def __init__(self, **changes: Any) -> None:
         self.settings = settings(**changes)
-        self.machine = ConsumerMembership(self.settings, random.Random(1), random.Random(2))
+        self.machine = ConsumerMembership(
+            self.settings, random.Random(1), count(1), random.Random(2)
+        )
         self.now = 1000.0
         self.commands: list[Command] = []
         self.cancelled: list[int] = []

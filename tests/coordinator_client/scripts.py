@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any, TypeVar
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.classic._embedded_protocol import (
+    write_assignment,
+    write_subscription,
+)
+from kohort.coordinator_client.classic._member import MemberSettings
+from kohort.coordinator_client.classic._membership import ClassicMembership
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallLost,
@@ -19,8 +27,7 @@ from kohort.coordinator_client._commands import (
     MakeAssignment,
     SyncGroup,
 )
-from kohort.coordinator_client._consumer_protocol import write_assignment, write_subscription
-from kohort.coordinator_client._events import (
+from kohort.coordinator_client.machine._events import (
     AssignmentMade,
     CallbackDone,
     CommandFailed,
@@ -31,10 +38,7 @@ from kohort.coordinator_client._events import (
     Subscribed,
     Tick,
 )
-from kohort.coordinator_client._member import MemberSettings
-from kohort.coordinator_client._membership import ClassicMembership
-from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.protocol import Response
 from kohort.protocol.messages import (
     HeartbeatResponse,
@@ -70,7 +74,7 @@ class Script:
 
     def __init__(self, **changes: Any) -> None:
         self.settings = settings(**changes)
-        self.machine = ClassicMembership(self.settings, random.Random(1))
+        self.machine = ClassicMembership(self.settings, random.Random(1), count(1))
         self.now = 1000.0
         self.commands: list[Command] = []
         self.cancelled: list[int] = []

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kohort.coordinator_client._assignment_check import check_assignments
 from kohort.coordinator_client.assignors import (
     Assignment,
     Assignments,
@@ -15,6 +14,7 @@ from kohort.coordinator_client.assignors import (
     PartitionAssignor,
     Subscription,
 )
+from kohort.coordinator_client.classic._assignment_check import check_assignments
 from kohort.errors import AssignorError
 from kohort.types import TopicPartition
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import anyio
 import pytest
 
-from kohort.coordinator_client._consumer_protocol import read_assignment, read_subscription
 from kohort.coordinator_client.assignors import (
     Assignment,
     Assignments,
@@ -17,6 +16,7 @@ from kohort.coordinator_client.assignors import (
     PartitionAssignor,
     Subscription,
 )
+from kohort.coordinator_client.classic._embedded_protocol import read_assignment, read_subscription
 from kohort.errors import (
     AssignorError,
     FencedInstanceIdError,

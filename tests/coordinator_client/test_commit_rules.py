@@ -14,9 +14,9 @@ import pytest
 from kohort.config import GroupConfig
 from kohort.coordinator_client._cluster_view import LatestIds
 from kohort.coordinator_client._coordinator import CoordinatorConnection
-from kohort.coordinator_client._events import EpochRejected, Event
-from kohort.coordinator_client._offsets import OffsetManager
-from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.machine._events import EpochRejected, Event
+from kohort.coordinator_client.machine._state import MemberState
+from kohort.coordinator_client.offsets._offsets import OffsetManager
 from kohort.errors import CommitFailedError, ErrorCode, KafkaTimeoutError
 from kohort.protocol.messages import (
     OffsetCommitRequest,

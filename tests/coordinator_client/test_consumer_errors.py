@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.consumer._heartbeats import MIN_INTERVAL
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallLost,
     CallRevoked,
@@ -13,10 +14,9 @@ from kohort.coordinator_client._commands import (
     ReportFailure,
     StopDelivery,
 )
-from kohort.coordinator_client._events import CoordinatorFound, EpochRejected
-from kohort.coordinator_client._heartbeat_schedule import MIN_INTERVAL
-from kohort.coordinator_client._refusal_series import SERVER_ERRORS
-from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.machine._events import CoordinatorFound, EpochRejected
+from kohort.coordinator_client.machine._refusal_series import SERVER_ERRORS
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import (
     BrokerResponseError,
     ErrorCode,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallLost,
@@ -19,7 +19,7 @@ from kohort.coordinator_client._commands import (
     ResumeDelivery,
     StopDelivery,
 )
-from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode, KafkaConnectionError
 from tests.coordinator_client.consumer_scripts import IDS, TOPICS, ConsumerScript
 

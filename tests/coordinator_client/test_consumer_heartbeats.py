@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.coordinator_client._commands import ConsumerHeartbeat
+from kohort.coordinator_client.machine._commands import ConsumerHeartbeat
 from tests.coordinator_client.consumer_scripts import INTERVAL, ConsumerScript
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallLost,
@@ -14,9 +14,9 @@ from kohort.coordinator_client._commands import (
     ResumeDelivery,
     StopDelivery,
 )
-from kohort.coordinator_client._events import Subscribed, TopicIdsSeen
-from kohort.coordinator_client._last_request import LEAVE_MIN_SECONDS
-from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.machine._events import Subscribed, TopicIdsSeen
+from kohort.coordinator_client.machine._leaving_steps import LEAVE_MIN_SECONDS
+from kohort.coordinator_client.machine._state import MemberState
 from tests.coordinator_client.consumer_scripts import (
     IDS,
     INTERVAL,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._consumer_protocol import (
+from kohort.coordinator_client.assignors import Assignment, Subscription
+from kohort.coordinator_client.classic._embedded_protocol import (
     read_assignment,
     read_subscription,
     write_assignment,
     write_subscription,
 )
-from kohort.coordinator_client.assignors import Assignment, Subscription
 from kohort.errors import MessageDecodeError
 from kohort.types import TopicPartition
 

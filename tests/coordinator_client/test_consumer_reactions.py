@@ -6,20 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.coordinator_client import _consumer_reactions as table
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.consumer import _reactions as table
+from kohort.coordinator_client.consumer._reactions import (
+    CONSUMER_REACTIONS,
+    ConsumerReaction,
+    ConsumerSignal,
+)
+from kohort.coordinator_client.machine._commands import (
     CallAssigned,
     CallRevoked,
     ConsumerHeartbeat,
     StopDelivery,
 )
-from kohort.coordinator_client._consumer_reactions import (
-    CONSUMER_REACTIONS,
-    ConsumerReaction,
-    ConsumerSignal,
-)
-from kohort.coordinator_client._events import EpochRejected, Tick, TopicIdsSeen
-from kohort.coordinator_client._state import TRANSITIONS, MemberState
+from kohort.coordinator_client.machine._events import EpochRejected, Tick, TopicIdsSeen
+from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState
 from tests.coordinator_client.consumer_scripts import INTERVAL, RECREATED, ConsumerScript, by_id
 from tools import state_picture
 

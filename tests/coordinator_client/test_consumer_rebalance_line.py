@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kohort.coordinator_client._commands import CallAssigned, CallLost
+from kohort.coordinator_client.machine._commands import CallAssigned, CallLost
 from kohort.errors import ErrorCode
 from tests.coordinator_client.consumer_scripts import INTERVAL, ConsumerScript, by_id
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client._lookups import described_assignment
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.classic._embedded_protocol import write_assignment
+from kohort.coordinator_client.machine._commands import (
     CallAssigned,
     CallRevoked,
     DescribeAssignment,
     JoinGroup,
     WatchTopics,
 )
-from kohort.coordinator_client._consumer_protocol import write_assignment
-from kohort.coordinator_client._events import AssignmentDescribed, TopicsChanged
-from kohort.coordinator_client._group_description import described_assignment
-from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.machine._events import AssignmentDescribed, TopicsChanged
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode, KafkaTimeoutError
 from kohort.protocol.messages import DescribeGroupsResponse
 from tests.coordinator_client.scripts import Script, parts

@@ -6,7 +6,10 @@ import logging
 
 import pytest
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.classic._embedded_protocol import write_subscription
+from kohort.coordinator_client.classic._exchange import MISFITS
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallLost,
@@ -17,17 +20,14 @@ from kohort.coordinator_client._commands import (
     SyncGroup,
     WatchTopics,
 )
-from kohort.coordinator_client._consumer_protocol import write_subscription
-from kohort.coordinator_client._events import (
+from kohort.coordinator_client.machine._events import (
     CommitRejected,
     Event,
     RejoinRequested,
     Subscribed,
     TopicsChanged,
 )
-from kohort.coordinator_client._exchange import MISFITS
-from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupResponse
 from tests.coordinator_client.scripts import Script, parts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.assignors import Subscription
+from kohort.coordinator_client.machine._commands import (
     CallAssigned,
     CallLost,
     Command,
@@ -16,10 +17,13 @@ from kohort.coordinator_client._commands import (
     ReportFailure,
     SyncGroup,
 )
-from kohort.coordinator_client._error_code_actions import ACTIONS, CoordinatorAction, action_for
-from kohort.coordinator_client._events import CommitRejected, Tick
-from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client.assignors import Subscription
+from kohort.coordinator_client.machine._error_code_actions import (
+    ACTIONS,
+    CoordinatorAction,
+    action_for,
+)
+from kohort.coordinator_client.machine._events import CommitRejected, Tick
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import (
     AssignorError,
     ErrorCode,

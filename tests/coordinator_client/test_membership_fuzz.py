@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.classic._embedded_protocol import (
+    write_assignment,
+    write_subscription,
+)
+from kohort.coordinator_client.classic._membership import ClassicMembership
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallLost,
@@ -22,8 +29,7 @@ from kohort.coordinator_client._commands import (
     MakeAssignment,
     SyncGroup,
 )
-from kohort.coordinator_client._consumer_protocol import write_assignment, write_subscription
-from kohort.coordinator_client._events import (
+from kohort.coordinator_client.machine._events import (
     AssignmentDescribed,
     AssignmentMade,
     CallbackDone,
@@ -39,9 +45,7 @@ from kohort.coordinator_client._events import (
     Tick,
     TopicsChanged,
 )
-from kohort.coordinator_client._membership import ClassicMembership
-from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import (
     AssignorError,
     ErrorCode,
@@ -83,6 +87,7 @@ class Fuzz:
         self.machine = ClassicMembership(
             settings(cooperative=self.cooperative, static=self.rng.random() < 0.2),
             random.Random(seed),
+            count(1),
         )
         self.now = 100.0
         self.last_poll = 100.0

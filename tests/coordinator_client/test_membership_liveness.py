@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallLost,
@@ -17,8 +17,8 @@ from kohort.coordinator_client._commands import (
     LeaveGroup,
     StopDelivery,
 )
-from kohort.coordinator_client._events import CoordinatorFound
-from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.machine._events import CoordinatorFound
+from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode, KafkaConnectionError
 from tests.coordinator_client.scripts import Script, parts
 

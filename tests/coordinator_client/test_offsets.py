@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.coordinator_client._error_code_actions import CoordinatorAction, action_for
-from kohort.coordinator_client._membership import ClassicMembership
-from kohort.coordinator_client._offsets import UNRESOLVED_RETRIES
+from kohort.coordinator_client.classic._membership import ClassicMembership
+from kohort.coordinator_client.machine._error_code_actions import CoordinatorAction, action_for
+from kohort.coordinator_client.offsets._offsets import UNRESOLVED_RETRIES
 from kohort.errors import (
     BrokerResponseError,
     CommitFailedError,

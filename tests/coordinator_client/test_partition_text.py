@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.coordinator_client._partition_text import describe
+from kohort.coordinator_client.machine._partition_text import describe
 from kohort.types import TopicPartition
 from tests.coordinator_client.scripts import parts
 

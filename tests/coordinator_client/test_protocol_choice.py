@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.coordinator_client._refusal_series import SERVER_ERRORS
+from kohort.coordinator_client.machine._refusal_series import SERVER_ERRORS
 from kohort.errors import (
     ErrorCode,
     GroupAuthorizationFailedError,

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.coordinator_client import _signal_reactions as table
-from kohort.coordinator_client._commands import (
+from kohort.coordinator_client.assignors import Subscription
+from kohort.coordinator_client.classic import _reactions as table
+from kohort.coordinator_client.classic._reactions import Reaction, Signal
+from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
     CallRevoked,
@@ -15,10 +17,8 @@ from kohort.coordinator_client._commands import (
     MakeAssignment,
     SyncGroup,
 )
-from kohort.coordinator_client._events import CommitRejected, RejoinRequested, Tick
-from kohort.coordinator_client._signal_reactions import Reaction, Signal
-from kohort.coordinator_client._state import TRANSITIONS, MemberState
-from kohort.coordinator_client.assignors import Subscription
+from kohort.coordinator_client.machine._events import CommitRejected, RejoinRequested, Tick
+from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState
 from tests.coordinator_client.scripts import Script, parts
 from tools import state_picture
 

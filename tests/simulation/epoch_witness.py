@@ -14,9 +14,9 @@ from kohort.broker.groups import GroupCoordinator
 from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._join import Caller
 from kohort.broker.groups._state import GroupState
-from kohort.coordinator_client._commands import Command, ConsumerHeartbeat
-from kohort.coordinator_client._consumer_membership import ConsumerMembership
-from kohort.coordinator_client._events import ResponseReceived
+from kohort.coordinator_client.consumer._membership import ConsumerMembership
+from kohort.coordinator_client.machine._commands import Command, ConsumerHeartbeat
+from kohort.coordinator_client.machine._events import ResponseReceived
 from kohort.protocol import decode
 from kohort.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,

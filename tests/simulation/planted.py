@@ -11,15 +11,15 @@ from unittest.mock import patch
 from kohort import AsyncKafkaConsumer
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._autocommit import AutoCommit
-from kohort.coordinator_client import _offsets
 from kohort.coordinator_client._broker_racks import BrokerRacks
-from kohort.coordinator_client._commands import CallRevoked
-from kohort.coordinator_client._commit_rules import READ_REJECTIONS
-from kohort.coordinator_client._exchange import GroupExchange
-from kohort.coordinator_client._heartbeat_timer import Heartbeats
-from kohort.coordinator_client._membership import ClassicMembership
-from kohort.coordinator_client._offset_messages import fetched_offsets
-from kohort.coordinator_client._reconciliation import Reconciliation
+from kohort.coordinator_client.classic._exchange import GroupExchange
+from kohort.coordinator_client.classic._heartbeats import Heartbeats
+from kohort.coordinator_client.classic._membership import ClassicMembership
+from kohort.coordinator_client.consumer._reconciliation import Reconciliation
+from kohort.coordinator_client.machine._commands import CallRevoked
+from kohort.coordinator_client.offsets import _offsets
+from kohort.coordinator_client.offsets._commit_rules import READ_REJECTIONS
+from kohort.coordinator_client.offsets._offset_messages import fetched_offsets
 from kohort.errors import KafkaConnectionError, KafkaError
 from kohort.fetcher._sizes import FetchSizes
 from kohort.security._tokens import Token

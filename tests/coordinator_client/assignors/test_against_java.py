@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._assignment_check import check_assignments
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription, resolve_assignors
 from kohort.coordinator_client.assignors._user_data import write_claim, write_generation
+from kohort.coordinator_client.classic._assignment_check import check_assignments
 from kohort.types import TopicPartition
 from tests.support.java_tools import run_tool
 

@@ -13,12 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kohort.coordinator_client._assignment_check import check_in_steps
-from kohort.coordinator_client._consumer_protocol import (
-    read_members,
-    write_assignments,
-    write_subscription,
-)
 from kohort.coordinator_client.assignors import (
     BUILT_IN,
     Assignment,
@@ -32,6 +26,12 @@ from kohort.coordinator_client.assignors import (
     finish,
     finish_in_slices,
     members_in_order,
+)
+from kohort.coordinator_client.classic._assignment_check import check_in_steps
+from kohort.coordinator_client.classic._embedded_protocol import (
+    read_members,
+    write_assignments,
+    write_subscription,
 )
 from kohort.protocol.messages import JoinGroupResponse
 from kohort.types import TopicPartition

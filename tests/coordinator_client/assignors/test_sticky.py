@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from kohort.coordinator_client._assignment_check import check_assignments
 from kohort.coordinator_client.assignors import (
     Assignment,
     ClusterTopics,
@@ -18,6 +17,7 @@ from kohort.coordinator_client.assignors import (
 )
 from kohort.coordinator_client.assignors._base import PartitionsByMember
 from kohort.coordinator_client.assignors._user_data import write_claim
+from kohort.coordinator_client.classic._assignment_check import check_assignments
 from kohort.types import ConsumerGroupMetadata, TopicPartition
 
 

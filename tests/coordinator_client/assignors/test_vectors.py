@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._assignment_check import check_assignments
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription, resolve_assignors
+from kohort.coordinator_client.classic._assignment_check import check_assignments
 from kohort.types import TopicPartition
 
 VECTORS: list[dict[str, Any]] = json.loads(
