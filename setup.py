@@ -48,7 +48,7 @@ SOURCES = (
     "_native.pxd",
     "_unpack.h",
 )
-TRANSPORT = Path("kohort", "transport")
+NETWORK = Path("kohort", "transport", "network")
 POLLER = ("_poller_c.pyx",)
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
@@ -109,7 +109,7 @@ def extensions() -> list[Extension]:
                 *(extension(RECORDS, name, source, SOURCES) for name, source in MODULES.items()),
                 # epoll is Linux's.
                 *(
-                    [extension(TRANSPORT, "_poller_c", POLLER[0], POLLER)]
+                    [extension(NETWORK, "_poller_c", POLLER[0], POLLER)]
                     if sys.platform == "linux"
                     else []
                 ),

@@ -8,28 +8,26 @@ Everything here belongs to one event loop, asyncio's or trio's, and takes no loc
 from __future__ import annotations
 
 from kohort.transport._backoff import SYSTEM_RNG, Backoff
-from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
-from kohort.transport._cluster import ClusterClient
-from kohort.transport._connection import BrokerConnection
-from kohort.transport._frames import OversizedFrameError
-from kohort.transport._handshake import versions_request
-from kohort.transport._leased import Leased
-from kohort.transport._lifetimes import Started, start_soon, weak_callback
-from kohort.transport._loop import frame_selector, running_clock
-from kohort.transport._metadata import (
+from kohort.transport._printable import RepeatedLog, counted, in_seconds, with_principal
+from kohort.transport.cluster._cluster import ClusterClient
+from kohort.transport.cluster._metadata import (
     BrokerAddress,
     ClusterMetadata,
     Leader,
     PartitionMetadata,
     TopicMetadata,
 )
-from kohort.transport._metadata_updater import MetadataCallback
-from kohort.transport._pool import BufferLease, BufferPool
-from kohort.transport._printable import counted, in_seconds, with_principal
-from kohort.transport._repeats import RepeatedLog
-from kohort.transport._response_reader import Line
-from kohort.transport._stream import StreamConnection
-from kohort.transport._tcp import TcpConnection, TcpConnector
+from kohort.transport.cluster._metadata_updater import MetadataCallback
+from kohort.transport.connection._connection import BrokerConnection
+from kohort.transport.connection._frames import Leased, OversizedFrameError
+from kohort.transport.connection._handshake import versions_request
+from kohort.transport.connection._pool import BufferLease, BufferPool
+from kohort.transport.connection._response_reader import Line
+from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, Connect
+from kohort.transport.network._lifetimes import Started, start_soon, weak_callback
+from kohort.transport.network._loop import frame_selector, running_clock
+from kohort.transport.network._stream import StreamConnection
+from kohort.transport.network._tcp import TcpConnection, TcpConnector
 from kohort.types import escaped
 
 __all__ = [

@@ -12,7 +12,7 @@ import pytest
 from kohort import KafkaConsumer
 from kohort.records import Compression
 from kohort.testing import Cluster, MemoryCluster, Security
-from kohort.transport._response_reader import ResponseReader
+from kohort.transport.connection._response_reader import ResponseReader
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual
 

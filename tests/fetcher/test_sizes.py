@@ -9,7 +9,7 @@ import pytest
 from kohort.config import FetchConfig
 from kohort.fetcher._sizes import FetchSizes
 from kohort.records import NewRecord, encode_batch
-from kohort.transport._response_reader import MEASURED_BYTES
+from kohort.transport.connection._response_reader import MEASURED_BYTES
 from kohort.types import TopicPartition
 from tests.fetcher.fake import FakeCluster, consuming
 from tests.fetcher.making import T0, owning

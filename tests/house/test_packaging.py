@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from kohort.records._decoder_choice import SOURCES
-from kohort.transport import _poller
+from kohort.transport.network import _poller
 from tests.house._source import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

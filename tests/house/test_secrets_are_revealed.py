@@ -20,7 +20,7 @@ REVEALING = {
     "kohort.security._pem": "loads keys",
     "kohort.security._pkcs12": "loads keys",
     "kohort.security._secrets": "gives credentials to logins",
-    "kohort.transport._proxy": "logs in at proxies",
+    "kohort.transport.network._proxy": "logs in at proxies",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.transport._login import Login
+from kohort.transport.connection._login import Login
 from tests.support import login_fuzz
 
 LOGINS = 1_000

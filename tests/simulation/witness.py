@@ -20,8 +20,8 @@ from kohort.protocol.messages import (
     OffsetCommitValue,
 )
 from kohort.testing._snapshots import _partitions
-from kohort.transport._connection import BrokerConnection
-from kohort.transport._nodes import Nodes
+from kohort.transport.cluster._nodes import Nodes
+from kohort.transport.connection._connection import BrokerConnection
 from kohort.types import TopicPartition
 from tests.simulation.events import (
     CommitAccepted,

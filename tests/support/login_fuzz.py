@@ -46,8 +46,8 @@ from kohort.security import TlsContexts, mechanism_of
 from kohort.security._http import HttpCall
 from kohort.testing import MemoryCluster, Security
 from kohort.transport import NETWORK_ERRORS, BrokerConnection, ByteConnection
-from kohort.transport._tls import TlsConnection
-from kohort.transport._tls_connector import AddressedServer, TlsConnector
+from kohort.transport.cluster._tls_connector import AddressedServer, TlsConnector
+from kohort.transport.network._tls import TlsConnection
 from tests.support.certificates import Certificates
 from tests.support.heap import Heap, Taken, environment
 from tests.support.mutation import mutate

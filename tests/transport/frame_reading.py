@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kohort.transport import BufferPool, TcpConnection
-from kohort.transport._frames import FrameSource
-from kohort.transport._tls import TlsConnection
+from kohort.transport.connection._frames import FrameSource
+from kohort.transport.network._tls import TlsConnection
 
 MAX = 20 << 20
 LARGE = 300_000

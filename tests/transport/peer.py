@@ -25,7 +25,7 @@ from kohort.protocol.messages import (
     RequestHeader,
 )
 from kohort.transport import NETWORK_ERRORS, ByteConnection
-from kohort.transport._repeatable_event import RepeatableEvent
+from kohort.transport.network._loop import RepeatableEvent
 
 Exchange: TypeAlias = tuple[RequestHeader, Request[Response]]
 Answer: TypeAlias = Callable[[RequestHeader, Request[Response]], Response | None]

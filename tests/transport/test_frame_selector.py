@@ -20,8 +20,8 @@ from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectio
 from kohort.protocol import Buffer
 from kohort.records import compiled_module
 from kohort.transport import TcpConnection
-from kohort.transport._poller import SOURCES, FrameSelector
-from kohort.transport._tcp import unsent_after
+from kohort.transport.network._poller import SOURCES, FrameSelector
+from kohort.transport.network._tcp import unsent_after
 from tests.support.decoders import decoder_named
 from tests.transport.frame_reading import LARGE, MAX, Reading, framed, pieces_of, run_once, sending
 
@@ -369,7 +369,7 @@ def test_the_plain_modules_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_module_refers_to_no_function_of_openssl() -> None:
     """A program may have several OpenSSLs loaded, and only Python's ssl module knows its own."""
-    compiled = compiled_module("_poller_c", "kohort.transport", SOURCES)
+    compiled = compiled_module("_poller_c", "kohort.transport.network", SOURCES)
     content = Path(compiled.__file__).read_bytes()
     assert b"epoll_wait" in content
     for name in (b"SSL_", b"dlsym", b"dlopen"):

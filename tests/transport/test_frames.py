@@ -10,7 +10,7 @@ import pytest
 
 from kohort.errors import FrameTooLargeError, KafkaConnectionError
 from kohort.transport import BufferPool
-from kohort.transport._frames import IDLE_STAGING_SIZE, STAGING_SIZE, Frame, FrameSource
+from kohort.transport.connection._frames import IDLE_STAGING_SIZE, STAGING_SIZE, Frame, FrameSource
 from tests.transport.peer import MemoryConnection, connected_pair
 
 pytestmark = pytest.mark.anyio

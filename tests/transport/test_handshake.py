@@ -23,7 +23,7 @@ from kohort.errors import (
 from kohort.protocol import ApiKey, decode_request_header
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest
 from kohort.transport import BrokerConnection, ByteConnection
-from kohort.transport._versions import Greetings
+from kohort.transport.connection._versions import Greetings
 from tests.transport.peer import Network, Peer, Serve, api_versions
 
 pytestmark = pytest.mark.anyio

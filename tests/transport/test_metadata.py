@@ -7,7 +7,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import MetadataResponse
 from kohort.transport import BrokerAddress, ClusterMetadata, Leader
-from kohort.transport._metadata import OLDER_RESPONSES, UNKNOWN_RESPONSES
+from kohort.transport.cluster._metadata import OLDER_RESPONSES, UNKNOWN_RESPONSES
 from kohort.types import TopicPartition
 from tests.transport.peer import topic_answer
 

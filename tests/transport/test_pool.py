@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from kohort.transport import BufferLease, BufferPool
-from kohort.transport._pool import IDLE_SECONDS
+from kohort.transport.connection._pool import IDLE_SECONDS
 
 SIZE = 200_000
 

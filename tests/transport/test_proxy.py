@@ -18,8 +18,8 @@ from kohort.errors import (
     ProxyConnectionError,
     ProxyRefusedError,
 )
-from kohort.transport._handshake import connected
-from kohort.transport._proxy import MAX_HEAD, ProxyConnector
+from kohort.transport.connection._handshake import connected
+from kohort.transport.network._proxy import MAX_HEAD, ProxyConnector
 from tests.support.net import free_ports
 from tests.support.tls_server import TlsServer
 from tests.support.tunnel_proxy import HttpProxy, SocksProxy, TunnelProxy

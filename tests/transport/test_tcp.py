@@ -13,8 +13,8 @@ import pytest
 from kohort.config import ClientConfig
 from kohort.errors import KafkaConnectionError, KafkaTimeoutError
 from kohort.transport import NETWORK_ERRORS, BrokerConnection, TcpConnection, TcpConnector
-from kohort.transport._frames import FrameSource
-from kohort.transport._pool import BufferPool
+from kohort.transport.connection._frames import FrameSource
+from kohort.transport.connection._pool import BufferPool
 from tests.support.net import free_ports
 
 pytestmark = pytest.mark.anyio

@@ -29,12 +29,12 @@ from kohort.transport import (
     Connect,
     TcpConnector,
 )
-from kohort.transport._frames import FrameSource
-from kohort.transport._pool import BufferPool
-from kohort.transport._tcp import HAS_LOW_WATER
-from kohort.transport._tls import LOW_WATER, RECORD, TlsConnection, joined
-from kohort.transport._tls_connector import AddressedServer, TlsConnector, server_name
-from kohort.transport._tls_stream import TlsStream
+from kohort.transport.cluster._tls_connector import AddressedServer, TlsConnector, server_name
+from kohort.transport.connection._frames import FrameSource
+from kohort.transport.connection._pool import BufferPool
+from kohort.transport.network._tcp import HAS_LOW_WATER
+from kohort.transport.network._tls import LOW_WATER, RECORD, TlsConnection, joined
+from kohort.transport.network._tls_stream import TlsStream
 from tests.support.certificates import Certificates
 from tests.support.tls_server import TlsServer, broker, server_context
 

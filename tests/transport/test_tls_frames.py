@@ -21,8 +21,8 @@ from kohort.config import ClientConfig, SecurityConfig, TlsConfig
 from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectionError
 from kohort.security import TlsContexts
-from kohort.transport._tls import RECORD, TlsConnection
-from kohort.transport._tls_connector import AddressedServer, TlsConnector
+from kohort.transport.cluster._tls_connector import AddressedServer, TlsConnector
+from kohort.transport.network._tls import RECORD, TlsConnection
 from tests.support.certificates import Certificates
 from tests.support.tls_server import server_context
 from tests.transport.frame_reading import LARGE, MAX, Reading, framed, pieces_of, run_once, sending

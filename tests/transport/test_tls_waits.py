@@ -15,9 +15,9 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.transport._loop import callback_loop
-from kohort.transport._tls import TlsConnection
-from kohort.transport._waits import SocketWaits
+from kohort.transport.network._loop import callback_loop
+from kohort.transport.network._tls import TlsConnection
+from kohort.transport.network._waits import SocketWaits
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 90.0

@@ -27,13 +27,13 @@ from kohort.security import (
     explain_tls,
     read_der,
 )
-from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
-from kohort.transport._handshake import checked
 from kohort.transport._printable import address
-from kohort.transport._probe import serves_plaintext
-from kohort.transport._tcp import TcpConnector
-from kohort.transport._tls import TlsConnection
-from kohort.transport._tls_stream import TlsStream
+from kohort.transport.cluster._probe import serves_plaintext
+from kohort.transport.connection._handshake import checked
+from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, Connect
+from kohort.transport.network._tcp import TcpConnector
+from kohort.transport.network._tls import TlsConnection
+from kohort.transport.network._tls_stream import TlsStream
 
 DIAGNOSIS_SECONDS = 2.0
 """Longest time of a second connection that shows why the first one failed, in seconds."""
@@ -115,7 +115,7 @@ class TlsConnector:
 
 
 class AddressedServer:
-    """The server at an address, as in :class:`~kohort.transport._tls.TlsServer`."""
+    """The server at an address, as in :class:`~kohort.transport.network._tls.TlsServer`."""
 
     def __init__(self, connector: TlsConnector, host: str, port: int) -> None:
         self.peer = address(host, port)

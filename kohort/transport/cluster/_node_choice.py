@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection
 from typing import Protocol
 
-from kohort.transport._metadata import BrokerAddress
+from kohort.transport.cluster._metadata import BrokerAddress
 
 
 class Candidate(Protocol):

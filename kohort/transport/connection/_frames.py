@@ -1,10 +1,11 @@
-"""Reader of frames: small ones become bytes, large ones a pooled buffer."""
+"""Frames of a connection: small ones become bytes, large ones are in a pooled, leased buffer."""
 
 from __future__ import annotations
 
 import math
 import struct
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from kohort.errors import (
     CorrelationIdError,
@@ -12,9 +13,9 @@ from kohort.errors import (
     KafkaConnectionError,
     MessageDecodeError,
 )
-from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
-from kohort.transport._bytes import ByteConnection, Progress, ReceiveFrame
-from kohort.transport._pool import BufferLease, BufferPool
+from kohort.protocol import PREFIX_SIZE, Buffer, Response, frame_size
+from kohort.transport.connection._pool import BufferLease, BufferPool
+from kohort.transport.network._bytes import ByteConnection, Progress, ReceiveFrame
 
 STAGING_SIZE = 32 << 10
 """Size of the buffer that receives several small frames, or the start of a large one, at once."""
@@ -304,3 +305,33 @@ class FrameSource:
         return KafkaConnectionError(
             f"it was closed inside a frame, after {received} of {size} bytes"
         )
+
+
+R = TypeVar("R", bound=Response)
+
+
+class Leased(Generic[R]):
+    """A response whose bytes are in a pooled buffer until its release, from any thread."""
+
+    __slots__ = ("_frame", "_response")
+
+    def __init__(self, response: R, frame: Frame) -> None:
+        self._response: R | None = response
+        self._frame = frame
+
+    @property
+    def is_pooled(self) -> bool:
+        """True if the buffer returns to the pool. Otherwise the response owns its bytes."""
+        return self._frame.is_pooled
+
+    @property
+    def response(self) -> R:
+        """The response. Raises ValueError after its release."""
+        if self._response is None:
+            raise ValueError("the response is released")
+        return self._response
+
+    def release(self) -> None:
+        """Return the buffer to the pool. A second call does nothing."""
+        self._response = None
+        self._frame.release()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import anyio
 
-from kohort.transport._loop import callback_loop
+from kohort.transport.network._loop import callback_loop
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

@@ -8,8 +8,8 @@ import anyio
 
 from kohort.config import ClientConfig
 from kohort.transport._backoff import Backoff
-from kohort.transport._metadata import ClusterMetadata
-from kohort.transport._repeatable_event import RepeatableEvent
+from kohort.transport.cluster._metadata import ClusterMetadata
+from kohort.transport.network._loop import RepeatableEvent
 
 REFUSED_SECONDS = 1.0
 """Pause before the first refresh after a topic was refused. Later pauses are longer."""

@@ -28,15 +28,20 @@ from kohort.errors import (
 )
 from kohort.protocol import Buffer, decode_response, encode_request, messages
 from kohort.transport._backoff import SYSTEM_RNG
-from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
-from kohort.transport._frames import Frame, FrameSource, OversizedFrameError, check_correlation_id
 from kohort.transport._printable import LOOKS_LIKE_TLS, address, in_seconds, reason
-from kohort.transport._versions import BrokerVersions, ClosedSilentlyError, Greeting
+from kohort.transport.connection._frames import (
+    Frame,
+    FrameSource,
+    OversizedFrameError,
+    check_correlation_id,
+)
+from kohort.transport.connection._versions import BrokerVersions, ClosedSilentlyError, Greeting
+from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.types import escaped
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
-    from kohort.transport._session import Logins
+    from kohort.transport.connection._session import Logins
 
 logger = logging.getLogger("kohort.transport")
 
@@ -217,6 +222,6 @@ def first_login(
     """Return the logins of a new connection; None without a mechanism."""
     if mechanism is None:
         return None
-    from kohort.transport._session import Logins  # only listeners with SASL need it
+    from kohort.transport.connection._session import Logins  # only listeners with SASL need it
 
     return Logins(mechanism, host, peer, timeout, rng or SYSTEM_RNG)

@@ -18,14 +18,14 @@ import anyio
 
 from kohort.config import ClientConfig
 from kohort.protocol import Buffer
-from kohort.transport._bytes import ByteConnection, Progress, ReceiveFrame
-from kohort.transport._loop import CallbackLoop, frame_selector_of, suspended
 from kohort.transport._printable import address, reason
+from kohort.transport.network._bytes import ByteConnection, Progress, ReceiveFrame
+from kohort.transport.network._loop import CallbackLoop, frame_selector_of, suspended
 from kohort.types import escaped
 
 if TYPE_CHECKING:
-    from kohort.transport._attempts import Attempt
-    from kohort.transport._poller import FrameReceiver
+    from kohort.transport.network._attempts import Attempt
+    from kohort.transport.network._poller import FrameReceiver
 
 LOW_WATER = 2 << 20
 """Most bytes to wait for at a time while a larger response is received."""
@@ -263,7 +263,7 @@ class TcpConnector:
         if len(addresses) == 1:
             sock = await attempt(*addresses[0])
         else:
-            from kohort.transport._attempts import first_success  # few names have several
+            from kohort.transport.network._attempts import first_success  # few names have several
 
             sock = await first_success(
                 next_attempt,

@@ -8,13 +8,18 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from kohort.errors import KafkaConnectionError
-from kohort.transport._bytes import ByteConnection, works_in_callbacks
-from kohort.transport._frames import FrameSource
-from kohort.transport._lifetimes import weak_callback
-from kohort.transport._loop import CallbackLoop
-from kohort.transport._pipeline import ConnectionEnd, DeadlineTimer, Pending, RequestSender
 from kohort.transport._printable import in_seconds
-from kohort.transport._tcp import TcpConnection
+from kohort.transport.connection._frames import FrameSource
+from kohort.transport.connection._pipeline import (
+    ConnectionEnd,
+    DeadlineTimer,
+    Pending,
+    RequestSender,
+)
+from kohort.transport.network._bytes import ByteConnection, works_in_callbacks
+from kohort.transport.network._lifetimes import weak_callback
+from kohort.transport.network._loop import CallbackLoop
+from kohort.transport.network._tcp import TcpConnection
 
 logger = logging.getLogger("kohort.transport")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import anyio
 
-from kohort.transport._loop import CallbackLoop, OneShot, suspended
+from kohort.transport.network._loop import CallbackLoop, OneShot, suspended
 
 
 class SocketWaits:

@@ -13,11 +13,11 @@ import anyio
 
 from kohort.errors import KafkaError, WrongListenerError
 from kohort.protocol import decode_response, encode_request, messages
-from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
-from kohort.transport._frames import FrameSource
-from kohort.transport._handshake import MAX_BYTES, secure, shake_hands
-from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address
+from kohort.transport.connection._frames import FrameSource
+from kohort.transport.connection._handshake import MAX_BYTES, secure, shake_hands
+from kohort.transport.connection._pool import BufferPool
+from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.types import escaped
 
 PROBE_SECONDS = 2.0

@@ -11,12 +11,15 @@ import anyio
 
 from kohort.errors import KafkaConnectionError, KafkaError, ProtocolError
 from kohort.protocol import Buffer, Response, decode_response
-from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, works_in_callbacks
-from kohort.transport._frames import Frame, OversizedFrameError, check_correlation_id
-from kohort.transport._leased import Leased
-from kohort.transport._loop import OneShot
-from kohort.transport._repeatable_event import RepeatableEvent
-from kohort.transport._tcp import unsent_after
+from kohort.transport.connection._frames import (
+    Frame,
+    Leased,
+    OversizedFrameError,
+    check_correlation_id,
+)
+from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, works_in_callbacks
+from kohort.transport.network._loop import OneShot, RepeatableEvent
+from kohort.transport.network._tcp import unsent_after
 
 R = TypeVar("R", bound=Response)
 

@@ -37,14 +37,13 @@ from kohort.protocol.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
 )
-from kohort.transport._bytes import ByteConnection
-from kohort.transport._frames import Frame, FrameSource
-from kohort.transport._login import DirectLoginSender, Login, SaslSession, log_in
-from kohort.transport._loop import running_clock
-from kohort.transport._pipeline import Pending, Pipeline, decoded
 from kohort.transport._printable import reason
-from kohort.transport._repeatable_event import RepeatableEvent
-from kohort.transport._versions import BrokerVersions
+from kohort.transport.connection._frames import Frame, FrameSource
+from kohort.transport.connection._login import DirectLoginSender, Login, SaslSession, log_in
+from kohort.transport.connection._pipeline import Pending, Pipeline, decoded
+from kohort.transport.connection._versions import BrokerVersions
+from kohort.transport.network._bytes import ByteConnection
+from kohort.transport.network._loop import RepeatableEvent, running_clock
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism

@@ -22,11 +22,11 @@ import anyio
 
 from kohort.errors import KafkaTimeoutError
 from kohort.protocol import Buffer
-from kohort.transport._bytes import Progress
-from kohort.transport._loop import CallbackLoop
 from kohort.transport._printable import in_seconds
-from kohort.transport._tcp import HAS_LOW_WATER, unread, unsent_after
-from kohort.transport._waits import SocketWaits
+from kohort.transport.network._bytes import Progress
+from kohort.transport.network._loop import CallbackLoop
+from kohort.transport.network._tcp import HAS_LOW_WATER, unread, unsent_after
+from kohort.transport.network._waits import SocketWaits
 
 logger = logging.getLogger("kohort.transport")
 

@@ -19,16 +19,16 @@ from kohort.errors import (
 )
 from kohort.protocol import Request, Response, VersionRange, messages
 from kohort.transport._backoff import SYSTEM_RNG
-from kohort.transport._bytes import Connect
-from kohort.transport._connection import BrokerConnection
-from kohort.transport._leased import Leased
-from kohort.transport._lifetimes import start_soon, weak_callback
-from kohort.transport._metadata import BrokerAddress, ClusterMetadata, Leader
-from kohort.transport._metadata_updater import MetadataCallback, MetadataUpdater
-from kohort.transport._nodes import Nodes
 from kohort.transport._printable import in_seconds, reason
-from kohort.transport._response_reader import Line
-from kohort.transport._tcp import TcpConnector
+from kohort.transport.cluster._metadata import BrokerAddress, ClusterMetadata, Leader
+from kohort.transport.cluster._metadata_updater import MetadataCallback, MetadataUpdater
+from kohort.transport.cluster._nodes import Nodes
+from kohort.transport.connection._connection import BrokerConnection
+from kohort.transport.connection._frames import Leased
+from kohort.transport.connection._response_reader import Line
+from kohort.transport.network._bytes import Connect
+from kohort.transport.network._lifetimes import start_soon, weak_callback
+from kohort.transport.network._tcp import TcpConnector
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from kohort.config import ConsumerConfig
     from kohort.security import TlsContexts
-    from kohort.transport._attempts import Attempt
-    from kohort.transport._tls_connector import TlsConnector
+    from kohort.transport.cluster._tls_connector import TlsConnector
+    from kohort.transport.network._attempts import Attempt
 
 logger = logging.getLogger("kohort.transport")
 
@@ -86,14 +86,14 @@ class ClusterClient:
         self.proxy: str | None = None if security.proxy.url is None else str(security.proxy.url)
         """The proxy without its credentials, or None."""
         if security.proxy.url is not None and connect is None:
-            from kohort.transport._proxy import ProxyConnector  # few consumers need it
+            from kohort.transport.network._proxy import ProxyConnector  # few consumers need it
 
             connect = ProxyConnector(config, security.proxy)
         self._connect_encrypts = connect_encrypts
         self._tls: TlsConnector | None = None
         if security.uses_tls and not connect_encrypts:
             from kohort.security import TlsContexts
-            from kohort.transport._tls_connector import TlsConnector
+            from kohort.transport.cluster._tls_connector import TlsConnector
 
             self.contexts = TlsContexts(security)
             connect = self._tls = TlsConnector(config, self.contexts, connect)
@@ -421,7 +421,7 @@ class ClusterClient:
                 return connection
 
     async def _first_open(self, purpose: str) -> BrokerConnection | None:
-        from kohort.transport._attempts import first_success  # not before the first contact
+        from kohort.transport.network._attempts import first_success  # not before the first contact
 
         nodes, tried = self._nodes, set[int]()
         opening: set[int] = set()

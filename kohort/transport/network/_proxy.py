@@ -20,9 +20,9 @@ from kohort.errors import (
     ProxyConnectionError,
     ProxyRefusedError,
 )
-from kohort.transport._bytes import NETWORK_ERRORS
 from kohort.transport._printable import address, reason
-from kohort.transport._tcp import TcpConnection, TcpConnector
+from kohort.transport.network._bytes import NETWORK_ERRORS
+from kohort.transport.network._tcp import TcpConnection, TcpConnector
 from kohort.types import escaped
 
 if TYPE_CHECKING:

@@ -12,22 +12,64 @@ import anyio
 
 from kohort.config import ClientConfig
 from kohort.errors import (
+    CredentialsUnavailableError,
     ErrorCode,
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
+    NoBrokersAvailable,
     RebootstrapRequiredError,
     broker_error,
 )
 from kohort.protocol import messages
 from kohort.transport._backoff import Backoff
-from kohort.transport._metadata import BrokerAddress, ClusterMetadata, Leader
-from kohort.transport._nodes import Node, Nodes
 from kohort.transport._printable import address, reason
-from kohort.transport._refresh_schedule import RefreshSchedule
-from kohort.transport._refusals import copy_of, is_refusal
-from kohort.transport._repeatable_event import RepeatableEvent
+from kohort.transport.cluster._metadata import BrokerAddress, ClusterMetadata, Leader
+from kohort.transport.cluster._nodes import Node, Nodes
+from kohort.transport.cluster._refresh_schedule import RefreshSchedule
+from kohort.transport.cluster._refusals import copy_of, is_refusal
+from kohort.transport.network._loop import RepeatableEvent
 from kohort.types import TopicPartition, escaped
+
+
+def unreached(nodes: Nodes, config: ClientConfig) -> KafkaError:
+    """Return NoBrokersAvailable with the failed step of each bootstrap server.
+
+    If all of them wait for credentials, return a CredentialsUnavailableError. Then the brokers are
+    up, and the source of the credentials is not.
+    """
+    missing = nodes.credentials_obstacle(anyio.current_time())
+    errors = {node.peer: node.error or missing for node in nodes.bootstrap.values()}
+    texts = [
+        f"{peer}: no response" if error is None else reason(error) for peer, error in errors.items()
+    ]
+    time = f" for {config.bootstrap_timeout_ms} ms" if config.bootstrap_timeout_ms else ""
+    waits = [each for each in errors.values() if isinstance(each, CredentialsUnavailableError)]
+    if waits and len(waits) == len(errors):
+        causes = dict.fromkeys(
+            _without_peer(peer, text) for peer, text in zip(errors, texts, strict=True)
+        )
+        found: KafkaError = _kind(waits)(
+            f"no login at {', '.join(errors)}{time}: {'; '.join(causes)}"
+        )
+    else:
+        found = NoBrokersAvailable(
+            f"no bootstrap server could be reached{time}: {'; '.join(texts)}. "
+            "Check bootstrap_servers and that the brokers are up"
+        )
+    found.__cause__ = waits[0] if waits else None
+    return found
+
+
+def _without_peer(peer: str, text: str) -> str:
+    return text.removeprefix(f"{peer}: ")
+
+
+def _kind(errors: list[CredentialsUnavailableError]) -> type[CredentialsUnavailableError]:
+    """Return the class of the errors if all have the same one."""
+    kinds = {type(error) for error in errors}
+    return kinds.pop() if len(kinds) == 1 else CredentialsUnavailableError
+
 
 logger = logging.getLogger("kohort.transport")
 
@@ -322,6 +364,6 @@ class MetadataUpdater:
         return ", ".join(address(*server) for server in self._config.bootstrap_servers)
 
     def _bootstrap_error(self) -> KafkaError:
-        from kohort.transport._unreached import unreached  # only this error needs it
+        from kohort.transport.cluster._metadata_updater import unreached  # only this error needs it
 
         return unreached(self._nodes, self._config)

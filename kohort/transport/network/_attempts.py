@@ -7,8 +7,8 @@ from typing import TypeAlias, TypeVar
 
 import anyio
 
-from kohort.transport._lifetimes import start_soon
-from kohort.transport._repeatable_event import RepeatableEvent
+from kohort.transport.network._lifetimes import start_soon
+from kohort.transport.network._loop import RepeatableEvent
 
 T = TypeVar("T")
 

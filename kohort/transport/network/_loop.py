@@ -1,4 +1,4 @@
-"""Features of the running event loop, looked up once and not at each use."""
+"""Features of the running event loop, looked up once and not at each use, and its events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import anyio.lowlevel
 if TYPE_CHECKING:
     import selectors
 
-    from kohort.transport._poller import FrameSelector
+    from kohort.transport.network._poller import FrameSelector
 
 
 class CallbackLoop(Protocol):
@@ -45,7 +45,7 @@ def frame_selector(inner: selectors.BaseSelector) -> FrameSelector | None:
 
     An event loop that uses it stores it in its attribute ``frame_selector``.
     """
-    from kohort.transport._poller import make_frame_selector
+    from kohort.transport.network._poller import make_frame_selector
 
     return make_frame_selector(inner)
 
@@ -103,3 +103,28 @@ class OneShot:
         else:
             future = self._waiter = self._loop.create_future()
             await future
+
+
+class RepeatableEvent:
+    """An event that wakes all tasks that wait at the moment.
+
+    Check a condition, then call wait(). Nothing runs in between, so no set() is missed. It belongs
+    to one thread.
+    """
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event: anyio.Event | None = None
+
+    def set(self) -> None:
+        """Wake the waiting tasks, because the condition may have changed."""
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+    async def wait(self) -> None:
+        """Wait for the next set()."""
+        if self._event is None:
+            self._event = anyio.Event()
+        await self._event.wait()

@@ -1,6 +1,6 @@
 """Nodes: the brokers with their connections by purpose, back-off, and load.
 
-:mod:`kohort.transport._node_choice` chooses one of them for a request to any broker.
+:mod:`kohort.transport.cluster._node_choice` chooses one of them for a request to any broker.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from kohort.errors import (
 )
 from kohort.protocol import VersionRange
 from kohort.transport._backoff import Backoff
-from kohort.transport._bytes import Connect
-from kohort.transport._connection import BrokerConnection
-from kohort.transport._lifetimes import start_soon
-from kohort.transport._metadata import BrokerAddress
-from kohort.transport._node_choice import least_loaded
-from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address, reason
-from kohort.transport._refusals import BrokerRefusals, copy_of, is_refusal
-from kohort.transport._repeatable_event import RepeatableEvent
-from kohort.transport._response_reader import Line, SilenceLog
-from kohort.transport._versions import Greetings
+from kohort.transport.cluster._metadata import BrokerAddress
+from kohort.transport.cluster._node_choice import least_loaded
+from kohort.transport.cluster._refusals import BrokerRefusals, copy_of, is_refusal
+from kohort.transport.connection._connection import BrokerConnection
+from kohort.transport.connection._pool import BufferPool
+from kohort.transport.connection._response_reader import Line, SilenceLog
+from kohort.transport.connection._versions import Greetings
+from kohort.transport.network._bytes import Connect
+from kohort.transport.network._lifetimes import start_soon
+from kohort.transport.network._loop import RepeatableEvent
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -405,7 +405,10 @@ class Nodes:
         """Probe whether a listener that closed at the first request requires a login."""
         now = anyio.current_time()
         if not self._security.uses_sasl and node.wants_login is None and node.probe_at <= now:
-            from kohort.transport._probe import offered_mechanisms, wants_login  # seldom needed
+            from kohort.transport.cluster._probe import (  # seldom needed
+                offered_mechanisms,
+                wants_login,
+            )
 
             node.probe_at = now + PROBE_INTERVAL
             backoff_ends, node.not_before = node.not_before, now + PROBE_PAUSE

@@ -16,7 +16,7 @@ from typing import Any
 
 from kohort.protocol import Buffer
 from kohort.records import compiled_module
-from kohort.transport._bytes import Progress
+from kohort.transport.network._bytes import Progress
 
 SOURCES = ("_poller_c.pyx",)
 """Source files of the compiled module."""
@@ -119,5 +119,5 @@ def make_frame_selector(inner: selectors.BaseSelector) -> FrameSelector | None:
     epoll = getattr(selectors, "EpollSelector", None)
     if sys.platform != "linux" or epoll is None or not isinstance(inner, epoll):
         return None
-    compiled = compiled_module("_poller_c", "kohort.transport", SOURCES)
+    compiled = compiled_module("_poller_c", "kohort.transport.network", SOURCES)
     return None if compiled is None else FrameSelector(compiled, inner)

@@ -1,7 +1,7 @@
 """TLS over any connection, such as one of the option ``connect``.
 
 OpenSSL reads and writes buffers in memory, and this module moves their bytes over the connection.
-Our own sockets use :class:`~kohort.transport._tls.TlsConnection`, which copies less.
+Our own sockets use :class:`~kohort.transport.network._tls.TlsConnection`, which copies less.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import suppress
 import anyio
 
 from kohort.protocol import Buffer
-from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection
-from kohort.transport._tls import NO_ALERT, TlsServer, within_handshake
+from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection
+from kohort.transport.network._tls import NO_ALERT, TlsServer, within_handshake
 
 logger = logging.getLogger("kohort.transport")
 

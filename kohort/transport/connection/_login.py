@@ -1,7 +1,7 @@
 """A SASL login: SaslHandshake, then SaslAuthenticate until both sides accept.
 
 The first login of a connection is alone on it. Later logins are pipelined with other requests
-(:mod:`kohort.transport._session`).
+(:mod:`kohort.transport.connection._session`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from kohort.protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection
-from kohort.transport._frames import FrameSource, check_correlation_id
 from kohort.transport._printable import in_seconds, reason
-from kohort.transport._versions import BrokerVersions
+from kohort.transport.connection._frames import FrameSource, check_correlation_id
+from kohort.transport.connection._versions import BrokerVersions
+from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection
 from kohort.types import escaped
 
 if TYPE_CHECKING:

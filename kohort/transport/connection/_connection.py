@@ -27,20 +27,17 @@ from kohort.errors import (
     SaslAuthenticationFailedError,
 )
 from kohort.protocol import Message, Request, Response, encode_request, messages
-from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
-from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
-from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
-from kohort.transport._handshake import (
+from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
+from kohort.transport.connection._frames import Frame, FrameSource, Leased, OversizedFrameError
+from kohort.transport.connection._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
+from kohort.transport.connection._handshake import (
     connected,
     explained_error,
     first_login,
     secure,
     shake_hands,
 )
-from kohort.transport._leased import Leased
-from kohort.transport._lifetimes import start_soon
-from kohort.transport._loop import OneShot, callback_loop, clock_of, running_clock
-from kohort.transport._pipeline import (
+from kohort.transport.connection._pipeline import (
     ConnectionEnd,
     DeadlineTimer,
     Pending,
@@ -50,14 +47,21 @@ from kohort.transport._pipeline import (
     pause_after,
     respond,
 )
-from kohort.transport._pool import BufferPool
-from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
-from kohort.transport._response_reader import LEAST_RATE, Line, ResponseReader
-from kohort.transport._versions import BrokerVersions, ClosedSilentlyError, Greeting, Greetings
+from kohort.transport.connection._pool import BufferPool
+from kohort.transport.connection._response_reader import LEAST_RATE, Line, ResponseReader
+from kohort.transport.connection._versions import (
+    BrokerVersions,
+    ClosedSilentlyError,
+    Greeting,
+    Greetings,
+)
+from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, Connect
+from kohort.transport.network._lifetimes import start_soon
+from kohort.transport.network._loop import OneShot, callback_loop, clock_of, running_clock
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
-    from kohort.transport._session import Logins
+    from kohort.transport.connection._session import Logins
 
 DEFAULTS = ClientConfig()
 """Defaults for callers without a configuration."""

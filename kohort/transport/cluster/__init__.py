@@ -1,0 +1,1 @@
+"""All brokers of a cluster: their metadata, their connections, and the choice of one."""

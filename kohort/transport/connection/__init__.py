@@ -1,0 +1,1 @@
+"""One connection to a broker: frames, versions, login, and requests in flight."""

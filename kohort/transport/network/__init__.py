@@ -1,0 +1,1 @@
+"""Byte streams to one address: TCP, TLS, proxies, and waiting for them on asyncio or trio."""
