@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
+from kohort.testing import Cluster
 from tests.house._source import ROOT
 from tests.support.snippets import (
     FENCED,
     FRAGMENTS,
     NOT_RUN,
     PAGES,
+    PYTHON,
     is_shown,
     python_blocks,
+    replaced,
     run_elsewhere,
     run_python,
     shown_output,
@@ -26,8 +32,8 @@ BLOCKS = [
     if page.name not in FRAGMENTS
 ]
 RUN_BY = {
-    "first-consumer.md": ("tests/house/test_endless_blocks.py", 1),
-    "migration.md": ("tests/house/test_endless_blocks.py tests/compat/test_frameworks.py", 6),
+    "first-consumer.md": ("tests/house/test_snippets.py", 1),
+    "migration.md": ("tests/house/test_snippets.py tests/compat/test_frameworks.py", 6),
     "security.md": ("tests/security/test_page.py", 11),
     "spark.md": ("tests/spark_connector/test_docs.py", 5),
 }
@@ -70,6 +76,33 @@ def test_shown_output_may_leave_out_lines(output: str, shown: str, is_equal: boo
     assert is_shown(output, shown) == is_equal
 
 
+LAST_WORDS = """import atexit, os, threading
+from kohort.testing import Cluster
+atexit.register(print, "exit")
+threading.Timer(0.1, print, ["thread"]).start()
+print(__name__, os.path.samefile(os.getcwd(), os.path.dirname(__file__)))
+"""
+
+
+def test_a_forked_program_ends_as_every_program_does(tmp_path: Path) -> None:
+    assert run_python(LAST_WORDS, tmp_path) == "__main__ True\nthread\nexit\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import warnings; warnings.warn('old')",
+        "from kohort.testing import Missing",
+        "kohort",
+        "open('test_snippet.py')",
+        "raise SystemExit(2)",
+    ],
+)
+def test_a_forked_program_fails_as_every_program_does(line: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        run_python(f"from kohort.testing import Cluster\n{line}\n", tmp_path)
+
+
 def test_the_first_block_of_the_readme_is_short_and_prints_what_the_readme_says(
     tmp_path: Path,
 ) -> None:
@@ -78,3 +111,56 @@ def test_the_first_block_of_the_readme_is_short_and_prints_what_the_readme_says(
     assert len(code.splitlines()) <= 20
     shown = readme.partition(code)[2].partition("```text\n")[2].partition("```")[0]
     assert run_python(code, tmp_path) == shown
+
+
+INTERRUPTIBLE = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background has it ignored
+runpy.run_path("program.py", run_name="__main__")
+"""
+TWO = "broker-1.example.org:9092,broker-2.example.org:9092"
+ENDLESS = [
+    ("first-consumer.md", "from kohort import KafkaConsumer", "kohort", True),
+    ("migration.md", "from kafka import", "kohort.compat.kafka_python", False),
+    ("migration.md", "from aiokafka import", "aiokafka", True),
+    ("migration.md", "from aiokafka import", "kohort.compat.aiokafka", True),
+    ("migration.md", "from confluent_kafka import", "confluent_kafka", False),
+]
+"""Page, text of the block, the client that it gets as the page says, and if the block closes it."""
+
+
+@pytest.mark.parametrize(("page", "text", "client", "leaves"), ENDLESS)
+def test_an_endless_block_prints_records_until_ctrl_c(
+    page: str, text: str, client: str, leaves: bool, tmp_path: Path
+) -> None:
+    pytest.importorskip(client)
+    [code] = [each for each in run_elsewhere(ROOT / "docs" / page) if text in each]
+    address = "localhost:9092" if page == "migration.md" else TWO
+    pipe, is_over = subprocess.PIPE, threading.Event()
+    with Cluster(brokers=2, topics={"orders": 1}) as cluster:
+
+        def produce() -> None:  # a program may begin at the end of the log
+            while not is_over.wait(0.2):
+                cluster.produce("orders", ["tea"])
+
+        changed = {text: text.replace(text.split()[1], client), address: cluster.bootstrap_servers}
+        (tmp_path / "program.py").write_text(replaced(code, changed))
+        command = [*PYTHON, "-u", "-c", INTERRUPTIBLE]
+        with subprocess.Popen(
+            command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True
+        ) as process:
+            producer = threading.Thread(target=produce)
+            producer.start()
+            try:
+                assert process.stdout is not None
+                assert any("tea" in line for line in process.stdout), process.communicate()[1]
+                assert cluster.group("billing").members
+                process.send_signal(signal.SIGINT)
+                errors = process.communicate()[1]
+            finally:
+                is_over.set()
+                process.kill()
+                producer.join()
+        assert process.returncode in (-signal.SIGINT, 1)
+        assert "KeyboardInterrupt" in errors.splitlines()
+        assert not (leaves and cluster.group("billing").members)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import builtins
+import functools
+import gc
+import importlib
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
+import threading
+import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +29,9 @@ KAFKA_PYTHON_WARNINGS = [
     f"-Wignore:{name} is deprecated:DeprecationWarning" for name in ("read_text", "open_text")
 ]
 """kafka-python reads its schemas with functions that Python 3.11 and 3.12 call deprecated."""
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+PYTHON = [sys.executable, "-W", "error", *KAFKA_PYTHON_WARNINGS]
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FRAGMENTS = ("architecture.md",)
@@ -71,18 +83,89 @@ def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
     """
     script = folder / "test_snippet.py"
     script.write_text(code)
-    command = [sys.executable, "-W", "error", *KAFKA_PYTHON_WARNINGS]
-    if re.search(r"^(async )?def test_", code, re.MULTILINE):
-        command += ["-m", "pytest", "-p", "pytest_kohort", "-q", "-W", "error"]
-    done = subprocess.run(
-        [*command, str(script)],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
+    is_test = re.search(r"^(async )?def test_", code, re.MULTILINE) is not None
+    if FORKED.search(code) and not is_test and "pyspark" not in code:
+        returncode, stdout, stderr = _run_forked(script, timeout_s)
+    else:
+        pytest = ["-m", "pytest", "-p", "pytest_kohort", "-q", "-W", "error"]
+        done = subprocess.run(
+            [*PYTHON, *(pytest if is_test else ()), str(script)],
+            cwd=folder,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        returncode, stdout, stderr = done.returncode, done.stdout, done.stderr
+    assert returncode == 0, stdout + stderr
+    assert "Traceback" not in stderr, stderr
+    return stdout
+
+
+# -- a process that forks for each program, because most of a program's time is its imports --------
+
+FORKED = re.compile(r"^from kohort\.testing import", re.MULTILINE)
+"""Programs that a fork runs."""
+IMPORTED = (
+    "kohort.testing._cluster",
+    *(f"kohort.consumer.{name}" for name in ("_async", "_sync", "_greenlet", "_thread")),
+    *("kohort.coordinator_client", "kohort.transport._attempts", "kohort.transport._poller"),
+    *("anyio._backends._asyncio", "crc32c"),
+)
+"""What most of these programs import, all without a thread."""
+
+
+def _run_forked(script: Path, timeout_s: float) -> tuple[int, str, str]:
+    """Return exit code, output and errors of a program."""
+    server = _server()
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write(f"{script}\n")
+    server.stdin.flush()
+    if not select.select([server.stdout], [], [], timeout_s)[0]:
+        os.killpg(server.pid, signal.SIGKILL)
+        _server.cache_clear()
+        raise TimeoutError(f"{script} runs for more than {timeout_s} s")
+    returncode = int(server.stdout.readline())
+    output, errors = (script.with_suffix(suffix).read_text() for suffix in (".out", ".err"))
+    return returncode, output, errors
+
+
+@functools.cache
+def _server() -> subprocess.Popen[str]:
+    code = "from tests.support.snippets import serve; serve()"
+    pipe = subprocess.PIPE
+    server = subprocess.Popen(
+        [*PYTHON, "-c", code],
+        env=ENVIRONMENT,
+        stdin=pipe,
+        stdout=pipe,
         text=True,
-        timeout=timeout_s,
-        check=False,
+        start_new_session=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout
+    atexit.register(server.communicate)
+    return server
+
+
+def serve() -> None:
+    """Fork for each script that is named on stdin, and print the exit code of each."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    assert threading.active_count() == 1
+    gc.freeze()
+    for line in sys.stdin:
+        if os.fork() == 0:
+            return _become(Path(line.rstrip("\n")))
+        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+
+
+def _become(script: Path) -> None:
+    """Run the script in this process, which then ends as every interpreter does."""
+    os.chdir(script.parent)
+    files = (Path(os.devnull), script.with_suffix(".out"), script.with_suffix(".err"))
+    for number, path in enumerate(files):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
+    sys.argv, sys.path[0] = [str(script)], str(script.parent)
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    vars(main).update(__file__=str(script), __builtins__=builtins)
+    exec(compile(script.read_text(), script, "exec", dont_inherit=True), vars(main))
