@@ -1,4 +1,4 @@
-"""Tables and plot of benchmarks/fetch.py."""
+"""Tables of benchmarks/fetch.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from benchmarks import _goals as goals
 from benchmarks import _names as names
 from benchmarks._goals import Readings
 from benchmarks._machine import hardware, versions
-from benchmarks._plot import Bar, svg
 from benchmarks._reading import Reading
 from benchmarks._topics import SHAPES, Filled
 
@@ -101,20 +100,6 @@ class Run:
 
 def _ratio(value: float, anchor: float | None) -> str:
     return f"{value / anchor:.2f}" if anchor else ""
-
-
-def plot(runs: list[Run]) -> str:
-    """Return the rates as SVG, a panel for each topic."""
-    panels: dict[str, list[Bar]] = {}
-    for run in runs:
-        for topic, shape in SHAPES.items():
-            for name in names.EVERY:
-                if done := run.readings.get((name, topic)):
-                    rates = [reading.rate / 1000 for reading in done]
-                    middle = statistics.median(rates)
-                    bar = Bar(name, middle, min(rates), max(rates), name in names.OURS)
-                    panels.setdefault(f"{shape.text}, {run.title}", []).append(bar)
-    return svg(panels, "thousand records/s")
 
 
 def setting(cluster: str) -> str:

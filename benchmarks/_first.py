@@ -1,9 +1,9 @@
-"""First record of one consumer in a new group, in this process.
+"""First record of one consumer in a new group, and its memory at the end, in this process.
 
-    python -m benchmarks._first CLIENT BOOTSTRAP_SERVERS TOPIC GROUP
+    python -m benchmarks._first CLIENT BOOTSTRAP_SERVERS TOPIC GROUP RECORDS
 
-The output is a line of JSON: milliseconds of the import, and from the constructor to the first
-record.
+The output is a line of JSON: milliseconds from the constructor to the first record, and resident MB
+after the last record and a second of waiting, less those before the constructor.
 """
 
 from __future__ import annotations
@@ -14,48 +14,60 @@ import os
 import sys
 import time
 from importlib import import_module
-from typing import NamedTuple
+from typing import NoReturn
 
 from benchmarks._consumers import ASYNC, KOHORT, KOHORT_ASYNC, SYNC, Ask, module_of
+from benchmarks._idling import WAIT_MS, resident_mb
 
 CLASSES = {KOHORT: "KafkaConsumer", KOHORT_ASYNC: "AsyncKafkaConsumer"}
 
 
-class First(NamedTuple):
-    """Figures in milliseconds. The CPU time of the import is that of the process."""
+class Meter:
+    """Meter that receives the number of records of each call."""
 
-    import_ms: float
-    record_ms: float
+    def __init__(self, records: int) -> None:
+        self._left = records
+        self._before = resident_mb()
+        self._began = time.perf_counter()
+        self._record_ms = 0.0
+
+    def is_over(self, records: int) -> bool:
+        """Count the records of a call. Return True after the last one."""
+        if records and not self._record_ms:
+            self._record_ms = (time.perf_counter() - self._began) * 1000
+        self._left -= records
+        return self._left <= 0
+
+    def end(self) -> NoReturn:
+        """Print the result and exit, because closing a client is not measured."""
+        result = {"record_ms": self._record_ms, "mb": resident_mb() - self._before}
+        print(json.dumps(result), flush=True)
+        os._exit(0)
 
 
 def main() -> None:
-    client, bootstrap_servers, topic, group = sys.argv[1:]
-    begun = time.perf_counter()
+    client, bootstrap_servers, topic, group, records = sys.argv[1:]
     module = import_module(module_of(client))
     if client in CLASSES:
         getattr(module, CLASSES[client])  # kohort imports a class on first use
-    imported = time.perf_counter()
     ask = Ask(bootstrap_servers, topic, group)
-
-    def over() -> None:
-        ended = time.perf_counter()
-        first = First((imported - begun) * 1000, (ended - imported) * 1000)
-        print(json.dumps(first._asdict()), flush=True)
-        os._exit(0)
+    meter = Meter(int(records))
 
     async def run() -> None:
         consumer = ASYNC[client](ask)
         await consumer.start()
-        while not await consumer.poll(1000):
+        while not meter.is_over(len(await consumer.poll(WAIT_MS))):
             pass
-        over()
+        await consumer.poll(WAIT_MS)
+        meter.end()
 
     if client in ASYNC:
         asyncio.run(run())
     consumer = SYNC[client](ask)
-    while not consumer.poll(1000):
+    while not meter.is_over(len(consumer.poll(WAIT_MS))):
         pass
-    over()
+    consumer.poll(WAIT_MS)
+    meter.end()
 
 
 if __name__ == "__main__":

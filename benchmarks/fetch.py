@@ -38,7 +38,7 @@ from typing import NamedTuple
 from benchmarks import _names as names
 from benchmarks._arguments import numbers, require_known, words
 from benchmarks._clients import Client, clients
-from benchmarks._fetch_tables import Run, plot, setting
+from benchmarks._fetch_tables import Run, setting
 from benchmarks._goals import GOALS
 from benchmarks._kafka import kafka
 from benchmarks._machine import Others
@@ -219,7 +219,6 @@ def main() -> None:
             "# Whole topics, read through a group",
             setting(where),
             *(f"Not measured: {name}: {why}." for name, why in missing.items()),
-            "![rates](fetch.svg)",
             *(run.text() for run in runs),
         ]
     )
@@ -227,8 +226,7 @@ def main() -> None:
     if args.output is not None:
         name = "fetch" if args.cluster == KAFKA else "fetch_inprocess"
         args.output.mkdir(parents=True, exist_ok=True)
-        (args.output / f"{name}.md").write_text(text.replace("fetch.svg", f"{name}.svg") + "\n")
-        (args.output / f"{name}.svg").write_text(plot(runs))
+        (args.output / f"{name}.md").write_text(text + "\n")
         print(f"written to {args.output}")
 
 

@@ -25,7 +25,6 @@ from benchmarks._consumers import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, KOHORT, KOH
 from benchmarks._goals import verdict
 from benchmarks._kafka import kafka
 from benchmarks._machine import hardware, versions
-from benchmarks._plot import Bar, svg
 from benchmarks._receiving import Received
 from benchmarks._rounds import turns
 from benchmarks._workloads import Link
@@ -167,20 +166,6 @@ def _p50(rounds: list[Latency]) -> float:
     return statistics.median(each.median for each in rounds)
 
 
-def plot(done: dict[Case, list[Latency]]) -> str:
-    """Return the p50 in microseconds as SVG."""
-    panels: dict[str, list[Bar]] = {}
-    for case, rounds in done.items():
-        medians = [each.median * 1000 for each in rounds]
-        name = case.client
-        bar = Bar(name, statistics.median(medians), min(medians), max(medians), name in OURS)
-        panels.setdefault(f"{case.how}, p50", []).append(bar)
-    return svg(panels, "us")
-
-
-OURS = (KOHORT, KOHORT_ASYNC)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -209,11 +194,7 @@ def main() -> None:
     print(f"\n{text}")
     if args.output is not None:
         about = __doc__.split("\n\n")[2]
-        picture = args.output.with_suffix(".svg")
-        args.output.write_text(
-            f"# Latency on an idle topic\n\n{about}\n\n![p50]({picture.name})\n\n{text}"
-        )
-        picture.write_text(plot(done))
+        args.output.write_text(f"# Latency on an idle topic\n\n{about}\n\n{text}")
 
 
 def measure_all(servers: str, args: argparse.Namespace) -> dict[Case, list[Latency]]:

@@ -23,20 +23,10 @@ from typing import NamedTuple
 
 from confluent_kafka import Producer
 
+from benchmarks._consumers import MODULES, OURS
 from benchmarks._kafka import kafka
 from benchmarks._machine import Others, hardware, versions
-from benchmarks._partitions import (
-    AIOKAFKA,
-    ASYNC,
-    BACKLOG,
-    BUSY,
-    CONFLUENT,
-    KAFKA_PYTHON,
-    READERS,
-    SYNC,
-    Result,
-)
-from benchmarks._plot import Bar, svg
+from benchmarks._partitions import BACKLOG, BUSY, Result
 from benchmarks._rounds import spread, turns
 from tests.support.jars import KAFKA_VERSION, missing_kafka
 from tests.support.topics import create_topic
@@ -48,8 +38,7 @@ BACKLOGS = (10, 1000, 2000)
 FEWEST = BACKLOGS[0]
 VALUE_BYTES = 100
 LIMIT_S = 120.0
-OURS = (SYNC, ASYNC)
-ROWS = (SYNC, ASYNC, CONFLUENT, AIOKAFKA, KAFKA_PYTHON)
+ROWS = tuple(MODULES)
 
 
 class Goal(NamedTuple):
@@ -199,21 +188,6 @@ def backlog_table(results: Results) -> str:
     return "\n".join(lines)
 
 
-def plot(results: Results) -> str:
-    """Return the CPU of busy readers and the rates of backlogs as SVG."""
-    panels: dict[str, list[Bar]] = defaultdict(list)
-    for case, done in results.items():
-        if case.way == BUSY:
-            title, values = "1 of 1,000 busy: CPU %", [100 * r.cpu_s / r.seconds for r in done]
-        else:
-            title = f"backlog in 1 of {case.partitions:,}: thousand/s"
-            values = [r.records / r.seconds / 1000 for r in done]
-        middle = statistics.median(values)
-        bar = Bar(case.client, middle, min(values), max(values), case.client in OURS)
-        panels[title].append(bar)
-    return svg(panels, "median")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -224,10 +198,10 @@ def main() -> None:
         "--clients", type=lambda text: text.split(";"), default=list(ROWS), help="a;b;c"
     )
     parser.add_argument("--way", choices=[BUSY, BACKLOG], help="one way only, both by default")
-    parser.add_argument("--output", type=Path, help="folder for the table and the plot")
+    parser.add_argument("--output", type=Path, help="folder for the tables")
     args = parser.parse_args()
-    if unknown := set(args.clients).difference(READERS):
-        parser.error(f"unknown: {unknown}; there are {', '.join(READERS)}")
+    if unknown := set(args.clients).difference(ROWS):
+        parser.error(f"unknown: {unknown}; there are {', '.join(ROWS)}")
     args.rounds = args.rounds or (1 if args.short else 5)
     args.seconds, args.records = (3, 500_000) if args.short else (6, 2_000_000)
     if (reason := missing_kafka()) is not None:
@@ -249,8 +223,7 @@ def main() -> None:
     print(f"\n{text}")
     if args.output is not None:
         args.output.mkdir(parents=True, exist_ok=True)
-        (args.output / "partitions.md").write_text(f"{text}\n![medians](partitions.svg)\n")
-        (args.output / "partitions.svg").write_text(plot(results))
+        (args.output / "partitions.md").write_text(text)
 
 
 if __name__ == "__main__":

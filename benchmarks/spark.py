@@ -35,7 +35,6 @@ from benchmarks._clients import COMPILED_ONCE
 from benchmarks._goals import verdict
 from benchmarks._kafka import kafka
 from benchmarks._machine import Others, hardware, versions
-from benchmarks._plot import Bar, svg
 from benchmarks._rounds import short, spread, turns
 from benchmarks._spark_ways import Ask, Source
 from benchmarks._topics import Filled, Shape, fill, text
@@ -295,21 +294,6 @@ def _measured(readings: Readings) -> Iterator[tuple[Row, list[float], list[float
             yield row, ours, theirs
 
 
-def plot(readings: Readings) -> str:
-    """Return the figures as SVG."""
-    panels: dict[str, list[Bar]] = {}
-    for row in rows_of(SESSIONS, MEASURES.values()):
-        bars = [
-            Bar(source.name, statistics.median(done), min(done), max(done), source is OURS)
-            for source in (OURS, JVM)
-            if (done := readings.get(row.key(source)))
-        ]
-        if bars:
-            name = f"{row.measure.text}, {row.topic}, {row.session} session"
-            panels[f"{name}: {row.measure.unit}"] = bars
-    return svg(panels, "")
-
-
 def setting(readings: Readings, filled: dict[str, Filled], shares: list[float]) -> str:
     """Return the machine, the versions and the sizes."""
     software = [hardware(), *versions("pyspark", "pyarrow", java=True)]
@@ -396,13 +380,12 @@ def main() -> None:
     text = setting(readings, filled, shares)
     text = (
         "# Spark: kohort's source compared with Spark's own\n\n"
-        f"{text}\n\n{table(readings)}\n\n![rates](spark.svg)\n\n{starts(readings)}\n"
+        f"{text}\n\n{table(readings)}\n\n{starts(readings)}\n"
     ).rstrip() + "\n"
     print(f"\n{text}")
     if args.output is not None:
         args.output.mkdir(parents=True, exist_ok=True)
         (args.output / "spark.md").write_text(text)
-        (args.output / "spark.svg").write_text(plot(readings))
         print(f"written to {args.output}")
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from benchmarks import _names as names
 from benchmarks._clients import Client, ReadingError, clients
-from benchmarks._fetch_tables import Run, plot
+from benchmarks._fetch_tables import Run
 from benchmarks._goals import GOALS, Figure, table, verdict
-from benchmarks._plot import Bar, svg
 from benchmarks._raw import FetchError
 from benchmarks._read import READERS
 from benchmarks._reading import Ask, Reading
@@ -220,7 +218,6 @@ def test_tables_show_shares_of_limit_and_bare_decoder() -> None:
     assert "| confluent-kafka (tuned) | 1,000 | 1,000 |  | 1.000 |  | 50 |" in text
     assert "| columns / limit, 100 B | 0.5 | 0.5 to 0.5 | 0.7 | 0.5 | above the floor |" in text
     assert "Medians of 1 rounds. The machine was quiet" in text
-    ElementTree.fromstring(plot([run, run]))
 
 
 def test_brief_skips_slow_clients_after_first_topic() -> None:
@@ -249,11 +246,6 @@ def test_in_process_cluster_has_two_brokers() -> None:
         assert counted(reading) == filled[1:]
         found = AdminClient({"bootstrap.servers": servers}).list_topics("both", timeout=20)
         assert {part.leader for part in found.topics["both"].partitions.values()} == {1, 2}
-
-
-def test_the_plot_is_well_formed() -> None:
-    bars = [Bar("a < b", 5, 4, 6, True), Bar("c", 1, 1, 1, False)]
-    ElementTree.fromstring(svg({"one": bars, "two": bars, "three": bars[:1]}, "k/s"))
 
 
 def test_names_of_clients_can_be_listed() -> None:
