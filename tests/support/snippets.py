@@ -107,13 +107,8 @@ def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
 
 FORKED = re.compile(r"^from kohort\.testing import", re.MULTILINE)
 """Programs that a fork runs."""
-IMPORTED = (
-    "kohort.testing._cluster",
-    *(f"kohort.consumer.{name}" for name in ("_async", "_sync", "_greenlet", "_thread")),
-    *("kohort.coordinator_client", "kohort.transport._attempts", "kohort.transport._poller"),
-    *("anyio._backends._asyncio", "crc32c"),
-)
-"""What most of these programs import, all without a thread."""
+IMPORTED = ("kohort.coordinator_client", "anyio._backends._asyncio", "crc32c")
+"""What most of these programs import late, all without a thread."""
 
 
 def _run_forked(script: Path, timeout_s: float) -> tuple[int, str, str]:
@@ -149,6 +144,9 @@ def _server() -> subprocess.Popen[str]:
 
 def serve() -> None:
     """Fork for each script that is named on stdin, and print the exit code of each."""
+    from kohort import AsyncKafkaConsumer, KafkaConsumer  # noqa: F401
+    from kohort.testing import Cluster  # noqa: F401
+
     for name in IMPORTED:
         importlib.import_module(name)
     assert threading.active_count() == 1
