@@ -7,6 +7,7 @@ imported where they are used, because a measured process has one of them only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 KOHORT, KOHORT_ASYNC = "kohort", "kohort async"
@@ -140,7 +141,8 @@ def _confluent(ask: Ask) -> Consumer:
         }
     )
     if ask.partitions:
-        consumer.assign(ask.assigned(lambda *at: TopicPartition(*at, OFFSET_BEGINNING)))
+        first = partial(TopicPartition, offset=OFFSET_BEGINNING)
+        consumer.assign(ask.assigned(first))
     else:
         consumer.subscribe([ask.topic])
     return _Confluent(consumer, ask.batch)

@@ -2,8 +2,9 @@
 
     python -m benchmarks._first CLIENT BOOTSTRAP_SERVERS TOPIC GROUP RECORDS
 
-The output is a line of JSON: milliseconds from the constructor to the first record, and resident MB
-after the last record and a second of waiting, less those before the constructor.
+The output is a line of JSON. ``record_ms`` is the time from the constructor to the first record.
+``mb`` is the resident memory after the last record and a second of waiting, less that before the
+constructor.
 """
 
 from __future__ import annotations
