@@ -34,7 +34,7 @@ FILES: Final = {
         *("sessions", "skipped_epochs", "static_members", "triggers", "truncation"),
     ),
     "house": (
-        *("circles", "helpers", "layers", "log_arguments", "modules", "options_are_used"),
+        *("circles", "layers", "log_arguments", "modules", "options_are_used"),
         *("public_names", "second_defaults", "secrets_are_revealed"),
     ),
     "testing": (

