@@ -1,4 +1,4 @@
-"""Writer of docs/reference/cli.md: ``python -m tools.cli_page``.
+"""Writer of docs/reference/cli.md.
 
 The parser of the command ``kohort`` is the source.
 """
@@ -14,15 +14,14 @@ from typing import Final
 from kohort.cli import parser
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
-COMMAND: Final = "python -m tools.cli_page"
 
-_HEAD: Final = f"""\
+_HEAD: Final = """\
 # The command kohort
 
 With this page you look up the options of `kohort` and its commands. `python -m kohort` is the same
 command, for an environment whose `bin` folder is not on the `PATH`.
 
-`{COMMAND}` writes this page from the parser of the command.
+`python -m tools.generate` writes this page from the parser of the command.
 """
 _EXAMPLES: Final = {
     "broker": "kohort broker --port 9092 --topic orders:6",
@@ -71,7 +70,3 @@ def _values(action: argparse.Action) -> dict[str, object]:
 
 def _wrapped(text: str) -> str:
     return "\n\n".join(textwrap.fill(part, 100) for part in text.split("\n\n")) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Table of contents of a long page: ``python -m tools.contents FILE...``.
+"""Table of contents of a long page.
 
 It lists the headings of the second and third level as links, between two comments of the page.
 """
@@ -6,13 +6,11 @@ It lists the headings of the second and third level as links, between two commen
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-BEGIN: Final = "<!-- contents: python -m tools.contents "
+BEGIN: Final = "<!-- contents: python -m tools.generate"
 END: Final = "<!-- end of contents -->\n"
 MAX_COLUMNS: Final = 100
 HEADING: Final = re.compile(r"^(#{2,3}) (.+)$")
@@ -63,13 +61,3 @@ def updated(page: str) -> str:
     if not begin or not end:
         raise ValueError(f"the page has no place for contents: {BEGIN}...")
     return f"{before}{begin}{comment}\n\n{contents(page)}\n{end}{after}"
-
-
-def main(names: list[str]) -> None:
-    """Update the named pages."""
-    for path in map(Path, names):
-        path.write_text(updated(path.read_text()))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Writer of docs/reference/errors.md: ``python -m tools.errors_page``.
+"""Writer of docs/reference/errors.md.
 
 The docstrings of the errors and :mod:`kohort.cli._remedies` are the source.
 """
@@ -18,9 +18,8 @@ from tools.site.docstrings import to_markdown
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "reference" / "errors.md"
-COMMAND: Final = "python -m tools.errors_page"
 
-_HEAD: Final = f"""\
+_HEAD: Final = """\
 # Errors
 
 After this page you can decide what your program does after each error.
@@ -30,7 +29,7 @@ from kohort import KafkaConsumer
 from kohort.errors import ErrorCode, KafkaError
 from kohort.testing import Cluster
 
-with Cluster(topics={{"orders": 1}}) as cluster:
+with Cluster(topics={"orders": 1}) as cluster:
     cluster.fail("ConsumerGroupHeartbeat", ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with KafkaConsumer(
         "orders", bootstrap_servers=cluster.bootstrap_servers, group_id="billing"
@@ -38,7 +37,7 @@ with Cluster(topics={{"orders": 1}}) as cluster:
         try:
             consumer.poll(timeout_ms=5000)
         except KafkaError as error:
-            print(f"{{type(error).__name__}}, retriable: {{error.retriable}}")
+            print(f"{type(error).__name__}, retriable: {error.retriable}")
             print(error)
 ```
 
@@ -62,7 +61,7 @@ kohort errors 25
 `error.__notes__`. `pytest.raises(match=...)` searches the notes too, so a pattern that ends with
 `$` needs `(?m)`.
 
-`{COMMAND}` writes this page from the docstrings and `kohort/cli/_remedies.py`.
+`python -m tools.generate` writes this page from the docstrings and `kohort/cli/_remedies.py`.
 """
 _SPARK: Final = """\
 These classes are not public. Spark shows their names and texts in its own exceptions, such as
@@ -114,7 +113,3 @@ def _wrapped(text: str) -> str:
         for each in text.split("\n\n")
     )
     return "\n\n".join(paragraphs) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Writer of docs/reference/options.md: ``python -m tools.options_page``.
+"""Writer of docs/reference/options.md.
 
 The table of options in ``kohort/config`` is the source.
 """
@@ -25,11 +25,10 @@ from kohort.config._unsupported import IGNORED, KEYWORDS, REFUSED, Unsupported
 from tools.prose import sentences, words
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
-COMMAND: Final = "python -m tools.options_page"
 MAX_CELL: Final = 15
 """Maximum words of a cell. The rest is below the table."""
 
-_HEAD: Final = f"""\
+_HEAD: Final = """\
 # All options
 
 With this page you look up an option of `KafkaConsumer` and `AsyncKafkaConsumer`. The keyword is its
@@ -38,7 +37,7 @@ librdkafka. [Configuration](../configuration.md) says how kohort checks options.
 
 Each option has an address on this page, such as [`group_id`](#group_id).
 
-`{COMMAND}` writes this page from `kohort/config`.
+`python -m tools.generate` writes this page from `kohort/config`.
 """
 _NEXT: Final = "Next: [errors](errors.md)."
 
@@ -193,7 +192,3 @@ def _line(cells: tuple[str, ...]) -> str:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Public names, and the writer of docs/reference/api.md: ``python -m tools.public_names``.
+"""Public names, and the writer of docs/reference/api.md.
 
 The list ``tests/house/public.txt`` has the public names. A test compares it with ``__all__`` of
 each module. The packages of ``kohort.compat`` are read from their ``__all__``.
@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).parents[1]
 LIST: Final = ROOT / "tests" / "house" / "public.txt"
 PAGE: Final = ROOT / "docs" / "reference" / "api.md"
 FOLDER: Final = PAGE.with_suffix("")
-"""Folder of the pages of modules, which ``tools.site.api_pages`` writes."""
+"""Folder of the pages of modules, which ``tools.site.api_pages`` describes."""
 
 _HEAD: Final = """\
 # Public names
@@ -26,7 +26,7 @@ You can rely on every name of this page. A release that changes one of them says
 release. That includes modules without an underscore, such as `kohort.transport`. The packages of
 `kohort.compat` have the names of the clients that they stand for.
 
-`python -m tools.public_names` writes this page from `tests/house/public.txt`.
+`python -m tools.generate` writes this page from `tests/house/public.txt`.
 """
 _NEXT: Final = "Next: [the names of kohort](api/kohort.md).\n"
 _COMPAT: Final = {
@@ -93,7 +93,3 @@ def page() -> str:
         link = f"[Reference](api/{module.name}.md)"
         parts.append(f"## `{module.name}`\n\n{module.purpose} {link}\n\n{names}\n")
     return "\n".join([*parts, _NEXT])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Drawings of rebalances in docs/timeline.md: ``python -m tools.rebalance_drawing``.
+"""Drawings of rebalances in docs/timeline.md.
 
 Each drawing has a line for each event of a run by :mod:`tools.rebalance_run`. On the left are the
 requests, responses and callbacks of two members and the coordinator. On the right is the owner of
@@ -7,7 +7,6 @@ each partition. The colours follow the light or dark setting of the reader's sys
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -155,16 +154,3 @@ def _event(event: Event, y: int) -> Iterator[str]:
 def path(kind: str) -> Path:
     """Return the file of a drawing."""
     return FOLDER / f"rebalance-{kind}.svg"
-
-
-def main() -> None:
-    """Write all drawings."""
-    # A killed member of a run logs that no broker responds.
-    logging.getLogger("kohort").setLevel(logging.CRITICAL)
-    FOLDER.mkdir(exist_ok=True)
-    for kind in KINDS:
-        path(kind).write_text(drawing(kind))
-
-
-if __name__ == "__main__":
-    main()

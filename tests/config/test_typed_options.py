@@ -96,11 +96,6 @@ def is_refused_by_type(name: str, value: Any) -> bool:
     raise AssertionError(f"{name} accepts {value!r}")
 
 
-def test_generated_files_are_up_to_date() -> None:
-    stale = [path.name for path, text in files().items() if path.read_text() != text]
-    assert stale == [], "run: python -m tools.typed_options"
-
-
 def test_keys_are_the_options_without_deserializers() -> None:
     assert set(SYNC) == set(OPTIONS) - {*DESERIALIZERS, *ASYNC_ONLY}
     assert set(ASYNC) == set(OPTIONS) - {*DESERIALIZERS, *SYNC_ONLY}

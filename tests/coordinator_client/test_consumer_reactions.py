@@ -21,7 +21,6 @@ from kohort.coordinator_client.machine._commands import (
 from kohort.coordinator_client.machine._events import EpochRejected, Tick, TopicIdsSeen
 from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState
 from tests.coordinator_client.consumer_scripts import INTERVAL, RECREATED, ConsumerScript, by_id
-from tools import state_picture
 
 # --- situations -----------------------------------------------------------------------------
 
@@ -189,10 +188,6 @@ def test_signal_in_state_has_the_reaction_of_the_table(
     if is_called:
         assert [each for each in before if each in script.commands] == before
     assert epoch >= -1
-
-
-def test_page_shows_the_reactions_of_the_table() -> None:
-    assert state_picture.PAGE.read_text() == state_picture.written(), state_picture.COMMAND
 
 
 # --- the table ------------------------------------------------------------------------------

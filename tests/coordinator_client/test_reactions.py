@@ -20,7 +20,6 @@ from kohort.coordinator_client.machine._commands import (
 from kohort.coordinator_client.machine._events import CommitRejected, RejoinRequested, Tick
 from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState
 from tests.coordinator_client.scripts import Script, parts
-from tools import state_picture
 
 # --- situations -----------------------------------------------------------------------------
 
@@ -491,7 +490,3 @@ def test_visible_changes_are_those_of_the_table(situation: str) -> None:
             visible,
             reaction,
         )
-
-
-def test_page_shows_the_states_of_the_tables() -> None:
-    assert state_picture.PAGE.read_text() == state_picture.written(), state_picture.COMMAND

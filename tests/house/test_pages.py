@@ -12,7 +12,6 @@ import pytest
 
 from tests.house._pages import PAGES, WRITTEN
 from tests.house._source import ROOT
-from tools import cli_page, errors_page
 from tools.public_names import FOLDER
 
 TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
@@ -76,16 +75,11 @@ def test_next_page_of_the_text_is_that_of_the_navigation() -> None:
     assert wrong == []
 
 
-def test_pages_of_modules_are_up_to_date() -> None:
-    api_pages = pytest.importorskip("tools.site.api_pages")
-    written = {path.name: path.read_text() for path in FOLDER.glob("*.md")}
-    assert written == dict(api_pages.lists()), f"run: {api_pages.COMMAND}"
+def test_generated_files_are_up_to_date() -> None:
+    for extra in ("griffe", "pyspark"):
+        pytest.importorskip(extra)
+    from tools.generate import stale
 
-
-def test_page_of_the_command_is_up_to_date() -> None:
-    assert cli_page.PAGE.read_text() == cli_page.page(), f"run: {cli_page.COMMAND}"
-
-
-def test_page_of_errors_is_up_to_date() -> None:
-    pytest.importorskip("pyspark")
-    assert errors_page.PAGE.read_text() == errors_page.page(), f"run: {errors_page.COMMAND}"
+    assert [str(path.relative_to(ROOT)) for path, _ in stale()] == [], (
+        "run: python -m tools.generate"
+    )

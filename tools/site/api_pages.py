@@ -1,4 +1,4 @@
-"""Pages of public modules under docs/reference/api: ``python -m tools.site.api_pages``.
+"""Pages of public modules under docs/reference/api.
 
 Each page has two forms. In the repository it is a list of names with the first sentences of their
 docstrings. The site has whole docstrings and signatures, by a directive of mkdocstrings for each
@@ -15,7 +15,6 @@ from typing import Any, Final
 import griffe
 
 from tools.public_names import (
-    FOLDER,
     ROOT,
     PublicModule,
     compat_modules,
@@ -24,7 +23,6 @@ from tools.public_names import (
 )
 from tools.site.docstrings import to_markdown
 
-COMMAND: Final = "python -m tools.site.api_pages"
 _FIRST: Final = ("KafkaConsumer", "AsyncKafkaConsumer", "Cluster", "KafkaError")
 """Names that come first on their page."""
 
@@ -119,9 +117,3 @@ def _options(module: str, name: str) -> list[str]:
 def _directive(name: str, *options: str) -> str:
     lines = [f"::: {name}", *(["    options:"] if options else [])]
     return "\n".join([*lines, *(f"      {option}" for option in options), ""])
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for file, text in lists():
-        (FOLDER / file).write_text(text, encoding="utf-8")
