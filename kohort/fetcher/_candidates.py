@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from kohort.fetcher._buffer_limits import BufferLimits
-from kohort.fetcher._leaders import Leaders
-from kohort.fetcher._replicas import Replicas
+from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._request import PartitionRequest
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._validation import PositionCheck, Validation

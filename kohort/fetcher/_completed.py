@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
-from kohort.fetcher._lease import Releasable
+from kohort.fetcher._memory import Releasable
 from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
 from kohort.subscription import Watermarks
 from kohort.types import TopicPartition

@@ -15,6 +15,7 @@ from kohort.fetcher._parts import FetcherEvents, FetcherOptions, make_parts
 from kohort.fetcher._planning import PlannedFetch
 from kohort.fetcher._resets import reset_timestamp
 from kohort.fetcher._sending import FetchSender
+from kohort.fetcher._sessions import end_sessions
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import running_clock, start_soon, weak_callback
 from kohort.types import OffsetAndTimestamp, TopicPartition
@@ -91,8 +92,6 @@ class Fetcher:
         ``timeout`` in seconds; never raises. The fetch connections may be in long polls, so the
         requests use other connections.
         """
-        from kohort.fetcher._session_end import end_sessions  # when a consumer closes
-
         plans = [
             (connection.node, plan)
             for connection in self._parts.planner.all_connections()

@@ -10,17 +10,15 @@ from kohort.config import ConsumerConfig, Deserialize, FetchConfig
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._cluster_view import FetchCluster
-from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._failure_reports import DENIED_BACKOFF_MS, DeniedTopics, LookupFailures
-from kohort.fetcher._leaders import Leaders
+from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._offsets import OffsetLookup
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._planning import FetchPlanner
 from kohort.fetcher._recreated import RecreatedTopics
-from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._resets import PositionResets, reset_timestamp
-from kohort.fetcher._response_intake import ResponseIntake
+from kohort.fetcher._response_intake import FetchCounters, ResponseIntake
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation

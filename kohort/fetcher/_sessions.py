@@ -8,18 +8,27 @@ The broker then drops the old session.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kohort.errors import ErrorCode
-from kohort.fetcher._request import FetchRequestPlan, PartitionRequest
+import anyio
+
+from kohort.config import FetchConfig
+from kohort.errors import ErrorCode, KafkaError
+from kohort.fetcher._cluster_view import FetchCluster
+from kohort.fetcher._request import FetchRequestPlan, PartitionRequest, fetch_request
 from kohort.protocol import ZERO_UUID
 from kohort.subscription import Watermarks
+from kohort.transport import start_soon
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import FetchResponse
+
+
+logger = logging.getLogger("kohort.fetcher")
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -230,3 +239,25 @@ class FetchSession:
 def _is_same_request(known: PartitionRequest, request: PartitionRequest) -> bool:
     # The broker does not get the partition's epoch.
     return known[2:] == request[2:]
+
+
+async def end_sessions(
+    cluster: FetchCluster,
+    config: FetchConfig,
+    plans: Iterable[tuple[int, FetchRequestPlan]],
+    timeout: float,
+) -> None:
+    """Send each broker the end of its session within ``timeout`` seconds; never raises."""
+
+    async def end(node: int, plan: FetchRequestPlan) -> None:
+        try:
+            await cluster.request(
+                fetch_request(config, plan, 0, 0), node=node, max_version=plan.max_version
+            )
+        except KafkaError as error:
+            logger.debug("closing a fetch session at broker %d failed: %s", node, str(error))
+
+    with anyio.move_on_after(timeout):
+        async with anyio.create_task_group() as tasks:
+            for node, plan in plans:
+                start_soon(tasks, end, node, plan)

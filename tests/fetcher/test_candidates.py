@@ -16,10 +16,9 @@ from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._connections import EXTRA_POLL_MARGIN, LONG_POLL_AFTER, FetchConnection
 from kohort.fetcher._failure_reports import DeniedTopics, LookupFailures
-from kohort.fetcher._leaders import Leaders
+from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._planning import FetchPlanner, PlannedFetch
-from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sizes import FetchSizes

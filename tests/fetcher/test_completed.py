@@ -15,7 +15,7 @@ from kohort.errors import (
 )
 from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._lease import SharedLease
+from kohort.fetcher._memory import SharedLease
 from tests.fetcher.making import (
     T0,
     Compression,

@@ -40,7 +40,7 @@ from typing import Any
 from kohort.errors import DataError, MessageDecodeError
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._errors import Failure
-from kohort.fetcher._lease import SharedLease
+from kohort.fetcher._memory import SharedLease
 from kohort.fetcher._request import FetchResult, partitions_of, read_results
 from kohort.protocol import decode_response
 from kohort.protocol.messages import FetchResponse

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kohort.fetcher._replicas import LEADER_ONLY_SECONDS, Replicas
+from kohort.fetcher._leaders import LEADER_ONLY_SECONDS, Replicas
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.transport import Leader, PartitionMetadata, TopicMetadata
 from tests.fetcher.fake import FakeCluster, consuming
