@@ -16,15 +16,12 @@ import random
 import shutil
 import statistics
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from benchmarks._consumer_groups import ABOUT, HEARTBEATS_S
 from benchmarks._consumer_groups import run as consumer_groups
@@ -32,15 +29,15 @@ from benchmarks._kafka import kafka
 from benchmarks._rounds import turns
 from tests.interop import peers
 from tests.interop.brokers import Broker
-from tests.interop.franz import FranzMember, build
-from tests.interop.peers import AioKafka, Confluent, Kohort, KohortAsync, Settings
+from tests.interop.franz import build, franz_go
+from tests.interop.members import Members, shares
+from tests.interop.peers import AioKafka, Confluent, Kohort, KohortAsync, Make, Settings
 from tests.support.jars import missing_kafka
 
 PARTITIONS = 6
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 SLACK_S = {EAGER: 0.1, COOPERATIVE: 0.2}
 CLASSIC_HEARTBEATS_S = (0.1, 3.0)
-LIMIT_S = 60.0
 LOOK_AGAIN_S = 0.002
 
 
@@ -59,140 +56,55 @@ PAGES = {
 }
 
 
-class Member(Protocol):
-    """Member that polls in the background until it is closed."""
-
-    @property
-    def owned(self) -> frozenset[int]: ...
-
-    def close(self) -> None: ...
-
-
-class Polled:
-    """Python client that is polled in a separate thread."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.owned: frozenset[int] = frozenset()
-        self.failure: BaseException | None = None
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(make,), daemon=True)
-        self._thread.start()
-
-    def _run(self, make: Callable[[], Any]) -> None:
-        try:
-            peer = make()
-            while not self._over.is_set():
-                peer.poll_once()
-                self.owned = peer.assignment()
-            peer.close()
-        except BaseException as error:
-            self.failure = error
-
-    def close(self) -> None:
-        self._over.set()
-        self._thread.join(LIMIT_S)
-        if self.failure is not None:
-            raise self.failure
-
-
-class Franz:
-    """franz-go in a separate process."""
-
-    def __init__(self, program: str, strategy: str, heartbeat_s: float, settings: Settings) -> None:
-        flags = {
-            "bootstrap": settings.bootstrap_servers,
-            "topic": settings.topic,
-            "group": settings.group,
-            "client-id": settings.client_id,
-            "strategy": strategy,
-            "heartbeat": f"{round(heartbeat_s * 1000)}ms",
-        }
-        words = [f"-{name}={value}" for name, value in flags.items()]
-        self._member = FranzMember([program, *words, "consume"])
-
-    @property
-    def owned(self) -> frozenset[int]:
-        return frozenset(self._member.owned)
-
-    def close(self) -> None:
-        self._member.leave()
-
-
 class Case(NamedTuple):
     """One client with one way to rebalance and one heartbeat interval."""
 
     client: str
     strategy: str
     heartbeat_s: float
-    make: Callable[[Settings], Member]
+    make: Make
+    option: str
+    """Name of the client's option for the interval."""
+
+    def settings(self, broker: Broker, topic: str, group: str, name: str) -> Settings:
+        """Return the settings of a member."""
+        interval = round(self.heartbeat_s * 1000)
+        more = {self.option: f"{interval}ms" if self.option == "heartbeat" else interval}
+        servers = broker.bootstrap_servers
+        return Settings(servers, topic, group, name, self.strategy, more=more)
 
 
 def cases(program: str | None) -> Iterator[Case]:
     """Yield all cases. franz-go needs its program, which may not be built."""
     for heartbeat_s in CLASSIC_HEARTBEATS_S:
-        interval = round(heartbeat_s * 1000)
-        python = {"heartbeat_interval_ms": interval}
         for strategy in (EAGER, COOPERATIVE):
-            ours = python | {"partition_assignment_strategy": [strategy]}
-            dotted = {
-                "heartbeat.interval.ms": interval,
-                "partition.assignment.strategy": strategy,
-            }
-            yield Case("kohort", strategy, heartbeat_s, polled(Kohort, ours))
-            on_asyncio = polled(KohortAsync, ours, "asyncio")
-            yield Case("kohort, asyncio", strategy, heartbeat_s, on_asyncio)
-            yield Case("confluent-kafka", strategy, heartbeat_s, polled(Confluent, dotted))
+            at = strategy, heartbeat_s
+            on_asyncio = partial(KohortAsync, backend="asyncio")
+            yield Case("kohort", *at, Kohort, "heartbeat_interval_ms")
+            yield Case("kohort, asyncio", *at, on_asyncio, "heartbeat_interval_ms")
+            yield Case("confluent-kafka", *at, Confluent, "heartbeat.interval.ms")
             if strategy == EAGER:
-                yield Case("aiokafka", strategy, heartbeat_s, polled(AioKafka, python))
+                yield Case("aiokafka", *at, AioKafka, "heartbeat_interval_ms")
             if program is not None:
-                go = partial(Franz, program, strategy, heartbeat_s)
-                yield Case("franz-go", strategy, heartbeat_s, go)
-
-
-def polled(
-    kind: Callable[..., Any], options: dict[str, Any], *arguments: Any
-) -> Callable[[Settings], Member]:
-    """Return a function that creates a member of a Python client with these options."""
-
-    def make(settings: Settings) -> Member:
-        changed = replace(settings, more=options)
-        return Polled(lambda: kind(changed, *arguments))
-
-    return make
-
-
-@contextmanager
-def closing(member: Member) -> Iterator[Member]:
-    try:
-        yield member
-    finally:
-        member.close()
-
-
-def wait_until(*members: Member, sizes: list[int]) -> None:
-    """Return once the members own ``share`` partitions each, every partition once."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        owned = [member.owned for member in members]
-        if [len(own) for own in owned] == sizes and len(frozenset().union(*owned)) == PARTITIONS:
-            return
-        failures = [getattr(member, "failure", None) for member in members]
-        if time.monotonic() > deadline or any(failures):
-            raise RuntimeError(f"the group does not settle: {owned}, {failures}")
-        time.sleep(LOOK_AGAIN_S)
+                yield Case("franz-go", *at, franz_go(program), "heartbeat")
 
 
 def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> float:
     """Return the seconds from the start of the second member until both have their share."""
     group = f"g-{uuid.uuid4().hex[:8]}"
-    settings = [Settings(broker.bootstrap_servers, topic, group, name) for name in ("one", "two")]
-    with closing(case.make(settings[0])) as first:
-        wait_until(first, sizes=[PARTITIONS])
+    with Members() as members:
+        first = members.join(case.make, case.settings(broker, topic, group, "one"))
+        members.wait_until(shares([first], [PARTITIONS]))
         time.sleep(rng.uniform(0.3, 0.3 + case.heartbeat_s))
         started = time.monotonic()
-        with closing(case.make(settings[1])) as second:
-            wait_until(first, second, sizes=[PARTITIONS // 2] * 2)
-            return time.monotonic() - started
+        second = members.join(case.make, case.settings(broker, topic, group, "two"))
+        members.wait_until(shares([first, second], [PARTITIONS // 2] * 2), meanwhile=look_again)
+        return time.monotonic() - started
+
+
+def look_again() -> None:
+    """Pause for less than the members of the tests do, because the time is measured."""
+    time.sleep(LOOK_AGAIN_S)
 
 
 def table(values: dict[Case, list[float]]) -> str:
