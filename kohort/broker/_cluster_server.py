@@ -8,12 +8,12 @@ from contextlib import ExitStack
 import anyio
 from anyio.abc import TaskGroup
 
-from kohort.broker._broker import Broker
 from kohort.broker._broker_node import BrokerNode
-from kohort.broker._cluster_state import ClusterState
-from kohort.broker._configs import ClusterConfig
-from kohort.broker._dispatch import RequestDispatcher
-from kohort.broker._network import Network
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.cluster._cluster_state import ClusterState
+from kohort.broker.configs._cluster_config import ClusterConfig
+from kohort.broker.network._network import Network
+from kohort.broker.requests._dispatch import RequestDispatcher
 from kohort.errors import IllegalStateError
 
 

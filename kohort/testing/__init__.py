@@ -9,8 +9,8 @@ with Cluster(topics={"orders": 6}) as cluster:
 
 from __future__ import annotations
 
-from kohort.broker._dispatch import ReceivedRequest
-from kohort.broker._faults import Action, Call
+from kohort.broker.requests._dispatch import ReceivedRequest
+from kohort.broker.requests._faults import Action, Call
 from kohort.broker.security import (
     Acl,
     Authorization,

@@ -11,9 +11,9 @@ from typing import TypeVar, Unpack
 import anyio
 import anyio.to_thread
 
-from kohort.broker._broker import Broker
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._loopback import LoopbackNetwork
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.network._loopback import LoopbackNetwork
 from kohort.errors import IllegalStateError
 from kohort.testing._cluster_options import ClusterOptions, cluster_config, show_options
 from kohort.testing._handle import ClusterHandle, timed_out

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TypedDict, TypeVar, get_type_hints
 
-from kohort.broker._configs import ClusterConfig, group_limits
-from kohort.broker._given_configs import with_configs
+from kohort.broker.configs._cluster_config import ClusterConfig, group_limits
+from kohort.broker.configs._given_configs import with_configs
 from kohort.broker.groups import BOUNDED_LIMITS, GroupLimits
 from kohort.broker.security import Security
 from kohort.broker.transactions import TransactionConfig

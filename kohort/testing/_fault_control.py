@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from kohort.broker._corruption import damage
-from kohort.broker._failures import check_failable
-from kohort.broker._faults import Action, Call, FaultHandler, Outcome, Rule, api_keys
-from kohort.broker._send_rate import SendRate
+from kohort.broker.log._corruption import damage
+from kohort.broker.requests._failures import check_failable
+from kohort.broker.requests._faults import (
+    Action,
+    Call,
+    FaultHandler,
+    Outcome,
+    Rule,
+    SendRate,
+    api_keys,
+)
 from kohort.errors import ErrorCode, InvalidOptionError, broker_error
 from kohort.types import TopicPartition
 

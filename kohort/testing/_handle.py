@@ -7,13 +7,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from kohort.broker._broker import Broker
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._cluster_state import ClusterState
-from kohort.broker._dispatch import ReceivedRequest
-from kohort.broker._topic_settings import config_error
-from kohort.broker._topics import Partition, Topic, is_legal_name
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.cluster._cluster_state import ClusterState
+from kohort.broker.cluster._topics import Partition, Topic
+from kohort.broker.configs._topic_settings import config_error, is_legal_name
 from kohort.broker.log import AppendError
+from kohort.broker.requests._dispatch import ReceivedRequest
 from kohort.errors import ErrorCode, KafkaTimeoutError, broker_error
 from kohort.records import Compression, Record, RecordBatch
 from kohort.testing._acl_control import AclControl

@@ -11,9 +11,9 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from kohort.broker._broker import Broker
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._memory import HOST, MemoryConnection, MemoryNetwork
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.network._memory import HOST, MemoryConnection, MemoryNetwork
 from kohort.errors import IllegalStateError
 from kohort.testing._cluster_options import (
     MemoryClusterOptions,

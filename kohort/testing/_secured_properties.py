@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kohort.broker._keystores import certificate_files
 from kohort.broker.security import MECHANISMS, Authorization, CertificateFiles, Listener, Security
+from kohort.broker.security._keystores import certificate_files
 from kohort.errors import InvalidOptionError
 
 _PASSWORD = r"""(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))"""

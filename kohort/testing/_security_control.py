@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._faults import Call, Outcome, api_keys
+from kohort.broker.requests._faults import Call, Outcome, api_keys
 from kohort.broker.security import KINDS, ClientCertificate, TlsFault
 from kohort.errors import ErrorCode, InvalidOptionError
 from kohort.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse

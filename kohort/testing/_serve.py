@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kohort.broker._given_configs import RESERVED, effective_configs
+from kohort.broker.configs._given_configs import RESERVED, effective_configs
 from kohort.broker.security import PLAINTEXT_ONLY, Security
 from kohort.errors import InvalidOptionError
 from kohort.testing._cluster import Cluster

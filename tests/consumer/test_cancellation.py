@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from kohort import TopicPartition
-from kohort.broker._memory import MemoryConnection
+from kohort.broker.network._memory import MemoryConnection
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Recorder
 from tests.consumer.virtual import PROTOCOLS, MemoryConsumer, values

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.broker._faults import Call
+from kohort.broker.requests._faults import Call
 from kohort.coordinator_client.classic._leaving import SYNC_WAIT_SECONDS
 from kohort.errors import ErrorCode
 from kohort.protocol import Response

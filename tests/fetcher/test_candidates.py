@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kohort.broker._fetch_session import in_order
-from kohort.broker._fetch_sessions import FetchSessions
+from kohort.broker._fetch_sessions import FetchSessions, in_order
 from kohort.config import FetchConfig
 from kohort.errors import BrokerNotAvailableError
 from kohort.fetcher._buffer import FetchBuffer

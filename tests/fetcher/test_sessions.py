@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker._fetch_session import FetchKey, in_order
-from kohort.broker._fetch_sessions import NO_SESSION, FetchSessions, ServedFetch
+from kohort.broker._fetch_sessions import NO_SESSION, FetchKey, FetchSessions, ServedFetch, in_order
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
 from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of

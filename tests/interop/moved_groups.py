@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._transaction_router import stored_records
+from kohort.broker.cluster._transaction_router import stored_records
 from kohort.broker.groups.consumer._metadata_hash import group_hash, topic_hash
 from kohort.errors import ErrorCode
 from kohort.protocol import encode

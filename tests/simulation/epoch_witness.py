@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from kohort.broker._topics import Topic, Topics
+from kohort.broker.cluster._topics import Topic, Topics
 from kohort.broker.groups import GroupCoordinator
 from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._join import Caller

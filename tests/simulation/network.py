@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from kohort.broker._memory import MemoryConnection
+from kohort.broker.network._memory import MemoryConnection
 from kohort.protocol import Buffer
 from kohort.security import explain_tls
 from kohort.security._tls_errors import TlsAttempt

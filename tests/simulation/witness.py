@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from kohort.broker._cluster_state import ClusterState
+from kohort.broker.cluster._cluster_state import ClusterState
 from kohort.broker.groups import GroupCoordinator
 from kohort.broker.groups._offsets import OffsetToCommit
 from kohort.broker.groups._records import read_key, read_value

@@ -42,8 +42,8 @@ import anyio
 import trio
 from trio.testing import MockClock
 
-from kohort.broker._server_connection import ServerConnection
 from kohort.broker.apis import SERVED
+from kohort.broker.network._server_connection import ServerConnection
 from kohort.errors import MessageDecodeError, MessageEncodeError
 from kohort.protocol import (
     APIS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.broker._topic_settings import config_error
+from kohort.broker.configs._topic_settings import config_error
 from kohort.protocol.messages import (
     AlterConfigsRequest,
     ConsumerGroupDescribeRequest,

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from kohort.broker._configs import ClusterConfig
+from kohort.broker.configs._cluster_config import ClusterConfig
 from kohort.testing import Cluster, ClusterOptions, MemoryCluster, MemoryClusterOptions
 
 NO_OPTIONS = {"brokers", "topics", "first_node_id", "groups", "transactions"}

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from kohort.broker._failures import error_response
 from kohort.broker.apis import Context
+from kohort.broker.requests._failures import error_response
 from kohort.errors import ErrorCode
 from kohort.protocol import Request, encode
 from kohort.protocol import messages as m

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.broker._corruption import DAMAGES
 from kohort.broker.apis import SERVED
+from kohort.broker.log._corruption import DAMAGES
 from kohort.errors import (
     CorruptBatchError,
     ErrorCode,

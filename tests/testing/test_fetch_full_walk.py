@@ -17,9 +17,9 @@ import trio
 import trio.testing
 
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._topics import Partition
 from kohort.broker.apis import Context
 from kohort.broker.apis.fetch import fetch
+from kohort.broker.cluster._topics import Partition
 from kohort.broker.log import Marker
 from kohort.broker.security import Acl
 from kohort.errors import ErrorCode

@@ -13,10 +13,10 @@ import pytest
 import trio.testing
 
 from kohort.broker import _fetch_sessions
-from kohort.broker._broker import Broker
-from kohort.broker._topics import Partition
 from kohort.broker.apis import Context
 from kohort.broker.apis.fetch import fetch
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.cluster._topics import Partition
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.records import NewRecord, RecordBatch, encode_batch
 from kohort.testing import MemoryCluster

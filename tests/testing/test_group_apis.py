@@ -334,7 +334,7 @@ def test_another_coordinator_goes_on_with_what_the_log_tells(cluster: Cluster, r
 
     def move(server: object) -> None:
         from kohort.broker._cluster_server import ClusterServer
-        from kohort.broker._transaction_router import stored_records
+        from kohort.broker.cluster._transaction_router import stored_records
 
         assert isinstance(server, ClusterServer)
         partition = server.state.topics._by_name["__consumer_offsets"].partitions[index]

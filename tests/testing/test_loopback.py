@@ -9,8 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from kohort.broker._cluster_server import ClusterServer
-from kohort.broker._configs import ClusterConfig
-from kohort.broker._loopback import LoopbackNetwork
+from kohort.broker.configs._cluster_config import ClusterConfig
+from kohort.broker.network._loopback import LoopbackNetwork
 from kohort.protocol.messages import ApiVersionsRequest
 from tests.testing.raw import Raw
 

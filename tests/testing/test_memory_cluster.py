@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
-from kohort.broker._memory import MemoryConnection, Stream
+from kohort.broker.network._memory import MemoryConnection, Stream
 from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError, NoBrokersAvailable
 from kohort.protocol import Response
 from kohort.testing import Call, MemoryCluster

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kohort.broker._memory import MemoryConnection
+from kohort.broker.network._memory import MemoryConnection
 from kohort.broker.security import Phase
 from kohort.broker.security._sasl import _TABLE
 from kohort.protocol import Request, Response, decode_response, encode_request

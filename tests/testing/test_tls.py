@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from kohort.broker import _tls_socket
+from kohort.broker.network import _tls_socket
 from kohort.broker.security import SecurityState
 from kohort.broker.security._principals import apply_rules, distinguished_name
 from kohort.errors import InvalidOptionError

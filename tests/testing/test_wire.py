@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.broker._server_connection import RequestFrames
 from kohort.broker.apis import SERVED
+from kohort.broker.network._server_connection import RequestFrames
 from kohort.protocol import Buffer, decode_response, encode_request
 from kohort.protocol.messages import (
     ApiVersionsRequest,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.broker._broker_configs import MIN_ISR, setting_of
-from kohort.broker._config_types import ConfigType
-from kohort.broker._group_settings import ASSIGNMENT_INTERVAL
 from kohort.broker.apis._registry import Context
+from kohort.broker.configs._broker_configs import MIN_ISR, setting_of
+from kohort.broker.configs._config_types import ConfigType
+from kohort.broker.configs._group_settings import ASSIGNMENT_INTERVAL
 from kohort.errors import ErrorCode
 
 _BY_LISTENER = ("ssl.key", "ssl.truststore.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.broker._group_settings import group_configs_problem
 from kohort.broker.apis._broker_changes import ChangeRefusedError
 from kohort.broker.apis._registry import Context
+from kohort.broker.configs._group_settings import group_configs_problem
 from kohort.errors import ErrorCode
 
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from kohort.broker._broker import Broker
 from kohort.broker._broker_node import BrokerNode
+from kohort.broker.cluster._broker import Broker
 from kohort.broker.groups import Caller
 from kohort.broker.security import (
     ANONYMOUS,

@@ -6,8 +6,8 @@ since version 2; before it is INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from kohort.broker._topics import CONSUMER_OFFSETS
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.cluster._topics import CONSUMER_OFFSETS
 from kohort.broker.transactions import ProducerEpoch
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.broker._topic_settings import config_error
-from kohort.broker._topics import Topic, is_legal_name
 from kohort.broker.apis._broker_changes import (
     ChangeRefusedError,
     change_broker,
@@ -15,6 +13,8 @@ from kohort.broker.apis._broker_changes import (
 from kohort.broker.apis._group_changes import change_group, check_group_name
 from kohort.broker.apis._registry import Context, refusal_message, serves
 from kohort.broker.apis.describe_configs import BROKER, GROUP, TOPIC, Resource, refused_config
+from kohort.broker.cluster._topics import Topic
+from kohort.broker.configs._topic_settings import config_error, is_legal_name
 from kohort.broker.security import AclOperation
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import AlterConfigsRequest, AlterConfigsResponse

@@ -6,8 +6,8 @@ one in progress to cancel.
 
 from __future__ import annotations
 
-from kohort.broker._topics import Partition
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.cluster._topics import Partition
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
     AlterPartitionReassignmentsRequest,

@@ -5,8 +5,8 @@ A broker has one directory here, so a replica is already in it, or the request f
 
 from __future__ import annotations
 
-from kohort.broker._broker_configs import LOG_FOLDER
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.configs._broker_configs import LOG_FOLDER
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 

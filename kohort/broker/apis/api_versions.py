@@ -4,7 +4,7 @@
 - Version 4 adds the features whose range begins at 0.
 - Version 5 adds the cluster and the node that the client expects (KIP-1242).
 
-An unknown version also gets a response, see :mod:`kohort.broker._dispatch`.
+An unknown version also gets a response, see :mod:`kohort.broker.requests._dispatch`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.broker._configs import MAX_PARTITIONS
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.configs._cluster_config import MAX_PARTITIONS
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse

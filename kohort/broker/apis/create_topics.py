@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kohort.broker._config_types import ConfigSource
-from kohort.broker._configs import MAX_PARTITIONS
-from kohort.broker._topic_settings import TOPIC_SETTINGS, config_error
-from kohort.broker._topics import Topic, is_legal_name
 from kohort.broker.apis._registry import AUTHORIZATION_FAILED, Context, serves
 from kohort.broker.apis.metadata import may_create
+from kohort.broker.cluster._topics import Topic
+from kohort.broker.configs._cluster_config import MAX_PARTITIONS
+from kohort.broker.configs._config_types import ConfigSource
+from kohort.broker.configs._topic_settings import TOPIC_SETTINGS, config_error, is_legal_name
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from kohort.broker._cluster_state import ClusterState
+    from kohort.broker.cluster._cluster_state import ClusterState
 
 _Requested = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.broker._topics import Topic
 from kohort.broker.apis._registry import Context, refusal_message, serves
 from kohort.broker.apis.metadata import is_visible
+from kohort.broker.cluster._topics import Topic
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kohort.broker._broker_configs import setting_of
-from kohort.broker._config_types import ConfigSource, ConfigType, SourcedValue
-from kohort.broker._group_settings import GROUP_SETTINGS
-from kohort.broker._topic_settings import TOPIC_SETTINGS
-from kohort.broker._topics import is_legal_name
 from kohort.broker.apis._registry import Context, refusal_message, serves
+from kohort.broker.configs._broker_configs import setting_of
+from kohort.broker.configs._config_types import ConfigSource, ConfigType, SourcedValue
+from kohort.broker.configs._group_settings import GROUP_SETTINGS
+from kohort.broker.configs._topic_settings import TOPIC_SETTINGS, is_legal_name
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse

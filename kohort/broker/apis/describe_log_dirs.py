@@ -5,9 +5,9 @@ The logs are in memory, and the response shows them as one directory without dis
 
 from __future__ import annotations
 
-from kohort.broker._broker_configs import LOG_FOLDER
-from kohort.broker._topics import Topic
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.cluster._topics import Topic
+from kohort.broker.configs._broker_configs import LOG_FOLDER
 from kohort.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 _Topic = DescribeLogDirsResponse.DescribeLogDirsTopic

@@ -4,8 +4,8 @@ broker leads.
 
 from __future__ import annotations
 
-from kohort.broker._topics import is_legal_name
 from kohort.broker.apis._registry import Context, refusal_message, serves
+from kohort.broker.configs._topic_settings import is_legal_name
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode, broker_error
 from kohort.protocol.messages import DescribeProducersRequest, DescribeProducersResponse

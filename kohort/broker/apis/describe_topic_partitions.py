@@ -6,9 +6,10 @@ partitions. The cursor is the start of the next request. No topics means all.
 
 from __future__ import annotations
 
-from kohort.broker._topics import Partition, is_legal_name
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.metadata import is_visible
+from kohort.broker.cluster._topics import Partition
+from kohort.broker.configs._topic_settings import is_legal_name
 from kohort.broker.security import ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (

@@ -6,8 +6,8 @@ then omits partitions that need no election.
 
 from __future__ import annotations
 
-from kohort.broker._topics import NO_LEADER, Partition
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.cluster._topics import NO_LEADER, Partition
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 import anyio
 
-from kohort.broker._fetch_session import (
+from kohort.broker._fetch_sessions import (
+    READ_COMMITTED,
     BrokerFetchSession,
     CachedPartition,
     FetchView,
     in_order,
 )
-from kohort.broker._fetch_sessions import READ_COMMITTED
-from kohort.broker._topics import Replica
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.cluster._topics import Replica
 from kohort.broker.log import PartitionLog
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
@@ -48,7 +48,7 @@ class _Fetch:
     """A request that is served, with the pending partitions that were special at its start.
 
     ``refused`` are those that the principal may not read, ``absent`` those without a replica here.
-    The idle partitions are neither (:mod:`kohort.broker._fetch_session`).
+    The idle partitions are neither (:mod:`kohort.broker._fetch_sessions`).
     """
 
     ctx: Context

@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from kohort.broker._broker_configs import setting_of
-from kohort.broker._config_types import ConfigType, split_list
-from kohort.broker._group_settings import GROUP_SETTINGS
-from kohort.broker._topic_settings import TOPIC_SETTINGS
 from kohort.broker.apis._broker_changes import (
     ChangeRefusedError,
     change_broker,
@@ -22,6 +18,10 @@ from kohort.broker.apis._group_changes import change_group, check_group_name
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.alter_configs import change, changeable_topic, check_rights
 from kohort.broker.apis.describe_configs import BROKER, GROUP
+from kohort.broker.configs._broker_configs import setting_of
+from kohort.broker.configs._config_types import ConfigType, split_list
+from kohort.broker.configs._group_settings import GROUP_SETTINGS
+from kohort.broker.configs._topic_settings import TOPIC_SETTINGS
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
     IncrementalAlterConfigsRequest,

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kohort.broker._topics import Partition
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.metadata import is_visible
+from kohort.broker.cluster._topics import Partition
 from kohort.broker.log import TimestampedOffset
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse

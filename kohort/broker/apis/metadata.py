@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kohort.broker._topics import Topic, is_legal_name
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.cluster._topics import Topic
+from kohort.broker.configs._topic_settings import is_legal_name
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID

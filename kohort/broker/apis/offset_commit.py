@@ -11,8 +11,8 @@ since then.
 
 from __future__ import annotations
 
-from kohort.broker._topics import Topic
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.cluster._topics import Topic
 from kohort.broker.groups import OffsetToCommit
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode

@@ -15,8 +15,8 @@ error then closes the connection.
 
 from __future__ import annotations
 
-from kohort.broker._topics import Partition, Topic
 from kohort.broker.apis._registry import CloseConnection, Context, serves
+from kohort.broker.cluster._topics import Partition, Topic
 from kohort.broker.log import AppendError, single_batch
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.broker.transactions import ProducerEpoch

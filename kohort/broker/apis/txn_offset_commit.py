@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from kohort.broker._topics import CONSUMER_OFFSETS, Partition
 from kohort.broker.apis._registry import Context, serves
+from kohort.broker.cluster._topics import CONSUMER_OFFSETS, Partition
 from kohort.broker.groups import OffsetToCommit
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.broker.transactions import ProducerEpoch

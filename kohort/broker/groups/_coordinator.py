@@ -26,7 +26,6 @@ from kohort.broker.groups._offsets import (
     commit,
     delete_offsets,
 )
-from kohort.broker.groups._pending import PendingOffsets
 from kohort.broker.groups._rebalance import (
     complete_join,
     on_initial_delay,
@@ -37,6 +36,7 @@ from kohort.broker.groups._records import append_empty_group, group_metadata_key
 from kohort.broker.groups._state import GroupState
 from kohort.broker.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscribed
 from kohort.broker.groups._transactional import (
+    PendingOffsets,
     commit_pending,
     load_pending,
     validate_transactional_commit,

@@ -6,11 +6,37 @@ from collections import Counter
 
 from kohort.broker.groups._base_group import BaseGroup
 from kohort.broker.groups._environment import GroupEnvironment
-from kohort.broker.groups._initial_delay import InitialDelay
 from kohort.broker.groups._member import Member, Protocols
 from kohort.broker.groups._state import TRANSITIONS, GroupState
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
+
+
+class InitialDelay:
+    """Delay before the first generation, which each new member prolongs.
+
+    ``delay_ms`` is ``group.initial.rebalance.delay.ms``. All delays together are at most
+    ``limit_ms``, unless the first one is longer.
+    """
+
+    def __init__(self, delay_ms: int, limit_ms: int) -> None:
+        self._longest_ms = self._current_ms = delay_ms
+        self._remaining_ms = max(limit_ms - delay_ms, 0)
+        self._has_new_member = False
+
+    def note_member(self) -> None:
+        """Record that a member has joined during the current delay."""
+        self._has_new_member = True
+
+    def prolong(self) -> int | None:
+        """Return the next delay in ms, or None if no member has joined or no time remains."""
+        if not (self._has_new_member and self._remaining_ms):
+            return None
+        self._has_new_member = False
+        delay = min(self._longest_ms, self._remaining_ms)
+        self._remaining_ms = max(self._remaining_ms - self._current_ms, 0)
+        self._current_ms = delay
+        return delay
 
 
 class ClassicGroup(BaseGroup):

@@ -9,8 +9,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.groups._group import ClassicGroup
-from kohort.broker.groups._initial_delay import InitialDelay
+from kohort.broker.groups._group import ClassicGroup, InitialDelay
 from kohort.broker.groups._records import append_group_metadata
 from kohort.broker.groups._state import GroupState
 from kohort.errors import ErrorCode

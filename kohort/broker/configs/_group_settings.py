@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from kohort.broker._broker_settings import BrokerSetting, broker_settings
-from kohort.broker._config_types import ConfigType, is_valid
+from kohort.broker.configs._broker_settings import BrokerSetting, broker_settings
+from kohort.broker.configs._config_types import ConfigType, is_valid
 
 
 class GroupSetting(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from kohort.broker._broker_node import BrokerNode
-from kohort.broker._config_types import ConfigSource, SourcedValue
-from kohort.broker._group_settings import (
+from kohort.broker.configs._config_types import ConfigSource, SourcedValue
+from kohort.broker.configs._group_settings import (
     ASSIGNMENT_INTERVAL,
     GROUP_SETTINGS,
     HEARTBEAT_INTERVAL,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kohort.broker._topic_settings import TOPIC_DEFAULTS
+from kohort.broker.configs._topic_settings import TOPIC_DEFAULTS
 from kohort.broker.log import AppendResult, PartitionLog, accepted_batch
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
@@ -19,12 +18,6 @@ TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 NO_LEADER = -1
-
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-def is_legal_name(name: str) -> bool:
-    return name not in (".", "..") and _LEGAL_NAME.fullmatch(name) is not None
 
 
 class Replica(NamedTuple):

@@ -11,14 +11,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kohort.broker._authorization import refusal
-from kohort.broker._broker import Broker
-from kohort.broker._channel import Channel
-from kohort.broker._failures import error_response
-from kohort.broker._faults import Faults
-from kohort.broker._send_rate import SendRate
 from kohort.broker.apis import SERVED, CloseConnection, Context, Handler, api_versions
-from kohort.broker.security import ClientLogin, Phase, Step
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.requests._authorization import refusal
+from kohort.broker.requests._failures import error_response
+from kohort.broker.requests._faults import Faults, SendRate
+from kohort.broker.security import ANONYMOUS, ClientLogin, Listener, Phase, Step
 from kohort.errors import ErrorCode, MessageEncodeError
 from kohort.protocol import (
     APIS,
@@ -38,6 +36,24 @@ from kohort.protocol.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
+
+
+@dataclass(eq=False, slots=True)
+class Channel:
+    """One connection. ``client_host`` has Kafka's format: ``/127.0.0.1``."""
+
+    client_host: str
+    login: ClientLogin
+
+    @classmethod
+    def open(
+        cls, broker: Broker, listener: Listener, peer_host: str, principal: str = ANONYMOUS
+    ) -> Channel:
+        """Return the channel of a new connection to a listener of a broker."""
+        core = broker.cluster
+        login = ClientLogin(core.security, listener, core.time, principal)
+        return cls(f"/{peer_host}", login)
+
 
 _HEAD = struct.Struct(">hhi")
 _MAX_KEPT_BYTES = 16 * 1024

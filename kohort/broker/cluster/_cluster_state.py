@@ -9,16 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import anyio
 
-from kohort.broker._broker_configs import BrokerConfigs
 from kohort.broker._broker_node import BrokerNode, RunningBroker
-from kohort.broker._cleaner import Cleaner
-from kohort.broker._configs import ClusterConfig
-from kohort.broker._controller import Controller
-from kohort.broker._given_configs import OFFSETS_FACTOR
-from kohort.broker._group_topics import GroupTopics
 from kohort.broker._hashes import coordinator_partition
-from kohort.broker._registry import BrokerRegistry
-from kohort.broker._topics import (
+from kohort.broker.cluster._cleaner import Cleaner
+from kohort.broker.cluster._controller import Controller
+from kohort.broker.cluster._group_topics import GroupTopics
+from kohort.broker.cluster._registry import BrokerRegistry
+from kohort.broker.cluster._topics import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
     Lag,
@@ -26,7 +23,10 @@ from kohort.broker._topics import (
     Topic,
     Topics,
 )
-from kohort.broker._transaction_router import TransactionRouter, stored_records
+from kohort.broker.cluster._transaction_router import TransactionRouter, stored_records
+from kohort.broker.configs._broker_configs import BrokerConfigs
+from kohort.broker.configs._cluster_config import ClusterConfig
+from kohort.broker.configs._given_configs import OFFSETS_FACTOR
 from kohort.broker.groups import (
     PARTITIONS,
     AnyGroup,

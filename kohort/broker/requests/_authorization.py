@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kohort.broker._failures import error_response
 from kohort.broker.apis import Context, refusal_message
+from kohort.broker.requests._failures import error_response
 from kohort.broker.security import CLUSTER_NAME, AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol import Request, Response

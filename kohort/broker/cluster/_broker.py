@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 
 from kohort.broker._broker_node import BrokerNode
-from kohort.broker._cluster_state import ClusterState
 from kohort.broker._fetch_sessions import FetchSessions
-from kohort.broker._topics import Partition, Replica, Topic
+from kohort.broker.cluster._cluster_state import ClusterState
+from kohort.broker.cluster._topics import Partition, Replica, Topic
 from kohort.broker.groups import GroupCoordinator
 from kohort.broker.transactions import TransactionCoordinator
 from kohort.errors import ErrorCode

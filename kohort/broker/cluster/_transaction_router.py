@@ -8,10 +8,16 @@ from operator import itemgetter
 from typing import Protocol
 
 from kohort.broker._broker_node import BrokerNode, RunningBroker
-from kohort.broker._configs import ClusterConfig
-from kohort.broker._given_configs import TRANSACTIONS_FACTOR
 from kohort.broker._hashes import coordinator_partition
-from kohort.broker._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic, Topics
+from kohort.broker.cluster._topics import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    Partition,
+    Topic,
+    Topics,
+)
+from kohort.broker.configs._cluster_config import ClusterConfig
+from kohort.broker.configs._given_configs import TRANSACTIONS_FACTOR
 from kohort.broker.log import AppendError, Marker, PartitionLog
 from kohort.broker.transactions import (
     TRANSACTION_PARTITIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kohort.broker._topics import NO_LEADER, Lag, Partition
+from kohort.broker.cluster._topics import NO_LEADER, Lag, Partition
 
 
 class Controller:

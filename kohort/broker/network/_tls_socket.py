@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import anyio
 
-from kohort.broker._broker import Broker
+from kohort.broker.cluster._broker import Broker
 from kohort.broker.security import ANONYMOUS, Listener, TlsFault
 from kohort.protocol import Buffer
 

@@ -12,12 +12,12 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
-from kohort.broker._broker import Broker
-from kohort.broker._configs import ClusterConfig
-from kohort.broker._dispatch import RequestDispatcher
-from kohort.broker._server import serve_connection
-from kohort.broker._server_connection import SocketConnection
-from kohort.broker._tls_socket import accept_tls
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.configs._cluster_config import ClusterConfig
+from kohort.broker.network._server import serve_connection
+from kohort.broker.network._server_connection import SocketConnection
+from kohort.broker.network._tls_socket import accept_tls
+from kohort.broker.requests._dispatch import RequestDispatcher
 from kohort.broker.security import Listener
 
 logger = logging.getLogger("kohort.testing")

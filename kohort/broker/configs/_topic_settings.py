@@ -1,11 +1,18 @@
-"""Settings of topics: Kafka's names and defaults, valid values, and the sources of values."""
+"""Names and settings of topics: Kafka's names and defaults, valid values, and their sources."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kohort.broker._config_types import ConfigType, is_valid
+from kohort.broker.configs._config_types import ConfigType, is_valid
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_legal_name(name: str) -> bool:
+    return name not in (".", "..") and _LEGAL_NAME.fullmatch(name) is not None
 
 
 class TopicSetting(NamedTuple):

@@ -17,9 +17,8 @@ from typing import Any
 
 import anyio
 
-from kohort.broker._failures import error_response
-from kohort.broker._send_rate import SendRate
 from kohort.broker.apis import CloseConnection, Context
+from kohort.broker.requests._failures import error_response
 from kohort.errors import ErrorCode, InvalidOptionError
 from kohort.protocol import APIS, Request, Response
 
@@ -34,6 +33,14 @@ class Action(Enum):
 Outcome = Response | Action | None
 FaultHandler = Callable[["Call"], Outcome | Awaitable[Outcome]]
 ServeRequest = Callable[[Context, Any], Awaitable[Response | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class SendRate:
+    """Size of pieces, 1 to ``piece`` bytes at random, and their rate; 0 is no limit."""
+
+    piece: int = 1024
+    bytes_per_second: float = 0.0
 
 
 class Call:

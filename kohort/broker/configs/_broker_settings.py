@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from kohort.broker._broker_table import TABLE
-from kohort.broker._config_types import ConfigType, is_valid
+from kohort.broker.configs._broker_table import TABLE
+from kohort.broker.configs._config_types import ConfigType, is_valid
 
 
 class BrokerSetting(NamedTuple):

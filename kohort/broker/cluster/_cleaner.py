@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import anyio
 
-from kohort.broker._config_types import split_list
-from kohort.broker._topics import Partition, Topic, Topics
+from kohort.broker.cluster._topics import Partition, Topic, Topics
+from kohort.broker.configs._config_types import split_list
 from kohort.errors import IllegalStateError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kohort.broker._fetch_session import BrokerFetchSession, CachedPartition, in_order
+from kohort.broker._fetch_sessions import BrokerFetchSession, CachedPartition, in_order
 from kohort.broker.apis import Context
 from kohort.errors import ErrorCode, InvalidOptionError, broker_error, error_name
 from kohort.protocol import APIS, Request, Response

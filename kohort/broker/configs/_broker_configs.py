@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kohort.broker._broker_settings import (
+from kohort.broker.configs._broker_settings import (
     FALLBACKS,
     HIDDEN,
     QUOTAS,
     BrokerSetting,
     broker_settings,
 )
-from kohort.broker._config_types import ConfigSource, ConfigType, SourcedValue
-from kohort.broker._given_configs import static_configs
-from kohort.broker._group_configs import GroupConfigs
-from kohort.broker._topic_settings import TOPIC_SETTINGS
+from kohort.broker.configs._config_types import ConfigSource, ConfigType, SourcedValue
+from kohort.broker.configs._given_configs import static_configs
+from kohort.broker.configs._group_configs import GroupConfigs
+from kohort.broker.configs._topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from kohort.broker._broker_node import BrokerNode
-    from kohort.broker._configs import ClusterConfig
+    from kohort.broker.configs._cluster_config import ClusterConfig
 
 LOG_FOLDER = "/memory"
 """The only log directory of each broker."""

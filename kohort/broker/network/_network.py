@@ -6,8 +6,8 @@ from typing import Protocol
 
 from anyio.abc import TaskGroup
 
-from kohort.broker._broker import Broker
-from kohort.broker._dispatch import RequestDispatcher
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.requests._dispatch import RequestDispatcher
 
 
 class Network(Protocol):

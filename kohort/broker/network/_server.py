@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import random
 import struct
+from collections.abc import Sequence
 
 import anyio
 import anyio.lowlevel
 
-from kohort.broker._broker import Broker
-from kohort.broker._channel import Channel
-from kohort.broker._dispatch import RequestDispatcher
-from kohort.broker._send_rate import send_paced
-from kohort.broker._server_connection import RequestFrames, ServerConnection
 from kohort.broker.apis import CloseConnection
+from kohort.broker.cluster._broker import Broker
+from kohort.broker.network._server_connection import RequestFrames, ServerConnection
+from kohort.broker.requests._dispatch import Channel, RequestDispatcher
+from kohort.broker.requests._faults import SendRate
 from kohort.broker.security import ANONYMOUS, Listener, LoginBrokenError, Phase
 from kohort.errors import ErrorCode, FrameTooLargeError, MessageDecodeError
+from kohort.protocol import Buffer
 
 logger = logging.getLogger("kohort.testing")
 
@@ -103,3 +105,20 @@ async def _delay_failure(broker: Broker) -> None:
     delay_ms = broker.cluster.security.settings.failed_authentication_delay_ms
     if delay_ms:
         await anyio.sleep(delay_ms / 1000)
+
+
+async def send_paced(
+    connection: ServerConnection, buffers: Sequence[Buffer], pace: SendRate, rng: random.Random
+) -> None:
+    """Send the buffers piece by piece."""
+    data = memoryview(b"".join(buffers))
+    sent = 0
+    while sent < len(data):
+        size = rng.randint(1, pace.piece)
+        piece = data[sent : sent + size]
+        await connection.send([piece])
+        sent += len(piece)
+        if pace.bytes_per_second:
+            await anyio.sleep(len(piece) / pace.bytes_per_second)
+        else:
+            await anyio.lowlevel.checkpoint()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from kohort.broker.security import CertificateFiles
+from kohort.broker.security._certificates import CertificateFiles
 from kohort.errors import InvalidOptionError
 
 Value = Callable[[str], str | None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kohort.broker._topics import is_legal_name
+from kohort.broker.configs._topic_settings import is_legal_name
 from kohort.broker.groups import BOUNDED_LIMITS, GroupLimits
 from kohort.broker.security import PLAINTEXT_ONLY, Listener, Security
 from kohort.broker.transactions import TransactionConfig

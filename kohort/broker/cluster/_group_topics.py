@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kohort.broker._topics import Topic, Topics
+from kohort.broker.cluster._topics import Topic, Topics
 from kohort.broker.groups import TopicInfo
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from kohort.broker._broker_settings import FALLBACKS, broker_settings, nearest_setting
-from kohort.broker._config_types import ConfigType, split_list
-from kohort.broker._configs import ClusterConfig
-from kohort.broker._topic_settings import TOPIC_SETTINGS
+from kohort.broker.configs._broker_settings import FALLBACKS, broker_settings, nearest_setting
+from kohort.broker.configs._cluster_config import ClusterConfig
+from kohort.broker.configs._config_types import ConfigType, split_list
+from kohort.broker.configs._topic_settings import TOPIC_SETTINGS
 from kohort.errors import InvalidOptionError
 
 RESERVED = {

@@ -1,0 +1,1 @@
+"""State of the cluster: topics, leaders, controller, transactions, and the brokers."""

@@ -1,0 +1,1 @@
+"""Connections of clients to the brokers, over TCP or in memory."""

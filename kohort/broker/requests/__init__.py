@@ -1,0 +1,1 @@
+"""Handling of a request: decode it, check rights, apply faults, and call its API."""
