@@ -13,7 +13,7 @@ from kohort.fetcher._errors import denied_topics_error
 from kohort.fetcher._failure_reports import LOGGED_POLICIES
 from kohort.fetcher._fetcher import Fetcher
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
-from kohort.fetcher._parts import FetcherEvents, FetcherOptions
+from kohort.fetcher._options import FetcherEvents, FetcherOptions
 
 __all__ = [
     "EARLIEST",

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._connections import FetchConnection
-from kohort.fetcher._parts import FetcherEvents, FetcherOptions, make_parts
-from kohort.fetcher._planning import PlannedFetch
-from kohort.fetcher._resets import reset_timestamp
+from kohort.fetcher._leaders import Leaders, Replicas
+from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher._options import FetcherEvents, FetcherOptions
+from kohort.fetcher._planning import FetchPlanner, PlannedFetch
+from kohort.fetcher._positions import Positions, reset_timestamp
+from kohort.fetcher._recreated import RecreatedTopics
+from kohort.fetcher._response_intake import ResponseIntake
+from kohort.fetcher._retries import Retries
 from kohort.fetcher._sending import FetchSender
 from kohort.fetcher._sessions import end_sessions
+from kohort.fetcher._sizes import FetchSizes
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import running_clock, start_soon, weak_callback
 from kohort.types import OffsetAndTimestamp, TopicPartition
@@ -40,28 +47,77 @@ class Fetcher:
         options: FetcherOptions,
         events: FetcherEvents,
     ) -> None:
+        config, wake = options.config, weak_callback(self.wake)
         self._cluster = cluster
         self._subscription = subscription
         self._options = options
         self._on_ready = events.on_ready
-        self._parts = make_parts(
+        self._sizes = FetchSizes(config)
+        self.buffer: FetchBuffer = FetchBuffer(
+            subscription,
+            max_bytes=self._sizes.read_ahead,
+            on_room=events.on_room or wake,
+            may_deliver=events.may_deliver,
+            on_error=config.on_error,
+            memory=FetchMemory(config.buffer_memory),
+            laggiest_first=config.fetch_order == "lag",
+        )
+        """The buffer of completed fetches, which the caller drains."""
+        queues = self.buffer.queues
+        self._recreated = RecreatedTopics(subscription, queues, on_ready=events.on_ready)
+        self._retries = options.partition_retries()
+        self._leaders = Leaders(cluster, options.backoff, options.rng)
+        self._replicas = Replicas(options.metadata_max_age_ms / 1000)
+        self._positions = Positions(
             cluster,
             subscription,
+            queues,
+            self._leaders,
             options,
-            events,
-            weak_callback(self.wake),
-            weak_callback(self._on_validated),
+            on_ready=events.on_ready,
+            wake=wake,
+            on_validated=weak_callback(self._on_validated),
         )
-        self._sender = FetchSender(cluster, options, self._parts, events.notify_waiting_caller)
+        self._intake = ResponseIntake(
+            cluster,
+            queues,
+            self._leaders,
+            self._replicas,
+            self._positions.validation,
+            self._retries,
+            self._sizes,
+            config.on_error,
+        )
+        self._candidates = Candidates(
+            subscription,
+            queues.limits,
+            self._leaders,
+            self._replicas,
+            self._retries,
+            self._positions.validation,
+            self._sizes.bytes_of,
+        )
+        self._planner = FetchPlanner(
+            self._candidates,
+            queues,
+            config,
+            self._sizes,
+            self._intake.arrival_of,
+            Retries(options.backoff, options.rng),
+        )
+        self._sender = FetchSender(
+            cluster,
+            options,
+            self.buffer,
+            self._planner,
+            self._candidates,
+            self._intake,
+            events.notify_waiting_caller,
+        )
         self._owned: Collection[TopicPartition] = ()
         self._clock: Callable[[], float] = anyio.current_time
         self._wakeup = anyio.Event()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
-
-    @property
-    def buffer(self) -> FetchBuffer:
-        """The buffer of completed fetches, which the caller drains."""
-        return self._parts.buffer
 
     async def run(self) -> None:
         """Fetch until cancelled; never raises otherwise."""
@@ -79,7 +135,7 @@ class Fetcher:
         self._wakeup.set()
 
     def _on_validated(self, partitions: Iterable[TopicPartition]) -> None:
-        self._parts.candidates.touch(partitions)
+        self._candidates.touch(partitions)
         self.wake()
 
     def close(self) -> None:
@@ -92,19 +148,14 @@ class Fetcher:
         ``timeout`` in seconds; never raises. The fetch connections may be in long polls, so the
         requests use other connections.
         """
-        plans = [
-            (connection.node, plan)
-            for connection in self._parts.planner.all_connections()
-            if (plan := connection.session.close()) is not None
-            and self._parts.node_retries.not_before(connection.node) == 0.0
-        ]
+        plans = self._planner.close_sessions()
         await end_sessions(self._cluster, self._options.config, plans, timeout)
 
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """See :meth:`OffsetLookup.list_offsets`."""
-        return await self._parts.offsets.list_offsets(timestamps, timeout=timeout)
+        return await self._positions.offsets.list_offsets(timestamps, timeout=timeout)
 
     def reset_timestamp(self, strategy: OffsetReset) -> int:
         """Return EARLIEST, LATEST or a time in ms, for a rule other than "none"."""
@@ -112,7 +163,7 @@ class Fetcher:
 
     def in_flight(self) -> dict[TopicPartition, tuple[int, float]]:
         """Return broker and start time of the fetches in flight. Any thread may call it."""
-        return self._parts.planner.in_flight()
+        return self._planner.in_flight()
 
     def fetched_at(self, tp: TopicPartition) -> float | None:
         """Return the time of the latest response about the partition, by the loop's clock.
@@ -124,17 +175,17 @@ class Fetcher:
             fetched_at = None if state is None else state.status.fetched_at
         if fetched_at is None:
             return None
-        connection = self._parts.planner.connection_of(tp)
+        connection = self._planner.connection_of(tp)
         session_at = None if connection is None else connection.session.fetched_at(tp)
         return max(fetched_at, session_at or fetched_at)
 
     def follower(self, tp: TopicPartition) -> int | None:
         """Return the replica chosen for the partition (KIP-392), or None without a choice."""
-        return self._parts.replicas.chosen_node(tp)
+        return self._replicas.chosen_node(tp)
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics since the start, with the Java client's names where it has one."""
-        return self._parts.counters.as_metrics(self.buffer)
+        return self._intake.counters.as_metrics(self.buffer)
 
     def _start_due(
         self, tasks: TaskGroup, own: FetchConnection | None = None
@@ -143,24 +194,34 @@ class Fetcher:
 
         A fetch over the connection ``own`` is returned, too, for its task to send.
         """
-        now, parts = self._clock(), self._parts
+        now = self._clock()
         owned = self._subscription.assigned()
         if owned is not self._owned:
             self._owned = owned
-            parts.keep_only(owned)
+            self._keep_only(owned)
         try:
-            parts.recreated.append_errors()
-            wake_at = parts.candidates.refresh(now)
-            if resets := parts.candidates.resets.values():
-                wake_at = min(wake_at, parts.resets.start(tasks, resets, now))
-            if checks := parts.candidates.unvalidated.values():
-                wake_at = min(wake_at, parts.validation.start(tasks, checks, now))
-            fetches, fetch_at = parts.planner.plan_due(now)
-            return min(wake_at, fetch_at), self._start(tasks, fetches, own)
+            self._recreated.append_errors()
+            candidates = self._candidates
+            wake_at = candidates.refresh(now)
+            position_at = self._positions.start(
+                tasks, candidates.resets.values(), candidates.unvalidated.values(), now
+            )
+            fetches, fetch_at = self._planner.plan_due(now)
+            return min(wake_at, position_at, fetch_at), self._start(tasks, fetches, own)
         except Exception:
             # This is a defect, but a fetcher that ends silently would be worse.
             logger.exception("internal error in the fetcher; it continues after a back-off")
             return now + self._options.config.retry_backoff_max_ms / 1000, None
+
+    def _keep_only(self, owned: Collection[TopicPartition]) -> None:
+        """Forget the state of partitions that are no longer assigned."""
+        self._sizes.keep_only(owned)
+        self._retries.keep_only(owned)
+        self._leaders.keep_only(owned)
+        self._replicas.keep_only(owned)
+        self._positions.keep_only(owned)
+        self._intake.keep_only(owned)
+        self._planner.keep_only(owned)
 
     def _start(
         self, tasks: TaskGroup, fetches: Iterable[PlannedFetch], own: FetchConnection | None

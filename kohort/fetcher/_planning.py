@@ -16,6 +16,7 @@ from kohort.fetcher._connections import FetchConnection, NodeConnections
 from kohort.fetcher._memory import Grant
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._request import FetchRequestPlan, PartitionRequest
+from kohort.fetcher._retries import Retries
 from kohort.fetcher._sizes import FetchSizes
 from kohort.types import TopicPartition
 
@@ -42,6 +43,7 @@ class FetchPlanner:
         config: FetchConfig,
         sizes: FetchSizes,
         arrival_of: Callable[[TopicPartition], int],
+        node_retries: Retries[int],
     ) -> None:
         self._candidates = candidates
         self._queues = queues
@@ -49,6 +51,7 @@ class FetchPlanner:
         self._config = config
         self._sizes = sizes
         self._arrival_of = arrival_of
+        self._node_retries = node_retries
         self._nodes: dict[int, NodeConnections] = {}
         self._latest_connections: dict[TopicPartition, FetchConnection] = {}
         self._alone: dict[int, dict[TopicPartition, None]] = {}
@@ -85,6 +88,30 @@ class FetchPlanner:
             for tp in list(connection.session.requests)
             if self._latest_connections.get(tp) is connection
         }
+
+    def close_sessions(self) -> list[tuple[int, FetchRequestPlan]]:
+        """Return the last request of each session, with its broker, except during a back-off."""
+        return [
+            (connection.node, plan)
+            for connection in self.all_connections()
+            if (plan := connection.session.close()) is not None
+            and self._node_retries.not_before(connection.node) == 0.0
+        ]
+
+    def note_response(
+        self, node: int, largest: int, total: int, seconds: float, rate: float
+    ) -> None:
+        """Adapt the sizes of the next fetches, by the rules of FetchSizes.note_response()."""
+        self._sizes.note_response(node, largest, total, seconds, rate)
+        self._limits.read_ahead = self._sizes.read_ahead
+
+    def note_success(self, node: int) -> None:
+        """Forget the failures of a broker."""
+        self._node_retries.succeeded(node)
+
+    def note_failure(self, node: int, now: float) -> None:
+        """Fetch from a broker after a back-off only."""
+        self.connections(node).not_before = self._node_retries.failed(node, now)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from kohort.errors import ErrorCode, LogTruncationError, broker_error
+from kohort.errors import ErrorCode, KafkaError, LogTruncationError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._error_policy import OnError
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, FailingPartitions
 from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._request import BatchTooLarge, FetchResult, PartitionRequest, Redirect
 from kohort.fetcher._retries import Retries
+from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation
 from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.protocol.messages import FetchResponse
 
 logger = logging.getLogger("kohort.fetcher")
 
@@ -88,11 +94,10 @@ class ResponseIntake:
         replicas: Replicas,
         validation: Validation,
         retries: Retries[TopicPartition],
-        counters: FetchCounters,
-        denied_topics: DeniedTopics,
+        sizes: FetchSizes,
+        on_error: OnError,
     ) -> None:
-        self.sizes: dict[TopicPartition, int] = {}
-        """Bytes to request of partitions whose next batch exceeds the usual size."""
+        self.counters = FetchCounters()
         self.arrival_order: dict[TopicPartition, int] = {}
         """Numbers by partition. The partition with the latest records has the highest one."""
         self._arrivals = 0
@@ -102,15 +107,14 @@ class ResponseIntake:
         self._replicas = replicas
         self._validation = validation
         self._retries = retries
-        self._counters = counters
-        self._denied_topics = denied_topics
+        self._sizes = sizes
+        self._denied_topics = DeniedTopics(queues, on_error, cluster)
         self._failing = FailingPartitions(logger)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""
-        for memory in (self.sizes, self.arrival_order):
-            for tp in [tp for tp in memory if tp not in partitions]:
-                del memory[tp]
+        for tp in [tp for tp in self.arrival_order if tp not in partitions]:
+            del self.arrival_order[tp]
         self._failing.keep_only(partitions)
 
     def log_failures(self) -> None:
@@ -140,7 +144,7 @@ class ResponseIntake:
         self._note_success(tp)
         if isinstance(result, BatchTooLarge):
             logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, result.max_bytes)
-            self.sizes[tp] = result.max_bytes
+            self._sizes.note_large_batch(tp, result.max_bytes)
             return False
         has_records = not result.is_exhausted
         if has_records:
@@ -193,6 +197,26 @@ class ResponseIntake:
             self._note_success(tp)
         self._queues.note_up_to_date(up_to_date, at=now, had_room=had_room)
 
+    def accepts_redirects(self, partitions: Collection[TopicPartition]) -> bool:
+        """True if the leader may name a follower for each of these partitions."""
+        return not self._replicas.any_kept_on_leader(partitions)
+
+    def note_node_failure(
+        self, node: int, requests: Iterable[PartitionRequest], error: KafkaError, now: float
+    ) -> None:
+        """Note that a broker failed to serve these requests."""
+        for request in requests:
+            self._replicas.leave_follower(request.topic_partition, node, now)
+            self._queues.note_error(request.topic_partition, request.epoch, error)
+
+    def learn_leaders(
+        self,
+        response: FetchResponse,
+        partitions: Mapping[TopicPartition, FetchResponse.PartitionData],
+    ) -> None:
+        """Use the leaders that a response names."""
+        self._leaders.learn(response, partitions)
+
     def _note_success(self, tp: TopicPartition) -> None:
         self._retries.succeeded(tp)
         self._failing.succeeded(tp)
@@ -206,7 +230,7 @@ class ResponseIntake:
         retry_at_once: bool = False,
     ) -> bool:
         tp, epoch = request.topic_partition, request.epoch
-        self._counters.partition_errors += 1
+        self.counters.partition_errors += 1
         if failure.needs_refresh:
             self._cluster.request_refresh()
         if failure.action is FailureAction.DENY:

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.errors import KafkaError, broker_error
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._cluster_view import FetchCluster, PooledResponse
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._connections import FetchConnection
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._memory import SharedLease
+from kohort.fetcher._options import FetcherOptions
 from kohort.fetcher._oversized import OversizedBatch, OversizedFetch, find_batch
-from kohort.fetcher._parts import FetcherOptions, FetchParts
-from kohort.fetcher._planning import PlannedFetch
+from kohort.fetcher._planning import FetchPlanner, PlannedFetch
 from kohort.fetcher._request import FetchResult, fetch_request, partitions_of, read_results
+from kohort.fetcher._response_intake import ResponseIntake
 from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.transport import OversizedFrameError, RepeatedLog
 from kohort.types import TopicPartition
@@ -124,7 +127,10 @@ class FetchSender:
         self,
         cluster: FetchCluster,
         options: FetcherOptions,
-        parts: FetchParts,
+        buffer: FetchBuffer,
+        planner: FetchPlanner,
+        candidates: Candidates,
+        intake: ResponseIntake,
         notify_waiting_caller: Callable[[], bool],
     ) -> None:
         config = options.config
@@ -132,7 +138,13 @@ class FetchSender:
         self._cluster = cluster
         self._config = config
         self._rack = options.rack or ""
-        self._parts = parts
+        self._buffer = buffer
+        self._queues = buffer.queues
+        self._memory = buffer.queues.limits.memory
+        self._planner = planner
+        self._candidates = candidates
+        self._intake = intake
+        self._counters = intake.counters
         self._notify_waiting_caller = notify_waiting_caller
         self._decode_options = DecodeOptions(
             check_crcs=config.check_crcs,
@@ -150,7 +162,7 @@ class FetchSender:
         connection, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
         received, ready = ReceivedResponse(), False
-        is_kept = self._parts.replicas.any_kept_on_leader(connection.session.requests)
+        accepts_redirects = self._intake.accepts_redirects(connection.session.requests)
         try:
             pooled = await self._cluster.request_leased(
                 fetch_request(
@@ -158,7 +170,7 @@ class FetchSender:
                     plan,
                     max_wait_ms,
                     granted.max_bytes,
-                    rack="" if is_kept else self._rack,
+                    rack=self._rack if accepts_redirects else "",
                 ),
                 node=connection.node,
                 purpose=connection.purpose,
@@ -184,7 +196,7 @@ class FetchSender:
             ready = self._note_node_failure(connection, failure)
         finally:
             connection.finish()
-            self._parts.memory.release_grant(granted)
+            self._memory.release_grant(granted)
         return ready and not received.is_caller_notified
 
     # --- responses ------------------------------------------------------------------------------
@@ -211,8 +223,7 @@ class FetchSender:
         received.is_buffering = True
         received.now = self.clock()
         response = pooled.response
-        memory = self._parts.memory
-        lease = SharedLease(memory.count(pooled, received.size)) if pooled.is_pooled else None
+        lease = SharedLease(self._memory.count(pooled, received.size)) if pooled.is_pooled else None
         try:
             if not response.error_code:
                 self._buffer_partitions(connection, received, response, lease)
@@ -232,16 +243,14 @@ class FetchSender:
         partitions = partitions_of(response, session.requests, session.topic_names)
         received.partitions = partitions
         if not received.has_no_errors:
-            self._parts.leaders.learn(response, partitions)
-        connection_of, known = self._parts.planner.connection_of, session.requests
+            self._intake.learn_leaders(response, partitions)
+        connection_of, known = self._planner.connection_of, session.requests
         requests = {tp: known[tp] for tp in partitions if connection_of(tp) is connection}
         received.results = read_results(
             partitions, requests, options=self._decode_options, lease=lease, largest=self._largest
         )
         for tp, result in received.results.items():
-            if self._parts.intake.add(
-                connection.node, requests[tp], result, now, had_room=had_room
-            ):
+            if self._intake.add(connection.node, requests[tp], result, now, had_room=had_room):
                 received.is_ready = True
 
     def _note_response(self, connection: FetchConnection, received: ReceivedResponse) -> bool:
@@ -251,16 +260,15 @@ class FetchSender:
         if response is None or not received.is_buffered:
             session.restart()  # Ctrl-C was raised in the callback
             return True
-        self._parts.counters.note_response(now - connection.sent_at)
+        self._counters.note_response(now - connection.sent_at)
         line = self._cluster.line(node)
-        self._parts.sizes.note_response(
+        self._planner.note_response(
             node,
             received.largest,
             received.size,
             now - connection.sent_at,
             math.inf if line is None else line.bytes_per_second,
         )
-        self._parts.queues.limits.read_ahead = self._parts.sizes.read_ahead
         if response.error_code:
             is_session_lost = session.is_incremental and response.error_code in SESSION_ERRORS
             session.restart(response.error_code)
@@ -269,10 +277,10 @@ class FetchSender:
                 logger.debug("broker %d: %s. A full fetch starts a new session", node, str(error))
                 return False
             return self._note_node_failure(connection, error)
-        self._parts.node_retries.succeeded(node)
+        self._planner.note_success(node)
         self._repeats.ended(node)
-        self._parts.intake.log_failures()
-        self._parts.candidates.touch(received.partitions)
+        self._intake.log_failures()
+        self._candidates.touch(received.partitions)
         partitions, had_room = received.partitions, received.had_room
         up_to_date = session.note_response(response.session_id, partitions, now)
         newly = session.newly_up_to_date(up_to_date, partitions, had_room=had_room)
@@ -280,16 +288,16 @@ class FetchSender:
             notes = [
                 (tp, session.requests[tp].epoch, watermarks)
                 for tp, watermarks in newly.items()
-                if self._parts.planner.connection_of(tp) is connection
+                if self._planner.connection_of(tp) is connection
             ]
-            self._parts.intake.note_up_to_date(notes, now, had_room=had_room)
+            self._intake.note_up_to_date(notes, now, had_room=had_room)
         pause = response.throttle_time_ms / 1000
-        self._parts.counters.throttle_max = max(self._parts.counters.throttle_max, pause)
+        self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < connection.until and received.is_empty():
             # An empty response before the end of the long poll must not cause a busy loop.
             # Partitions with errors have separate back-offs and must not delay the others.
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, connection.until - now))
-        connections = self._parts.planner.connections(node)
+        connections = self._planner.connections(node)
         if received.is_ready:
             connections.note_records(connection)
         connections.not_before = max(connections.not_before, now + pause if pause > 0 else 0.0)
@@ -300,9 +308,9 @@ class FetchSender:
 
         A partition that may fit alone, or that the response does not name, is fetched alone.
         """
-        self._parts.counters.fetch_errors += 1
+        self._counters.fetch_errors += 1
         node, requests = connection.node, connection.session.requests
-        connections = self._parts.planner.connections(node)
+        connections = self._planner.connections(node)
         connections.not_before = self.clock() + self._config.retry_backoff_ms / 1000
         found = find_batch(error.head, error.version, connection.session.topic_names)
         if found is not None and found.topic_partition not in requests:
@@ -310,34 +318,28 @@ class FetchSender:
         may_fit = found is None or found.size is None or found.size < error.limit
         if may_fit and (len(requests) > 1 or next(iter(requests.values())).max_bytes > 1):
             logger.info("broker %d: %s. Fetching one partition at a time", node, str(error))
-            self._parts.planner.fetch_alone(
-                node, requests if found is None else [found.topic_partition]
-            )
+            self._planner.fetch_alone(node, requests if found is None else [found.topic_partition])
             return False
         if found is None:
             found = OversizedBatch(next(iter(requests)))
         tp = found.topic_partition
-        self._parts.counters.partition_errors += 1
-        self._parts.candidates.touch([tp])
-        return self._parts.queues.append(OversizedFetch(requests[tp], found, error.limit))
+        self._counters.partition_errors += 1
+        self._candidates.touch([tp])
+        return self._queues.append(OversizedFetch(requests[tp], found, error.limit))
 
     def _note_node_failure(self, connection: FetchConnection, error: KafkaError) -> bool:
         """Note a failed fetch, and return True if there is an error to raise."""
         node, requests = connection.node, connection.session.requests.values()
-        self._parts.counters.fetch_errors += 1
+        self._counters.fetch_errors += 1
         self._cluster.request_refresh()
         now = self.clock()
-        self._parts.planner.connections(node).not_before = self._parts.node_retries.failed(
-            node, now
-        )
-        for request in requests:
-            self._parts.replicas.leave_follower(request.topic_partition, node, now)
-            self._parts.queues.note_error(request.topic_partition, request.epoch, error)
-        self._parts.candidates.touch(connection.session.requests)
+        self._planner.note_failure(node, now)
+        self._intake.note_node_failure(node, requests, error, now)
+        self._candidates.touch(connection.session.requests)
         if error.retriable:
             text = f"fetching from broker {node} failed: {error}; trying again"
             self._repeats.log(node, logging.INFO, text)
             return False
         logger.warning("fetching from broker %d failed: %s", node, str(error))
-        self._parts.buffer.report(error)
+        self._buffer.report(error)
         return True

@@ -8,8 +8,10 @@ byte of a response. Therefore a slow line gets smaller responses.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from kohort.config import FetchConfig
+from kohort.types import TopicPartition
 
 FIRST_BYTES = 1 << 20
 """Bytes of one partition at first, and from a broker that takes long."""
@@ -71,6 +73,7 @@ class FetchSizes:
         self._fast: set[int] = set()
         self._near: set[int] = set()
         self._line_bytes: dict[int, int] = {}
+        self._large_batches: dict[TopicPartition, int] = {}
         self.partitions = 1
         """Number of partitions that share ``SHARED_BYTES``."""
 
@@ -80,12 +83,26 @@ class FetchSizes:
         return max(map(self.response_bytes, self._known), default=self._first_response)
 
     def partition_bytes(self, node: int) -> int:
-        """Return the bytes of one partition to request from a broker."""
+        """Return the usual bytes of one partition to request from a broker."""
         if node not in self._fast or not self._is_adaptive:
             return self._first
         return max(
             self._first, min(self._max_partition_bytes, SHARED_BYTES // max(self.partitions, 1))
         )
+
+    def bytes_of(self, tp: TopicPartition, node: int) -> int:
+        """Return the bytes of a partition to request from a broker."""
+        return max(self._large_batches.get(tp, 0), self.partition_bytes(node))
+
+    def note_large_batch(self, tp: TopicPartition, size: int) -> None:
+        """Request ``size`` bytes of a partition whose next batch exceeds the usual size."""
+        self._large_batches[tp] = size
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget all other partitions."""
+        self.partitions = len(partitions)
+        for tp in [tp for tp in self._large_batches if tp not in partitions]:
+            del self._large_batches[tp]
 
     def response_bytes(self, node: int) -> int:
         """Return the bytes of all partitions to request. One larger batch is still returned."""

@@ -21,7 +21,6 @@ from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, truncation, validation_failure
 from kohort.fetcher._failure_reports import LookupFailures
 from kohort.fetcher._offsets import left_out
-from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.protocol import messages
 from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.transport import Leader, start_soon
@@ -53,14 +52,12 @@ class Validation:
         self,
         cluster: FetchCluster,
         subscription: SubscriptionState,
-        queues: PartitionQueues,
         failures: LookupFailures,
         *,
         on_done: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
-        self._queues = queues
         self._failures = failures
         self._on_done = on_done
         # Partition epoch and leader epoch.

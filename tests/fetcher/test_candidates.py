@@ -64,7 +64,6 @@ class Machine:
         self.validation = Validation(
             self.cluster,
             self.subscription,
-            self.buffer.queues,
             LookupFailures(
                 self.buffer.queues,
                 Retries(backoff, rng),
@@ -90,6 +89,7 @@ class Machine:
             CONFIG,
             FetchSizes(CONFIG),
             lambda tp: self.arrivals.get(tp, 0),
+            Retries(backoff, rng),
         )
         self.brokers = {node: FetchSessions(random.Random(node)) for node in NODES}
         self.requested: dict[tuple[TopicPartition, int], FetchConnection] = {}

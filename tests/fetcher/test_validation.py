@@ -230,7 +230,7 @@ async def test_what_the_old_leader_still_gave_is_validated_too() -> None:
         await consumer.poll(timeout=0.1)  # a long poll waits at broker 1
         consumer.subscription.pause([T0])
         lead(cluster, 2, 7)
-        consumer.fetcher._parts.validation.mark_validated(
+        consumer.fetcher._positions.validation.mark_validated(
             T0, consumer.subscription.snapshot().partitions[T0].epoch, 7
         )
         late = cluster.logs[T0]

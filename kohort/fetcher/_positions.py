@@ -1,4 +1,4 @@
-"""Look-ups of positions by ``auto_offset_reset``, while their partitions wait."""
+"""Positions: looked up by ``auto_offset_reset``, and validated under each new leader."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError
+from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._errors import Failure, FailureAction
-from kohort.fetcher._failure_reports import LookupFailures
+from kohort.fetcher._failure_reports import DeniedTopics, LookupFailures
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
+from kohort.fetcher._options import FetcherOptions
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._recreated import recreated_error
+from kohort.fetcher._validation import PositionCheck, Validation
 from kohort.subscription import NO_ID, OffsetReset, PendingReset, SubscriptionState
 from kohort.transport import start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition
@@ -51,7 +55,7 @@ class PositionResets:
         *,
         on_found: Callable[[], None],
         on_position: Callable[[TopicPartition, int, int], None],
-        timestamp: Callable[[OffsetReset], int],
+        wall_clock: Callable[[], float],
         first_reset: Callable[[TopicPartition], OffsetReset | None],
     ) -> None:
         self._leaders = leaders
@@ -60,7 +64,7 @@ class PositionResets:
         self._failures = failures
         self._on_found = on_found
         self._on_position = on_position
-        self._timestamp = timestamp
+        self._wall_clock = wall_clock
         self._first_reset = first_reset
         self._in_flight: set[tuple[TopicPartition, int]] = set()
         self._reported: dict[TopicPartition, int] = {}
@@ -99,7 +103,10 @@ class PositionResets:
         epochs: Mapping[TopicPartition, int],
     ) -> None:
         try:
-            wanted = {tp: self._timestamp(pending.strategy) for tp, pending in due.items()}
+            wanted = {
+                tp: reset_timestamp(pending.strategy, self._wall_clock())
+                for tp, pending in due.items()
+            }
             # Without a record as young as the timestamp, the position is the end. The end is
             # requested first, so that records written in between are not skipped.
             by_time = {tp: LATEST for tp, timestamp in wanted.items() if timestamp >= 0}
@@ -161,6 +168,70 @@ class PositionResets:
         if NO_ID not in (old, now) and old != now:
             error = recreated_error(tp, None, old, now)
         self._failures.report(tp, epoch, error, is_transient=False)
+
+
+class Positions:
+    """The positions of all partitions, from a missing one to one that may be fetched.
+
+    ``wake`` and ``on_validated`` must refer to the fetcher weakly, so that the last reference to a
+    closed consumer frees it.
+    """
+
+    def __init__(
+        self,
+        cluster: FetchCluster,
+        subscription: SubscriptionState,
+        queues: PartitionQueues,
+        leaders: Leaders,
+        options: FetcherOptions,
+        *,
+        on_ready: Callable[[], None],
+        wake: Callable[[], None],
+        on_validated: Callable[[Iterable[TopicPartition]], None],
+    ) -> None:
+        denied_topics = DeniedTopics(queues, options.config.on_error, cluster)
+
+        def failures() -> LookupFailures:
+            return LookupFailures(queues, options.partition_retries(), denied_topics, on_ready)
+
+        def on_position(tp: TopicPartition, epoch: int, leader_epoch: int) -> None:
+            validation.mark_validated(tp, epoch, leader_epoch)
+            on_ready()  # start() may wait for the position
+
+        self.offsets = OffsetLookup(cluster, options.config, rng=options.rng)
+        self.validation = validation = Validation(
+            cluster, subscription, failures(), on_done=on_validated
+        )
+        self._resets = PositionResets(
+            leaders,
+            subscription,
+            self.offsets,
+            failures(),
+            on_found=wake,
+            on_position=on_position,
+            wall_clock=options.wall_clock,
+            first_reset=options.first_reset or (lambda tp: subscription.default_reset),
+        )
+
+    def start(
+        self,
+        tasks: TaskGroup,
+        resets: Collection[PendingReset],
+        checks: Collection[PositionCheck],
+        now: float,
+    ) -> float:
+        """Start the look-ups and checks that are due, and return the time of the next call."""
+        wake_at = float("inf")
+        if resets:
+            wake_at = self._resets.start(tasks, resets, now)
+        if checks:
+            wake_at = min(wake_at, self.validation.start(tasks, checks, now))
+        return wake_at
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget all other partitions."""
+        self.validation.keep_only(partitions)
+        self._resets.keep_only(partitions)
 
 
 def _log_starts(started: Mapping[str, list[str]]) -> None:

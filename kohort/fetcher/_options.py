@@ -1,0 +1,76 @@
+"""The options of a fetcher, and the callbacks by which it reaches its owner."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kohort.config import ConsumerConfig, Deserialize, FetchConfig
+from kohort.fetcher._failure_reports import DENIED_BACKOFF_MS
+from kohort.fetcher._retries import Retries
+from kohort.subscription import OffsetReset
+from kohort.transport import Backoff
+from kohort.types import TopicPartition
+
+
+class FetcherOptions(NamedTuple):
+    """Options that stay the same for the life of a fetcher."""
+
+    config: FetchConfig
+    wall_clock: Callable[[], float]
+    """Function that returns seconds since 1970."""
+    metadata_max_age_ms: int
+    rng: random.Random
+    key_deserializer: Deserialize | None = None
+    value_deserializer: Deserialize | None = None
+    rack: str | None = None
+    """The client's rack, for fetches from followers (KIP-392)."""
+    first_reset: Callable[[TopicPartition], OffsetReset | None] | None = None
+    """Rule for a partition without a committed offset. The default is ``auto_offset_reset``."""
+
+    @classmethod
+    def of(
+        cls,
+        config: ConsumerConfig,
+        wall_clock: Callable[[], float],
+        rng: random.Random,
+        first_reset: Callable[[TopicPartition], OffsetReset | None],
+    ) -> FetcherOptions:
+        """Return the options of a consumer's fetcher."""
+        return cls(
+            config=config.fetch,
+            wall_clock=wall_clock,
+            metadata_max_age_ms=config.client.metadata_max_age_ms,
+            key_deserializer=config.deserialize_key,
+            value_deserializer=config.deserialize_value,
+            rack=config.group.client_rack,
+            rng=rng,
+            first_reset=first_reset,
+        )
+
+    @property
+    def backoff(self) -> Backoff:
+        """The back-off before retries."""
+        return Backoff.from_ms(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+
+    def partition_retries(self) -> Retries[TopicPartition]:
+        """Return new back-offs of partitions, which are longer after a missing right."""
+        denied_backoff = Backoff.from_ms(DENIED_BACKOFF_MS, self.metadata_max_age_ms)
+        return Retries(self.backoff, self.rng, denied_backoff)
+
+
+class FetcherEvents(NamedTuple):
+    """Callbacks of the fetcher. They run in its event loop, if nothing else is said."""
+
+    on_ready: Callable[[], None] = lambda: None
+    """Called when there are records or errors to drain."""
+    notify_waiting_caller: Callable[[], bool] = lambda: False
+    """Called before ``on_ready``, in the callback that received a small response.
+
+    It returns True if it notified the caller.
+    """
+    on_room: Callable[[], None] | None = None
+    """Called on the caller's thread by a drain that makes room the fetcher waits for."""
+    may_deliver: Callable[[], bool] = lambda: True
+    """Called on the caller's thread. While it returns False, drains return nothing."""
