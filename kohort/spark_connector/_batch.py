@@ -9,10 +9,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import OffsetPlanner
+from kohort.spark_connector._processes import freeze_modules
 from kohort.spark_connector._ranges import OffsetRange, split_into_tasks
-from kohort.spark_connector._workers import freeze_modules
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._planning import OffsetPlanner
 
 if TYPE_CHECKING:
     import pyarrow as pa

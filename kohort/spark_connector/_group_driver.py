@@ -12,18 +12,18 @@ import time
 from collections.abc import Callable
 
 from kohort import KafkaTimeoutError, TopicPartition
-from kohort.spark_connector._batch_limits import BatchDelay, limited_ends
-from kohort.spark_connector._loss import LossCheck, next_ids, was_recreated
-from kohort.spark_connector._member import LEAVE_GROUP_S, GroupMember
-from kohort.spark_connector._member_partitions import (
+from kohort.spark_connector._offsets import StreamOffset, new_query_id
+from kohort.spark_connector.member._member import LEAVE_GROUP_S, GroupMember
+from kohort.spark_connector.member._member_partitions import (
     BatchPlan,
     BatchView,
     Checkpoint,
     ReadablePartition,
 )
-from kohort.spark_connector._offsets import StreamOffset, new_query_id
-from kohort.spark_connector._options import MAX_POLL_INTERVAL_MS, SourceOptions
-from kohort.spark_connector._shutdown import leave_on_sigterm
+from kohort.spark_connector.member._shutdown import leave_on_sigterm
+from kohort.spark_connector.options._options import MAX_POLL_INTERVAL_MS, SourceOptions
+from kohort.spark_connector.planning._batch_limits import BatchDelay, limited_ends
+from kohort.spark_connector.planning._loss import LossCheck, next_ids, was_recreated
 
 logger = logging.getLogger("kohort.spark_connector")
 

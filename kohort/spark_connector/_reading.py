@@ -23,9 +23,9 @@ from kohort.errors import (
 from kohort.spark_connector._arrow import BatchShaper, first_row_at, partition_rows, split_batch
 from kohort.spark_connector._consumers import borrowed_consumer
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._log_bounds import log_bounds
-from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._log_bounds import log_bounds
 
 logger = logging.getLogger("kohort.spark_connector")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from kohort.spark_connector._options import SourceOptions
+    from kohort.spark_connector.options._options import SourceOptions
 
 MIN_PYSPARK = (4, 2)
 
@@ -60,8 +60,8 @@ class KohortDataSource(DataSource):
         """Return the checked options, the consumer's included. No I/O. Raise ConfigurationError."""
         check_environment()
         from kohort.spark_connector._consumers import make_consumer
-        from kohort.spark_connector._options import SourceOptions
-        from kohort.spark_connector._workers import freeze_modules
+        from kohort.spark_connector._processes import freeze_modules
+        from kohort.spark_connector.options._options import SourceOptions
 
         options = SourceOptions.parse(dict(self.options), streaming=streaming)
         make_consumer(options.properties, group=True).close()

@@ -17,11 +17,11 @@ from pyspark.sql.types import StructType
 
 from kohort.spark_connector._batch import input_partitions, read_partition
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._loss import replayed_ranges
 from kohort.spark_connector._offsets import StreamOffset, nested
-from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._stop_requests import StopRequests
 from kohort.spark_connector._stream_driver import StreamDriver
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._loss import replayed_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa

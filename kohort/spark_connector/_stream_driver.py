@@ -11,13 +11,17 @@ from collections.abc import Callable
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaError, OffsetsTimeoutError
-from kohort.spark_connector._batch_limits import BatchDelay, limited_ends
-from kohort.spark_connector._end_offsets import PARTITIONS_REFRESH_S, EndLookup, offsets_found
-from kohort.spark_connector._loss import LossCheck, next_ids
 from kohort.spark_connector._offsets import StreamOffset, new_query_id
-from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import OffsetPlanner
-from kohort.spark_connector._session import SparkFolders
+from kohort.spark_connector._processes import SparkFolders
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._batch_limits import BatchDelay, limited_ends
+from kohort.spark_connector.planning._loss import LossCheck, next_ids
+from kohort.spark_connector.planning._planning import (
+    PARTITIONS_REFRESH_S,
+    EndLookup,
+    OffsetPlanner,
+    offsets_found,
+)
 
 logger = logging.getLogger("kohort.spark_connector")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kohort.config import GroupConfig
-from kohort.spark_connector._options import MAX_POLL_INTERVAL_MS
+from kohort.spark_connector.options._options import MAX_POLL_INTERVAL_MS
 from tests.house._source import ROOT
 
 PARTS = ("transport", "fetcher", "coordinator_client", "consumer", "subscription")

@@ -18,9 +18,9 @@ from kohort.errors import (
 from kohort.spark_connector import _consumers, _reading
 from kohort.spark_connector._batch import KohortPartition
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import OffsetPlanner
 from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._planning import OffsetPlanner
 from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.reading import (
     batch_reader,

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 from kohort import TopicPartition
-from kohort.spark_connector._batch_limits import BatchDelay
-from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._batch_limits import BatchDelay
 from kohort.testing import Cluster
 from tests.spark_connector.members import member
 from tests.spark_connector.reading import Query, options, produce, stream_reader

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kohort.spark_connector._option_names import NAMES, REJECTED
+from kohort.spark_connector.options._option_values import NAMES, REJECTED
 from kohort.testing import Cluster
 from tests.support.snippets import FENCED
 

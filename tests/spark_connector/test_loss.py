@@ -10,9 +10,10 @@ from confluent_kafka import Producer
 
 from kohort import TopicPartition
 from kohort.errors import UnknownTopicOrPartitionError
-from kohort.spark_connector import _member, _stream_driver
+from kohort.spark_connector import _stream_driver
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector.member import _member
 from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.members import GROUP, member_options
 from tests.spark_connector.reading import Query, delete_before, options, produce, read_batch, values

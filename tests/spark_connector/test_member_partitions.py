@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 
 from kohort import TopicPartition
-from kohort.spark_connector._member_partitions import (
+from kohort.spark_connector._offsets import Offsets, StreamOffset
+from kohort.spark_connector.member._member_partitions import (
     BatchPlan,
     BatchView,
     MemberPartitions,
     ReadablePartition,
     ReleasedPartitions,
 )
-from kohort.spark_connector._offsets import Offsets, StreamOffset
 
 DEADLINE = 90.0
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -9,10 +9,10 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.errors import InvalidOptionError, UnknownOptionError, UnsupportedOptionError
-from kohort.spark_connector import _option_values
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST
-from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector.options import _option_values
+from kohort.spark_connector.options._options import SourceOptions
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 

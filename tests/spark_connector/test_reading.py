@@ -179,7 +179,7 @@ def test_what_is_waited_for_too_long_is_an_error(cluster: Cluster) -> None:
 
 
 def test_a_leader_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.spark_connector._log_bounds.LOOK_UP_MS", 200)
+    monkeypatch.setattr("kohort.spark_connector.planning._log_bounds.LOOK_UP_MS", 200)
     with Cluster(brokers=2, topics={"orders": 2}, replication_factor=1) as cluster:
         expected = produce(cluster, 5)
         leader = cluster.leader("orders", 0)

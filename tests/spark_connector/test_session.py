@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kohort.spark_connector._errors import SessionStoppedError
-from kohort.spark_connector._session import CHECK_S, KEEP_S, SparkFolders
+from kohort.spark_connector._processes import CHECK_S, KEEP_S, SparkFolders
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, GROUP, member
 from tests.spark_connector.reading import Query, options, produce

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from kohort.errors import ErrorCode, ThreadStartError
-from kohort.spark_connector import _group_driver, _member
-from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._shutdown import leave_on_sigterm
+from kohort.spark_connector import _group_driver
+from kohort.spark_connector.member import _member
+from kohort.spark_connector.member._shutdown import leave_on_sigterm
+from kohort.spark_connector.options._options import SourceOptions
 from kohort.testing import Cluster
 from tests.spark_connector.members import (
     DEADLINE,
@@ -94,7 +95,7 @@ def test_with_a_dead_broker_a_query_ends_all_the_same(cluster: Cluster) -> None:
 
 STUCK = """
 import sys, threading
-from kohort.spark_connector import _shutdown
+from kohort.spark_connector.member import _shutdown
 
 class Stuck:
     def request_end(self):

@@ -15,11 +15,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 from kohort.spark_connector import _stream_driver
-from kohort.spark_connector._batch_limits import limited_ends
 from kohort.spark_connector._errors import DataLossError, OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset
-from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._stream_driver import StreamDriver
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._batch_limits import limited_ends
 from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.reading import (
     Query,

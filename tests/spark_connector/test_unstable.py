@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from kohort import KafkaConsumer, KafkaTimeoutError, TopicPartition
-from kohort.spark_connector import _group_driver, _member, _stream_driver
+from kohort.spark_connector import _group_driver, _stream_driver
+from kohort.spark_connector.member import _member
 from kohort.testing import Cluster
 from tests.spark_connector.members import GROUP, committed, member, member_options
 from tests.spark_connector.reading import Query, open_transaction, options, produce, read_batch

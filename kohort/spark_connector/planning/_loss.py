@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from kohort import KafkaError, TopicPartition
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._log_bounds import positions_within_log
 from kohort.spark_connector._offsets import Offsets, StreamOffset
-from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import OffsetPlanner
 from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._log_bounds import positions_within_log
+from kohort.spark_connector.planning._planning import OffsetPlanner
 
 logger = logging.getLogger("kohort.spark_connector")
 

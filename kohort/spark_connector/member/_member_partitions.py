@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from kohort import KafkaError, TopicPartition
-from kohort.spark_connector._existing_partitions import ExistingPartitions
-from kohort.spark_connector._offset_commits import OffsetCommits
 from kohort.spark_connector._offsets import Offsets, StreamOffset
-from kohort.spark_connector._partition_ends import PartitionEnds
+from kohort.spark_connector.member._partition_state import (
+    ExistingPartitions,
+    OffsetCommits,
+    PartitionEnds,
+)
 
 
 class ReadablePartition(NamedTuple):

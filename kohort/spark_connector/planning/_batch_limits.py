@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kohort import TopicPartition
 from kohort.spark_connector._offsets import Offsets
-from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector.options._options import SourceOptions
 
 
 class BatchDelay:

@@ -1,8 +1,4 @@
-"""Group member in the driver process of a query. One thread does all client I/O.
-
-Spark's thread shares only :class:`MemberPartitions` with it. Spark's thread cannot call the client:
-a revocation waits for Spark's next call, and that call would wait for the client.
-"""
+"""Group member in the driver process of a query. One thread does all client I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import enum
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from kohort import (
     CommitFailedError,
@@ -27,21 +23,46 @@ from kohort.errors import (
     UnknownTopicOrPartitionError,
     WakeupError,
 )
-from kohort.spark_connector import _option_values
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._end_offsets import (
+from kohort.spark_connector._offsets import Offsets
+from kohort.spark_connector._processes import SparkFolders
+from kohort.spark_connector.member._member_listener import (
+    MemberListener,
+    partitions_text,
+    user_listener,
+)
+from kohort.spark_connector.member._member_partitions import MemberPartitions, ReadablePartition
+from kohort.spark_connector.options import _option_values
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._planning import (
     PARTITIONS_REFRESH_S,
     RETRY_TIMED_OUT_S,
     EndLookup,
+    OffsetPlanner,
     offsets_found,
 )
-from kohort.spark_connector._member_listener import MemberListener, partitions_text, user_listener
-from kohort.spark_connector._member_partitions import MemberPartitions, ReadablePartition
-from kohort.spark_connector._offsets import Offsets
-from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import OffsetPlanner
-from kohort.spark_connector._schedule import Schedule
-from kohort.spark_connector._session import SparkFolders
+
+
+class Schedule:
+    """Due time of each task. A task without one is due."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._due: dict[Hashable, float] = {}
+
+    def is_due(self, task: Hashable) -> bool:
+        due = self._due.get(task)
+        return due is None or self._clock() >= due
+
+    def postpone(self, task: Hashable, seconds: float) -> None:
+        """Let the task be due in this time from now."""
+        self._due[task] = self._clock() + seconds
+
+    def make_due(self, *tasks: Hashable) -> None:
+        """Let the tasks be due now."""
+        for task in tasks:
+            self._due.pop(task, None)
+
 
 logger = logging.getLogger("kohort.spark_connector")
 

@@ -9,7 +9,6 @@ from typing import Literal, TypeVar
 
 from kohort import TopicPartition
 from kohort.errors import InvalidOptionError
-from kohort.spark_connector import _option_values
 from kohort.spark_connector._offsets import (
     COMMITTED,
     EARLIEST,
@@ -17,8 +16,14 @@ from kohort.spark_connector._offsets import (
     Offsets,
     parse_timestamps,
 )
-from kohort.spark_connector._option_names import PREFIX, check_kind, check_names, check_properties
-from kohort.spark_connector._tables import check_any, check_not_table
+from kohort.spark_connector.options import _option_values
+from kohort.spark_connector.options._option_values import (
+    PREFIX,
+    check_kind,
+    check_names,
+    check_properties,
+)
+from kohort.spark_connector.options._tables import check_any, check_not_table
 
 T = TypeVar("T")
 D = TypeVar("D")

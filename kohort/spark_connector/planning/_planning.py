@@ -9,12 +9,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.errors import InvalidOptionError, KafkaError, UnknownTopicOrPartitionError
+from kohort.errors import (
+    InvalidOptionError,
+    KafkaError,
+    OffsetsTimeoutError,
+    UnknownTopicOrPartitionError,
+)
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._log_bounds import positions_within_log
 from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST, Offsets, nested, short
-from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.planning._log_bounds import positions_within_log
 
 logger = logging.getLogger("kohort.spark_connector")
 
@@ -259,3 +264,54 @@ def _chosen(
             f"{min(wrong).topic}-{min(wrong).partition} is in one of them only"
         )
     return {tp: given[tp] for tp in partitions}
+
+
+PARTITIONS_REFRESH_S = 10.0
+"""Seconds between two lookups of the partitions. An event may cause an earlier one."""
+RETRY_TIMED_OUT_S = 5.0
+"""Seconds between two lookups of partitions that timed out. Each takes the whole timeout."""
+
+
+class EndLookup:
+    """Repeated lookup of the ends of one query.
+
+    ``on_timeout`` is called with the error if some ends did not arrive, because their partitions
+    may be deleted.
+    """
+
+    def __init__(
+        self,
+        planner: OffsetPlanner,
+        timeout_ms: float,
+        clock: Callable[[], float],
+        on_timeout: Callable[[OffsetsTimeoutError], None],
+    ) -> None:
+        self._planner = planner
+        self._timeout_ms = timeout_ms
+        self._clock = clock
+        self._on_timeout = on_timeout
+        self._timed_out: frozenset[TopicPartition] = frozenset()
+        self._due = float("-inf")
+
+    def look_up(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends that arrived. Raise any KafkaError that is no timeout."""
+        chosen = frozenset(partitions)
+        timed_out = chosen & self._timed_out
+        found = self._request(chosen - timed_out)
+        if timed_out and self._clock() >= self._due:
+            found |= self._request(timed_out)
+        self._timed_out = chosen - found.keys()
+        return found
+
+    def _request(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        try:
+            return self._planner.latest(partitions, self._timeout_ms)
+        except OffsetsTimeoutError as error:
+            self._due = self._clock() + RETRY_TIMED_OUT_S
+            self._on_timeout(error)
+            return offsets_found(error)
+
+
+def offsets_found(error: OffsetsTimeoutError) -> dict[TopicPartition, int]:
+    """Return the offsets that arrived before the timeout."""
+    return {tp: at.offset for tp, at in error.found.items() if at is not None}

@@ -1,0 +1,1 @@
+"""The group member of a streaming query: its partitions, listener and thread."""

@@ -1,0 +1,1 @@
+"""Options of the source: names, values, and checks before any I/O."""
