@@ -28,6 +28,9 @@ FOLDERS: Final = (
     "transport",
 )
 FILES: Final = {
+    "broker": ("fetch", "hashes", "produce"),
+    "broker/groups": ("group_errors", "group_join", "group_records", "group_static", "timers"),
+    "broker/log": ("log",),
     "consumer": (  # those on a virtual clock
         *("cooperative", "first_poll", "iteration_rebalances"),
         *("last_commits", "leaving", "liveness", "loop_turns", "membership_errors"),
@@ -36,10 +39,6 @@ FILES: Final = {
     "house": (
         *("circles", "layers", "log_arguments", "modules", "options_are_used"),
         *("public_names", "second_defaults", "secrets_are_revealed"),
-    ),
-    "testing": (
-        *("fetch", "group_errors", "group_join", "group_records", "group_static", "hashes"),
-        *("log", "produce", "timers"),
     ),
 }
 """Folder to the quick ones of its files, by the name after ``test_``."""

@@ -16,8 +16,8 @@ import pytest
 from kohort import KafkaConsumer
 from kohort.cli import main
 from kohort.protocol.messages import MetadataRequest
+from tests.broker.security.logins import RawLogin, plain
 from tests.support.net import free_ports
-from tests.testing.logins import RawLogin, plain
 
 
 class Broker:

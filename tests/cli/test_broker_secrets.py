@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kohort.cli import main
+from tests.broker.security.logins import RawLogin
 from tests.support.certificates import STORE_PASSWORD, Certificates
 from tests.support.leaks import leaked
-from tests.testing.logins import RawLogin
 
 ALICE, BOB = "hunter2/correct=horse", "another/horse+battery"
 

@@ -14,7 +14,7 @@ SECTIONS = {
 
 NOT_HERE = "The cluster does not implement this: "
 ONE_BROKER = (
-    "Apache Kafka runs with one broker here. `tests/testing/test_brokers.py` and "
+    "Apache Kafka runs with one broker here. `tests/broker/cluster/test_brokers.py` and "
     "`test_failover.py` test it."
 )
 

@@ -20,9 +20,9 @@ from kohort.protocol.messages import (
     ProduceRequest,
 )
 from kohort.testing import Cluster
+from tests.broker.raw import Raw, find_coordinator
 from tests.conformance.known import UNSERVED
 from tests.conformance.members import commit_request
-from tests.testing.raw import Raw, find_coordinator
 
 FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"
 RECORDED = json.loads(FRAMES.read_text())

@@ -16,10 +16,10 @@ from kohort.errors import (
 )
 from kohort.protocol.messages import CreateAclsRequest, DeleteAclsRequest
 from kohort.testing import Authorization, Cluster, Security
+from tests.broker.raw import Raw
 from tests.consumer.kit import PATIENCE
 from tests.support.secure_kafka import SecureKafka, password_of
 from tests.support.topics import create_topic
-from tests.testing.raw import Raw
 
 USER = "bob"
 DESCRIBE, READ = 8, 3

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.groups.consumer._re2j import RegexError, compile_regex
+from tests.broker.groups.consumer.assignor_cases import assigned, check_rules, expected
 from tests.support.java_tools import run_tool
-from tests.testing.assignor_cases import assigned, check_rules, expected
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
 SOURCES = Path(__file__).parent / "java"

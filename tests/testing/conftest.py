@@ -1,22 +1,7 @@
-"""A cluster for the tests of this folder."""
+"""The cluster of the broker's tests, for the tests of this folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.broker.conftest import cluster, raw
 
-import pytest
-
-from kohort.testing import Cluster
-from tests.testing.raw import Raw
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(topics={"t": 2}) as running:
-        yield running
-
-
-@pytest.fixture
-def raw(cluster: Cluster) -> Iterator[Raw]:
-    with Raw(cluster) as connection:
-        yield connection
+__all__ = ["cluster", "raw"]

@@ -27,7 +27,7 @@ from kohort.errors import (
 )
 from kohort.records import Compression
 from kohort.testing import Cluster, Produced, ProducerRecord, _thread
-from tests.testing.raw import Raw, join
+from tests.broker.raw import Raw, join
 
 
 def addresses(cluster: Cluster) -> list[tuple[str, int]]:

@@ -21,7 +21,7 @@ from kohort.errors import (
 from kohort.protocol import APIS, Request, Response
 from kohort.protocol import messages as m
 from kohort.testing import Action, Call, Cluster
-from tests.testing.raw import Raw, find_coordinator
+from tests.broker.raw import Raw, find_coordinator
 
 METADATA = m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(name="t")])
 HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="x")

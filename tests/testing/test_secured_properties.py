@@ -13,8 +13,8 @@ from kohort.protocol.messages import MetadataRequest
 from kohort.testing import Authorization, CertificateFiles, Cluster, Security
 from kohort.testing._properties import read_properties
 from kohort.testing._secured_properties import SecuredProperties, security_of
+from tests.broker.security.logins import RawLogin
 from tests.support.certificates import KEY_PASSWORD, STORE_PASSWORD, Certificates
-from tests.testing.logins import RawLogin
 
 Read = Callable[[str], SecuredProperties]
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kohort.protocol.messages import MetadataRequest
-from tests.testing.raw import Raw
+from tests.broker.raw import Raw
 
 SCRIPT = """
 from kohort.testing import serve

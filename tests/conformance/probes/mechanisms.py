@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import time
 
+from tests.broker.security.logins import NONCE, Scram, bearer
 from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.logins import authenticate, handshake, plain, state
 from tests.conformance.session import Session
 from tests.conformance.wire import Connection, ConnectionClosed
 from tests.support.secure_kafka import SCRAM, password_of
 from tests.support.tokens import unsecured
-from tests.testing.logins import NONCE, Scram, bearer
 
 PLAIN_TOKENS = {
     "good": plain("admin"),

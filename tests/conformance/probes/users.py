@@ -14,11 +14,11 @@ from kohort.protocol.messages import (
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
+from tests.broker.security.logins import Scram
 from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.logins import authenticate, handshake, login, state
 from tests.conformance.session import READY_S, Session
 from tests.conformance.wire import Connection
-from tests.testing.logins import Scram
 
 SALT = bytes(range(20))
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
