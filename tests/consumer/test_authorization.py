@@ -23,11 +23,14 @@ from kohort import (
 )
 from kohort.consumer._position_lookup import DeniedPositions
 from kohort.errors import (
+    ErrorCode,
     GroupAuthorizationFailedError,
     KafkaError,
     TopicAuthorizationFailedError,
 )
-from kohort.testing import Authorization, MemoryCluster, Security
+from kohort.testing import Authorization, Cluster, MemoryCluster, Security
+from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import poll_error, poll_past, poll_quietly, values
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import pass_time, run_virtual
 
@@ -406,3 +409,44 @@ async def test_explain_names_the_right_that_a_group_needs(cluster: MemoryCluster
         cluster.grant(ME, "READ", group="g")
         await poll(reader, 5.0)
         assert "needs" not in str(reader.explain())
+
+
+@pytest.fixture
+def options(cluster: Cluster) -> dict[str, Any]:
+    """Default options. They must not cost CPU."""
+    return {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "join"), [("classic", "JoinGroup"), ("consumer", "ConsumerGroupHeartbeat")]
+)
+def test_what_is_not_allowed_is_told(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer, protocol: str, join: str
+) -> None:
+    with cluster.fail(join, ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None):
+        consumer = make(topic, group_id=group, group_protocol=protocol)
+        poll_error(consumer, GroupAuthorizationFailedError)
+        assert {type(e) for e in poll_quietly(consumer)} <= {GroupAuthorizationFailedError}
+    poll_past(consumer, GroupAuthorizationFailedError, consumer.assignment)
+    with cluster.fail("OffsetFetch", ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None):
+        other = make(group_id=group)
+        other.assign([TopicPartition(topic, 0)])
+        poll_error(other, GroupAuthorizationFailedError)
+        errors = poll_quietly(other, 1.5)
+        assert {type(each) for each in errors} == {GroupAuthorizationFailedError}
+    poll_past(
+        other,
+        GroupAuthorizationFailedError,
+        lambda: other.position(TopicPartition(topic, 0)) == 0,
+    )
+    with cluster.fail("Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None):
+        poll_error(other, TopicAuthorizationFailedError)
+        assert {type(e) for e in poll_quietly(other)} <= {TopicAuthorizationFailedError}
+    cluster.produce(topic, [b"a"], partition=0)
+    assert values(
+        poll_past(
+            other,
+            TopicAuthorizationFailedError,
+            lambda: other.position(TopicPartition(topic, 0)) == 1,
+        )
+    ) == [b"a"]

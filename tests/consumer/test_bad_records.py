@@ -1,33 +1,25 @@
-"""Records and callbacks that fail: a typed error, no spin, and no other record lost."""
+"""Records that are damaged or fail to deserialize: a typed error, no spin, no other record lost."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kohort.coordinator_client.assignors import RangeAssignor
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import (
-    AssignorError,
     CorruptBatchError,
     DataError,
-    ErrorCode,
-    GroupAuthorizationFailedError,
     KafkaError,
-    RebalanceListenerError,
     RecordDeserializationError,
     RecordTooLargeError,
-    TopicAuthorizationFailedError,
 )
 from kohort.testing import Cluster, ProducerRecord
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import (
     apoll_quietly,
     poll_error,
-    poll_past,
     poll_quietly,
     poll_until,
     read,
@@ -228,73 +220,3 @@ async def test_a_damaged_batch_on_the_async_face(
         assert raised.value.next_offset == 1
         consumer.seek(tp, 1)
         assert (await anext(consumer)).value == b"b"
-
-
-def test_a_raising_listener_does_not_spin(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer
-) -> None:
-    class Failing(ConsumerRebalanceListener):
-        def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-            raise Poisoned
-
-    consumer = make(group_id=group)
-    consumer.subscribe([topic], listener=Failing())
-    poll_error(consumer, RebalanceListenerError)
-    assert poll_quietly(consumer) == []
-    cluster.produce(topic, [b"a"])
-    assert values(read(consumer, 1)) == [b"a"]
-
-
-def test_a_raising_assignor_is_told_and_tried_again_without_a_spin(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer
-) -> None:
-    class Failing(RangeAssignor):
-        failing = True
-
-        def assign(self, cluster: Any, subscriptions: Mapping[str, Any]) -> Any:
-            if self.failing:
-                raise Poisoned("no idea")
-            return super().assign(cluster, subscriptions)
-
-    assignor = Failing()
-    consumer = make(topic, group_id=group, partition_assignment_strategy=[assignor])
-    error = poll_error(consumer, AssignorError)
-    assert "no idea" in str(error)
-    assert {type(each) for each in poll_quietly(consumer)} == {AssignorError}
-    assignor.failing = False
-    poll_past(consumer, AssignorError, consumer.assignment)
-
-
-@pytest.mark.parametrize(
-    ("protocol", "join"), [("classic", "JoinGroup"), ("consumer", "ConsumerGroupHeartbeat")]
-)
-def test_what_is_not_allowed_is_told(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer, protocol: str, join: str
-) -> None:
-    with cluster.fail(join, ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None):
-        consumer = make(topic, group_id=group, group_protocol=protocol)
-        poll_error(consumer, GroupAuthorizationFailedError)
-        assert {type(e) for e in poll_quietly(consumer)} <= {GroupAuthorizationFailedError}
-    poll_past(consumer, GroupAuthorizationFailedError, consumer.assignment)
-    with cluster.fail("OffsetFetch", ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None):
-        other = make(group_id=group)
-        other.assign([TopicPartition(topic, 0)])
-        poll_error(other, GroupAuthorizationFailedError)
-        errors = poll_quietly(other, 1.5)
-        assert {type(each) for each in errors} == {GroupAuthorizationFailedError}
-    poll_past(
-        other,
-        GroupAuthorizationFailedError,
-        lambda: other.position(TopicPartition(topic, 0)) == 0,
-    )
-    with cluster.fail("Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None):
-        poll_error(other, TopicAuthorizationFailedError)
-        assert {type(e) for e in poll_quietly(other)} <= {TopicAuthorizationFailedError}
-    cluster.produce(topic, [b"a"], partition=0)
-    assert values(
-        poll_past(
-            other,
-            TopicAuthorizationFailedError,
-            lambda: other.position(TopicPartition(topic, 0)) == 1,
-        )
-    ) == [b"a"]

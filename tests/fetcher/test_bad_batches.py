@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import DataError, RecordDeserializationError, RecordTooLargeError
 from kohort.protocol.messages import FetchResponse
 from kohort.types import TopicPartition
-from tests.fetcher.bad_input import BEGIN, GOOD, ROWS, Row, replaced, table
+from tests.fetcher.bad_batches import BEGIN, GOOD, ROWS, Row, replaced, table
 from tests.fetcher.fake import Consumer, FakeCluster, consuming
 from tests.fetcher.making import T0, T1, ControlType, batch, marker, owning
 from tests.support.decoders import decoder

@@ -1,6 +1,6 @@
 """Table of bad bytes in a partition, with the behaviour that follows from each.
 
-``python -m tests.fetcher.bad_input docs/poison.md`` writes the table of that page.
+``python -m tests.fetcher.bad_batches docs/poison.md`` writes the table of that page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LENGTH, MAGIC, ATTRIBUTES, LAST_DELTA, COUNT, RECORDS = 8, 16, 21, 23, 57, 61
 GOOD = batch(2, 2)
 """The batch that is made bad: the one with the offsets 2 and 3."""
 
-BEGIN = "<!-- table: python -m tests.fetcher.bad_input docs/poison.md -->"
+BEGIN = "<!-- table: python -m tests.fetcher.bad_batches docs/poison.md -->"
 END = "<!-- end of table -->"
 
 
