@@ -17,20 +17,20 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from kohort.consumer._async import AsyncKafkaConsumer
-    from kohort.consumer._explanation import Explanation
-    from kohort.consumer._facts import ExplanationFacts, GroupFacts, PartitionFacts
-    from kohort.consumer._sync import KafkaConsumer
+    from kohort.consumer.api._async import AsyncKafkaConsumer
+    from kohort.consumer.api._sync import KafkaConsumer
+    from kohort.consumer.diagnosis._explanation import Explanation
+    from kohort.consumer.diagnosis._facts import ExplanationFacts, GroupFacts, PartitionFacts
 else:
     # A program that uses one API does not import the modules of the other.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "AsyncKafkaConsumer": "kohort.consumer._async",
-            "Explanation": "kohort.consumer._explanation",
-            "ExplanationFacts": "kohort.consumer._facts",
-            "GroupFacts": "kohort.consumer._facts",
-            "PartitionFacts": "kohort.consumer._facts",
-            "KafkaConsumer": "kohort.consumer._sync",
+            "AsyncKafkaConsumer": "kohort.consumer.api._async",
+            "Explanation": "kohort.consumer.diagnosis._explanation",
+            "ExplanationFacts": "kohort.consumer.diagnosis._facts",
+            "GroupFacts": "kohort.consumer.diagnosis._facts",
+            "PartitionFacts": "kohort.consumer.diagnosis._facts",
+            "KafkaConsumer": "kohort.consumer.api._sync",
         }.get,
     )

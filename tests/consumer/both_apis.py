@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kohort.consumer._callback_runner import run_inline
+from kohort.consumer.driver._callback_runner import run_inline
 from kohort.errors import KafkaError
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.virtual import MemoryConsumer

@@ -9,7 +9,7 @@ import pytest
 
 from kohort import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from kohort.config import ConsumerConfig
-from kohort.consumer import _arguments
+from kohort.consumer.api import _arguments
 from kohort.errors import InvalidOptionError
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer

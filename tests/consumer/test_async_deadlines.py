@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, TopicPartition
-from kohort.consumer import _background_task
+from kohort.consumer.driver import _background_task
 from kohort.errors import IllegalStateError, KafkaTimeoutError
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.kit import apoll_until

@@ -21,7 +21,7 @@ from kohort import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from kohort.consumer._position_lookup import DeniedPositions
+from kohort.consumer.engine._positions import DeniedPositions
 from kohort.errors import (
     ErrorCode,
     GroupAuthorizationFailedError,

@@ -9,14 +9,15 @@ import time
 
 import pytest
 
-from kohort.consumer._callback_queue import CallbackQueue, EngineLoop
-from kohort.consumer._caller_latency import (
+from kohort.consumer.driver._signal import TaskSignal
+from kohort.consumer.driver._thread import ConsumerThread
+from kohort.consumer.engine._callback_queue import (
     CONTENDED_PAUSE_SECONDS,
     SHORT_LATENCY_SECONDS,
+    CallbackQueue,
+    EngineLoop,
     LockRelease,
 )
-from kohort.consumer._signal import TaskSignal
-from kohort.consumer._thread import ConsumerThread
 
 
 class FakeLoop(EngineLoop):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.consumer import _sync_lifecycle, _thread
+from kohort.consumer.driver import _thread, _thread_driver
 from kohort.errors import IllegalStateError, KafkaTimeoutError, ThreadStartError
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
@@ -139,9 +139,9 @@ def blocked(consumer: KafkaConsumer) -> Iterator[threading.Event]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sync_lifecycle, "OVERRUN_SECONDS", 0.2)
-    monkeypatch.setattr(_sync_lifecycle, "CLOSE_TIMEOUT", CLOSE_S)
-    monkeypatch.setattr("kohort.consumer._sync.CLOSE_TIMEOUT", CLOSE_S)
+    monkeypatch.setattr(_thread_driver, "OVERRUN_SECONDS", 0.2)
+    monkeypatch.setattr(_thread_driver, "CLOSE_TIMEOUT", CLOSE_S)
+    monkeypatch.setattr("kohort.consumer.api._sync.CLOSE_TIMEOUT", CLOSE_S)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -352,7 +352,7 @@ def test_close_is_prompt_when_the_engine_never_ran(
 ) -> None:
     monkeypatch.setattr(_thread.ConsumerThread, "_run", lambda self: None)
     monkeypatch.setattr(_thread, "START_SECONDS", 0.1)
-    monkeypatch.setattr(_sync_lifecycle, "OVERRUN_SECONDS", 0.1)
+    monkeypatch.setattr(_thread_driver, "OVERRUN_SECONDS", 0.1)
     consumer = KafkaConsumer(topic, **{**options, **OPTIONS})
     assert consumer.poll(timeout_ms=100) == {}
     with pytest.raises(KafkaTimeoutError):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.consumer._delivery import IterationDelivery, PollDelivery
-from kohort.consumer._drain_size import DrainSize
-from kohort.consumer._iteration_buffer import IterationBuffer
+from kohort.consumer.driver._delivery import IterationDelivery, PollDelivery
+from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
 from kohort.fetcher import RecordTarget
 from tests.fetcher.bench import Bench
 from tests.fetcher.making import T0, batch, offsets

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kohort.consumer._drain_size import (
+from kohort.consumer.driver._iteration_buffer import (
     DRAIN_BYTES,
     MAX_GROWTH,
     MIN_RECORDS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.consumer._error_reports import ErrorReports
+from kohort.consumer.engine._error_reports import ErrorReports
 from kohort.errors import KafkaError
 
 

@@ -19,13 +19,12 @@ from typing import Any
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.consumer import _thread
-from kohort.consumer._delivery import IterationDelivery, PollDelivery
-from kohort.consumer._drain_size import DrainSize
-from kohort.consumer._iteration_buffer import IterationBuffer
-from kohort.consumer._signal import wait_slices
-from kohort.consumer._tables import TablePoll
-from kohort.consumer._thread import start_thread
+from kohort.consumer.driver import _thread
+from kohort.consumer.driver._delivery import IterationDelivery, PollDelivery
+from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
+from kohort.consumer.driver._signal import wait_slices
+from kohort.consumer.driver._tables import TablePoll
+from kohort.consumer.driver._thread import start_thread
 from kohort.errors import OffsetOutOfRangeError
 from kohort.fetcher import RecordTarget
 from kohort.records import allocate_in_python, to_columns

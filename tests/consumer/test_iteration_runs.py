@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
-from kohort.consumer._background_task import loop_clock
-from kohort.consumer._iteration_buffer import IterationBuffer
+from kohort.consumer.driver._background_task import loop_clock
+from kohort.consumer.driver._iteration_buffer import IterationBuffer
 from kohort.errors import WakeupError
 from kohort.records import ConsumerRecord, SyncIteration, WakeUp
 from kohort.subscription import SubscriptionState

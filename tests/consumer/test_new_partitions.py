@@ -10,7 +10,7 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.config import ConsumerConfig
-from kohort.consumer._offset_reset_rules import FirstPositionRules, TopicBaseline
+from kohort.consumer.engine._positions import FirstPositionRules, TopicBaseline
 from kohort.errors import ErrorCode, NoOffsetForPartitionError
 from kohort.protocol import Response
 from kohort.subscription import NO_ID, OffsetReset, SubscriptionState

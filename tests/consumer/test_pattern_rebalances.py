@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.consumer import _topics
+from kohort.consumer.engine import _topics
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import MetadataRequest
 from kohort.testing import Cluster, MemoryCluster

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from kohort.consumer import _signal
-from kohort.consumer._signal import ThreadSignal, wait_slices
+from kohort.consumer.driver import _signal
+from kohort.consumer.driver._signal import ThreadSignal, wait_slices
 
 
 class Clock:

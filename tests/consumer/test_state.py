@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
-from kohort.consumer._state import MOVES, ConsumerLife, ConsumerState
+from kohort.consumer.driver._state import MOVES, ConsumerLife, ConsumerState
 from kohort.errors import ConsumerClosedError, ForkedConsumerError
 from kohort.testing import Cluster
 
@@ -90,7 +90,7 @@ WHOLE_LIFE = [NEW, STARTING, RUNNING, CLOSING, CLOSED]
 
 
 def test_sync_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.consumer._base.ConsumerLife", Moves)
+    monkeypatch.setattr("kohort.consumer.api._base.ConsumerLife", Moves)
     with Cluster(topics={"orders": 1}) as cluster:
         consumer: Any = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
         assert consumer._life.state is ConsumerState.NEW
@@ -101,7 +101,7 @@ def test_sync_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.anyio
 async def test_async_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.consumer._base.ConsumerLife", Moves)
+    monkeypatch.setattr("kohort.consumer.api._base.ConsumerLife", Moves)
     with Cluster(topics={"orders": 1}) as cluster:
         servers = cluster.bootstrap_servers
         consumer: Any = AsyncKafkaConsumer("orders", bootstrap_servers=servers)

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.consumer import _greenlet
-from kohort.consumer._greenlet import make_consumer_thread
-from kohort.consumer._state import ConsumerState
-from kohort.consumer._thread import ConsumerThread
+from kohort.consumer.driver import _greenlet
+from kohort.consumer.driver._greenlet import make_consumer_thread
+from kohort.consumer.driver._state import ConsumerState
+from kohort.consumer.driver._thread import ConsumerThread
 from kohort.errors import (
     ConsumerClosedError,
     ForkedConsumerError,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, RecordColumns, TopicPartition
-from kohort.consumer import _tables
+from kohort.consumer.driver import _tables
 from kohort.errors import CorruptBatchError
 from kohort.records import Compression, arrow_schema
 from kohort.testing import Cluster, ProducerRecord

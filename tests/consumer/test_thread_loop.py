@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.consumer import _thread_loop
-from kohort.consumer._signal import ThreadSignal
-from kohort.consumer._thread_loop import (
+from kohort.consumer.driver import _thread_loop
+from kohort.consumer.driver._signal import ThreadSignal
+from kohort.consumer.driver._thread_loop import (
     MAX_PAUSE_SECONDS,
     PAUSE_INTERVAL_SECONDS,
     PAUSE_SECONDS,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from kohort.consumer import _interrupts
-from kohort.consumer._autocommit import AutoCommit
-from kohort.consumer._callback_queue import CallbackQueue, PendingCallback
+from kohort.consumer.driver import _interrupts
+from kohort.consumer.engine._autocommit import AutoCommit
+from kohort.consumer.engine._callback_queue import CallbackQueue, PendingCallback
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual

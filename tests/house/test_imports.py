@@ -42,8 +42,8 @@ OTHERS = {
 MODULES_MAX = 150
 """Modules of kohort that one consumer class may load. Each takes about 0.2 ms of CPU time."""
 OTHER_API = {
-    "AsyncKafkaConsumer": "kohort.consumer._sync",
-    "KafkaConsumer": "kohort.consumer._async",
+    "AsyncKafkaConsumer": "kohort.consumer.api._sync",
+    "KafkaConsumer": "kohort.consumer.api._async",
 }
 
 _LIST_LOADED = """
@@ -62,7 +62,7 @@ print(*{each.__name__ for each in made if each.__dataclass_params__.init})
 """
 
 
-@pytest.mark.parametrize("module", ["kohort.consumer._sync", "kohort.spark_connector._stream"])
+@pytest.mark.parametrize("module", ["kohort.consumer.api._sync", "kohort.spark_connector._stream"])
 def test_an_import_leaves_out_what_can_wait(module: str) -> None:
     # pyspark imports uuid, and pyarrow if that is installed.
     if "spark" in module:

@@ -97,9 +97,9 @@ INTERRUPTED_IMPORT = """
 import sys
 from kohort import KafkaConsumer
 from kohort.records import to_columns, allocate_in_python  # compiled modules are not imported twice
-import kohort.consumer._tables
+import kohort.consumer.driver._tables
 
-MODULES = ["kohort.consumer._tables"] + ["kohort.records." + each for each in (
+MODULES = ["kohort.consumer.driver._tables"] + ["kohort.records." + each for each in (
     "_arrow", "_capsule", "_column_views", "_columns", "_table", "_table_decoder_choice",
     "_views")]
 # Python ignores exceptions in callbacks of weak references ("cb", "remove"). An interrupt in the

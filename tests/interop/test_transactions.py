@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from kohort import TopicPartition
-from kohort.consumer import _open_transactions
-from kohort.consumer._facts import OpenTransactionFacts
+from kohort.consumer.diagnosis._facts import OpenTransactionFacts
+from kohort.consumer.engine import _open_transactions
 from tests.interop.brokers import QUIET, TIMEOUT_S, Broker
 from tests.interop.reading import consumer, idle, read
 from tests.interop.waiting import wait_until

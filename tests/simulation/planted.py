@@ -9,8 +9,8 @@ from typing import Any
 from unittest.mock import patch
 
 from kohort import AsyncKafkaConsumer
-from kohort.consumer._async_callbacks import AsyncCallbacks
-from kohort.consumer._autocommit import AutoCommit
+from kohort.consumer.driver._async_callbacks import AsyncCallbacks
+from kohort.consumer.engine._autocommit import AutoCommit
 from kohort.coordinator_client._broker_racks import BrokerRacks
 from kohort.coordinator_client.classic._exchange import GroupExchange
 from kohort.coordinator_client.classic._heartbeats import Heartbeats

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import pytest
 
-from kohort.consumer._thread_loop import WatchedSelector, new_event_loop
+from kohort.consumer.driver._thread_loop import WatchedSelector, new_event_loop
 from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectionError
 from kohort.protocol import Buffer
 from kohort.records import compiled_module

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from kohort.config import ClientConfig, SecurityConfig, TlsConfig
-from kohort.consumer._thread_loop import new_event_loop
+from kohort.consumer.driver._thread_loop import new_event_loop
 from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectionError
 from kohort.security import TlsContexts
 from kohort.transport.cluster._tls_connector import AddressedServer, TlsConnector

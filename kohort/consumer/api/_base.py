@@ -1,0 +1,487 @@
+"""The methods that both APIs share: they neither wait nor send requests."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from kohort.config import ConsumerConfig, in_dotted_names
+from kohort.consumer.api import _arguments
+from kohort.consumer.driver._callback_runner import CallbackRunner
+from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
+from kohort.consumer.driver._state import ConsumerLife
+from kohort.consumer.engine._engine import Engine
+from kohort.errors import (
+    IllegalStateError,
+    InvalidOptionError,
+    NotAssignedError,
+    TopicAuthorizationFailedError,
+)
+from kohort.listeners._dispatch import check_listener
+from kohort.records import RecordRun, decoder_choice
+from kohort.subscription import OffsetReset
+from kohort.types import (
+    ConsumerGroupMetadata,
+    LazyModule,
+    MetricSample,
+    OffsetAndMetadata,
+    SubscriptionPattern,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from kohort.consumer.diagnosis import _explanation
+    from kohort.coordinator_client import MembershipSnapshot
+else:
+    _explanation = LazyModule("kohort.consumer.diagnosis._explanation")
+
+logger = logging.getLogger("kohort.consumer")
+
+_LEAVE_SHARE = 0.8
+"""Share of the close timeout for the commit and LeaveGroup. The rest is for ending the engine."""
+
+
+def leave_timeout(limit: float) -> float:
+    """Return the seconds of a close timeout that may pass before the engine is ended."""
+    return limit * _LEAVE_SHARE
+
+
+@functools.cache
+def log_decoders() -> None:
+    """Log once per process whether the record decoders are compiled or plain."""
+    logging.getLogger("kohort").info("record decoders: %s", decoder_choice())
+
+
+class ConsumerBase:
+    """The methods of a consumer that do no I/O. They may be called before it has started."""
+
+    _asynchronous = False
+    _close_hint = "call close(), or use a with block"
+    _config: ConsumerConfig
+    _engine: Engine
+    _iteration_buffer: IterationBuffer
+    _record_run: RecordRun
+    """The records that iteration returns without any other check."""
+    _callback_runner: CallbackRunner
+    _drain_size: DrainSize
+    _life: ConsumerLife
+    _is_finalizing = staticmethod(sys.is_finalizing)
+    """For __del__, because the end of the interpreter clears modules."""
+
+    @classmethod
+    def _from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        topics: tuple[str, ...],
+        key_deserializer: Any,
+        value_deserializer: Any,
+        unsupported: str,
+    ) -> Self:
+        """Return a consumer with these properties, of which no traceback shows a secret."""
+        config = ConsumerConfig.from_properties(
+            properties,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            unsupported=unsupported,
+        )
+        consumer = cls.__new__(cls)
+        try:
+            consumer._set_up(config, topics)
+        except InvalidOptionError as error:
+            wrong, cause = in_dotted_names(error, properties), error.__cause__
+        else:
+            return consumer
+        raise wrong from cause
+
+    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
+        raise NotImplementedError  # each API overrides it
+
+    def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
+        log_decoders()
+        self._config = config
+        self._engine = engine
+        consumer = weakref.proxy(self)
+        self._iteration_buffer = IterationBuffer(
+            engine.subscription, lambda: consumer._engine.may_deliver(), engine.callback_queue.clock
+        )
+        self._record_run = self._iteration_buffer.run
+        deserializes = config.deserialize_key is not None or config.deserialize_value is not None
+        self._drain_size = DrainSize(
+            config.fetch.max_poll_records, deserializes=deserializes, timed=self._asynchronous
+        )
+        self._life = ConsumerLife()
+        if topics:
+            engine.subscription.subscribe(_arguments.topic_names(topics))
+
+    # -- guards -------------------------------------------------------------------------------
+
+    @property
+    def _closed(self) -> bool:
+        return self._life.is_closed
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled or copied: it owns connections. Pass its "
+            "options instead, and create the consumer where it is used"
+        )
+
+    def __repr__(self) -> str:
+        # Debuggers show consumers that are half made, closed, or copied by fork(). No lock is
+        # taken here.
+        name, life = type(self).__name__, getattr(self, "_life", None)
+        if life is None:
+            return f"<{name} without options>"
+        group_id = self._config.group.group_id
+        group = "" if group_id is None else f" group={group_id!r}"
+        return f"<{name}{group} {self._engine.subscription!r} {life}>"
+
+    def _warn_unclosed(self) -> None:
+        warnings.warn(
+            f"{type(self).__name__} was not closed: {self._close_hint}",
+            ResourceWarning,
+            stacklevel=3,
+        )
+
+    def _call_soon(self, action: Callable[[], object]) -> None:
+        """Run ``action`` in the engine's event loop.
+
+        Do nothing before the start, because the engine reads the subscription when it starts.
+        """
+        if self._life.is_started:
+            self._engine.callback_queue.engine_loop.call_soon(action)
+
+    def _discard_iterated(self) -> None:
+        """Let the buffered records of iteration be fetched again as bytes, for a table."""
+        if self._iteration_buffer and self._iteration_buffer.discard():
+            self._engine.wake_fetcher()
+
+    # -- subscription -------------------------------------------------------------------------
+
+    def _subscribe(self, topics: Iterable[str], pattern: object, listener: Any) -> None:
+        self._life.check_usable()
+        if listener is not None:
+            check_listener(listener, asynchronous=self._asynchronous)
+        if pattern is not None and topics:
+            raise IllegalStateError("subscribe() accepts topics or a pattern, not both")
+        subscription = self._engine.subscription
+        replaces = self._life.is_unsubscribing
+        if isinstance(pattern, SubscriptionPattern):
+            self._check_broker_pattern()
+            chosen = _arguments.broker_pattern(pattern)
+            subscription.subscribe_broker_pattern(chosen, replaces=replaces)
+        elif pattern is not None:
+            subscription.subscribe_pattern(_arguments.topic_pattern(pattern), replaces=replaces)
+        else:
+            names = _arguments.topic_names(topics)
+            if not names:
+                raise ValueError(
+                    "subscribe() needs topics or a pattern. Call unsubscribe() to end a "
+                    "subscription"
+                )
+            subscription.subscribe(names, replaces=replaces)
+        self._callback_runner.listener = listener
+        self._engine.note_subscribe(has_listener=listener is not None)
+        self._engine.errors.drop(TopicAuthorizationFailedError)
+        self._call_soon(self._engine.apply_new_subscription)
+
+    def _check_broker_pattern(self) -> None:
+        """Raise IllegalStateError if no broker would evaluate a SubscriptionPattern."""
+        group = self._config.group
+        if group.group_id is None:
+            raise IllegalStateError(
+                "a SubscriptionPattern needs a group, because the coordinator evaluates it. Set "
+                "the option group_id, or use a compiled pattern"
+            )
+        if group.group_protocol == "classic":
+            raise IllegalStateError(
+                "a SubscriptionPattern needs the consumer protocol, and group_protocol is "
+                '"classic". Set it to "consumer" or "auto", or use a compiled pattern'
+            )
+        if names := group.classic_only_options:
+            raise IllegalStateError(
+                "a SubscriptionPattern needs the consumer protocol, and the consumer is classic "
+                f"because of {' and '.join(names)}. Leave that out, or use a compiled pattern"
+            )
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Request a rebalance of the group at the next poll(), unless one is running (KIP-568).
+
+        ``reason`` is sent to the coordinator (KIP-800) and logged. Raises IllegalStateError if the
+        consumer is not subscribed in a group.
+        """
+        self._life.check_usable()
+        self._require_group()
+        if reason is not None and not isinstance(reason, str):
+            raise TypeError(f"reason must be a str, not {reason!r}")
+        _arguments.text(reason or "", "reason")
+        if not self._engine.subscription.is_subscribed:
+            raise IllegalStateError(
+                "enforce_rebalance() failed: the consumer is not in a group. Call subscribe() first"
+            )
+        self._engine.note_rejoin(reason or "enforce_rebalance() was called")
+        self._call_soon(self._engine.apply_subscription)
+
+    def subscription(self) -> set[str]:
+        """Return a copy of the subscribed topics; empty without a subscription. No I/O."""
+        self._life.check_process()
+        subscription = self._engine.subscription
+        return set(subscription.topics()) if subscription.is_subscribed else set()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign exactly these partitions, without a group; no partitions remove the assignment.
+
+        It replaces an earlier assign(), whose consumed offsets are committed in the background if
+        commits are automatic. With a ``group_id``, commits still go to that group. Raises
+        IllegalStateError after subscribe().
+        """
+        self._life.check_usable()
+        chosen = _arguments.topic_partitions(partitions)
+        if self._life.is_started:
+            self._engine.auto_commit.keep_replaced()
+        if chosen or self._engine.subscription.is_subscribed:  # after subscribe() it raises
+            self._engine.subscription.assign(chosen)
+        else:
+            self._engine.subscription.unsubscribe()
+        self._engine.errors.drop(TopicAuthorizationFailedError)
+        self._call_soon(self._engine.apply_new_subscription)
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return a copy of the partitions that the group or assign() has assigned. No I/O."""
+        self._life.check_process()
+        return set(self._engine.subscription.assigned())
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until :meth:`resume`.
+
+        Buffered records are kept. Raises NotAssignedError for a partition that is not assigned.
+        """
+        self._life.check_usable()
+        self._engine.subscription.pause(_arguments.topic_partitions(partitions))
+
+    def paused(self) -> set[TopicPartition]:
+        """Return a copy of the assigned partitions that are paused. No I/O."""
+        self._life.check_process()
+        return set(self._engine.subscription.paused())
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again after :meth:`pause`.
+
+        Raises NotAssignedError for a partition that is not assigned.
+        """
+        self._life.check_usable()
+        self._engine.subscription.resume(_arguments.topic_partitions(partitions))
+        self._engine.callback_queue.notify()  # another task may wait for buffered records
+        self._call_soon(self._engine.fetcher.wake)
+
+    def seek(self, partition: TopicPartition, offset: int, *, until: int | None = None) -> None:
+        """Set the position, so that the next record returned has this offset or a later one.
+
+        Committed offsets do not change. ``until`` is for callers that read a bounded range: the
+        consumer fetches no record from that offset on, until the next seek. Records after it may
+        still be returned if they are in the same batch as an earlier record.
+
+        Raises NotAssignedError for a partition that is not assigned, and ValueError for a
+        negative offset.
+        """
+        self._life.check_usable()
+        tp = _arguments.topic_partition(partition)
+        end = None if until is None else _arguments.offset(until, "until")
+        self._engine.subscription.seek(tp, _arguments.offset(offset), until=end)
+        self._call_soon(self._engine.fetcher.wake)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Set the position to the first offset, which the next poll() looks up.
+
+        Without arguments it applies to all assigned partitions. Raises NotAssignedError.
+        """
+        self._reset(partitions, OffsetReset.EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Set the position to the log end offset, which the next poll() looks up.
+
+        Without arguments it applies to all assigned partitions. Raises NotAssignedError.
+        """
+        self._reset(partitions, OffsetReset.LATEST)
+
+    def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> None:
+        self._life.check_usable()
+        for tp in self._assigned_or(partitions):
+            self._engine.subscription.request_reset(tp, strategy)
+        self._call_soon(self._engine.fetcher.wake)
+
+    def _assigned_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+        """Return the partitions given, or all assigned ones.
+
+        Raise NotAssignedError if one of them is not assigned, or if there are none.
+        """
+        assigned = self._engine.subscription.assigned()
+        chosen = _arguments.topic_partitions(partitions) or sorted(assigned)
+        if not chosen:
+            raise NotAssignedError("no partitions are assigned")
+        self._check_assigned(chosen)
+        return chosen
+
+    def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        assigned = self._engine.subscription.assigned()
+        for tp in partitions:
+            if tp not in assigned:
+                raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the offset of the next record for each assigned partition. No I/O.
+
+        Partitions whose position is not known yet are left out.
+        """
+        found = self._engine.subscription.snapshot().partitions
+        return {tp: at.position for tp, at in found.items() if at.position is not None}
+
+    # -- state without I/O --------------------------------------------------------------------
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the high watermark of the latest fetch, or None before the first. No I/O.
+
+        It is the offset after the last replicated record. Raises NotAssignedError.
+        """
+        self._life.check_process()
+        return self._engine.subscription.high_watermark(_arguments.topic_partition(partition))
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the last stable offset of the latest fetch, or None before the first. No I/O.
+
+        It is -1 with ``isolation_level="read_uncommitted"``. Raises NotAssignedError.
+        """
+        self._life.check_process()
+        tp = _arguments.topic_partition(partition)
+        offset = self._engine.subscription.last_stable_offset(tp)
+        committed = self._config.fetch.isolation_level == "read_committed"
+        return offset if committed or offset is None else -1
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return the time of the latest fetch response, or None before the first. No I/O.
+
+        The time is in milliseconds since the epoch. Raises NotAssignedError.
+        """
+        self._life.check_process()
+        tp = _arguments.topic_partition(partition)
+        self._check_assigned([tp])
+        fetched = self._engine.fetcher.fetched_at(tp)
+        if fetched is None:
+            return None
+        now = (self._config.wall_clock or time.time)()
+        return int((now - (self._engine.callback_queue.clock() - fetched)) * 1000)
+
+    def known_partitions(self, topic: str) -> set[int] | None:
+        """Return the partition numbers of a topic, or None if they are not known yet. No I/O.
+
+        The cluster metadata has subscribed and assigned topics, and with a pattern all topics.
+        """
+        self._life.check_process()
+        (name,) = _arguments.topic_names([topic])
+        return set(self._engine.cluster.metadata.partitions_for(name)) or None
+
+    def bootstrap_connected(self) -> bool:
+        """Return True if the consumer has reached the cluster and is not closed. No I/O."""
+        self._life.check_process()
+        return not self._closed and self._engine.cluster.bootstrapped
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return group id, generation, member id and instance id as last known. No I/O.
+
+        A transactional producer needs them to commit offsets (KIP-447). Without a group all
+        fields have their defaults.
+        """
+        self._life.check_process()
+        group = self._config.group
+        if self._engine.coordinator is None:
+            return ConsumerGroupMetadata()
+        now = self._engine.coordinator.snapshot()
+        return ConsumerGroupMetadata(
+            group.group_id,
+            now.generation_id,
+            now.member_id,
+            group.group_instance_id,
+            _group_state(now),
+        )
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Return the lag of each assigned partition in offsets, as of its latest fetch. No I/O.
+
+        It is None before the first fetch or position. With read_committed it is counted to the
+        last stable offset, where the first open transaction begins.
+        """
+        from kohort.consumer.diagnosis._metrics import lags
+
+        self._life.check_process()
+        return lags(self._engine.parts)
+
+    def explain(self) -> _explanation.Explanation:
+        """Return the reasons why no records arrive and why the group rebalanced. No I/O.
+
+        ``print(consumer.explain())`` shows them as text, ``.as_dict()`` returns all values for a
+        log. It may be called at any time, and on KafkaConsumer from any thread.
+        """
+        from kohort.consumer.diagnosis._diagnosis import collect_diagnosis
+
+        life = self._life
+        facts = collect_diagnosis(
+            self._engine.parts, started=life.is_started, closed=life.is_closed
+        )
+        return _explanation.Explanation(facts)
+
+    def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
+        """Return ``{group: {name: value}}``, or None if ``metrics_enabled=False``. No I/O.
+
+        docs/reference/metrics.md lists the names. ``raw`` has no effect.
+        """
+        from kohort.consumer.diagnosis._metrics import collect
+
+        self._life.check_process()
+        return collect(self._engine.parts) if self._config.metrics_enabled else None
+
+    def metric_samples(self) -> list[MetricSample]:
+        """Return the figures of metrics() with labels, for a monitoring system. No I/O.
+
+        The labels are ``client_id``, ``group_id`` in a group, and ``topic`` and ``partition`` of a
+        partition. The list is empty if ``metrics_enabled=False``.
+        """
+        from kohort.consumer.diagnosis._metrics import collect_samples
+
+        self._life.check_process()
+        return collect_samples(self._engine.parts) if self._config.metrics_enabled else []
+
+    # -- offsets to commit --------------------------------------------------------------------
+
+    def _offsets_to_commit(
+        self, offsets: Mapping[TopicPartition, object] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if self._engine.coordinator is None:
+            raise IllegalStateError("commit() needs a group. Set the option group_id")
+        if offsets is None:
+            return self._engine.subscription.positions_for_commit()
+        return self._engine.subscription.with_epochs(_arguments.commit_offsets(offsets))
+
+    def _require_group(self) -> None:
+        if self._engine.coordinator is None:
+            raise IllegalStateError("this call needs a group. Set the option group_id")
+
+    def _close_deserializers(self) -> None:
+        for deserializer in (self._config.key_deserializer, self._config.value_deserializer):
+            close = getattr(deserializer, "close", None)
+            if callable(close):
+                try:
+                    close()
+                except Exception:
+                    logger.exception("closing %r failed", deserializer)
+
+
+def _group_state(group: MembershipSnapshot) -> str:
+    """Return kafka-python's name of the membership's state."""
+    if group.is_stable:
+        return "<stable>"
+    return "<unjoined>" if group.generation_id < 0 else "<rebalancing>"

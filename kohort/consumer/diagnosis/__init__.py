@@ -1,0 +1,1 @@
+"""Explanations and metrics, from what the engine knows. No I/O."""

@@ -1,0 +1,1 @@
+"""What runs the engine for an API: a thread for KafkaConsumer, a task for AsyncKafkaConsumer."""

@@ -1,0 +1,105 @@
+"""The event loop of the consumer thread, and the pauses of a caller that let it run."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kohort.consumer.driver._signal import ThreadSignal
+from kohort.transport import frame_selector
+
+PAUSE_SECONDS = 0.0001
+"""Seconds of one wait of poll(timeout_ms=0), in which the consumer thread can run."""
+PAUSE_INTERVAL_SECONDS = 0.001
+"""Seconds between two pauses. A new record waits about half of that for the interpreter's lock."""
+MAX_PAUSE_SECONDS = 0.002
+"""Maximum seconds that the caller waits while the consumer thread is busy."""
+
+
+class WatchedSelector(selectors.BaseSelector):
+    """A default selector that shows other threads if the event loop waits in it."""
+
+    def __init__(self) -> None:
+        self._inner = selectors.DefaultSelector()
+        self.frames = frame_selector(self._inner)
+        """Receiver of frames while the event loop waits; None on systems without one."""
+        self._select = (self.frames or self._inner).select
+        self.is_waiting = False
+        """True while the event loop is idle, and until it holds the interpreter's lock again."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.is_waiting = timeout is None or timeout > 0
+        try:
+            return self._select(timeout)
+        finally:
+            self.is_waiting = False
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.get_key(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._inner.get_map()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class ConsumerEventLoop(asyncio.SelectorEventLoop):
+    """An asyncio event loop whose connections may receive whole frames in the selector."""
+
+    def __init__(self, selector: WatchedSelector) -> None:
+        super().__init__(selector)
+        self.frame_selector = selector.frames
+
+
+def new_event_loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
+    """Return a new event loop, and a function that returns True while the loop is busy.
+
+    The default event loop of Windows has no selector; there the function is always False.
+    """
+    if sys.platform == "win32":
+        return asyncio.new_event_loop(), lambda: False
+    selector = WatchedSelector()
+    return ConsumerEventLoop(selector), lambda: not selector.is_waiting
+
+
+class PollPauses:
+    """The short waits of a caller that repeats poll(timeout_ms=0).
+
+    Such a caller keeps the interpreter's lock for 5 ms each time (``sys.getswitchinterval()``). The
+    consumer thread releases the lock several times for one response.
+    """
+
+    def __init__(self, signal: ThreadSignal) -> None:
+        self._signal = signal
+        self._next = 0.0
+
+    def pause(self, is_busy: Callable[[], bool]) -> bool:
+        """Wait for a notification, unless the last wait was ``PAUSE_INTERVAL_SECONDS`` ago or less.
+
+        Return True if notified.
+        """
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        end = now + MAX_PAUSE_SECONDS
+        try:
+            while not self._signal.wait_once(PAUSE_SECONDS):
+                if not is_busy() or time.monotonic() >= end:
+                    return False
+            return True
+        finally:
+            self._next = time.monotonic() + PAUSE_INTERVAL_SECONDS

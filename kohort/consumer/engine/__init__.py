@@ -1,0 +1,1 @@
+"""What a consumer does in its event loop: membership, positions, commits and fetches together."""

@@ -1,0 +1,342 @@
+"""The engine, which connects transport, group, fetcher and subscription.
+
+It runs in one task of one event loop, which the API chooses. All methods are called in that loop.
+Only the subscription and the callback queue may be used from other threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from kohort.config import ConsumerConfig
+from kohort.consumer.engine._autocommit import AutoCommit
+from kohort.consumer.engine._callback_queue import CallbackQueue, EngineLoop
+from kohort.consumer.engine._error_reports import ErrorReports
+from kohort.consumer.engine._group_adapter import GroupAdapter
+from kohort.consumer.engine._positions import FirstPositionRules, PositionFinder
+from kohort.consumer.engine._requests import ClusterRequests, OffsetRequests
+from kohort.consumer.engine._topics import TopicChecks, TopicEvents, TopicWatch
+from kohort.errors import IllegalStateError, KafkaError
+from kohort.fetcher import LOGGED_POLICIES, Fetcher, FetcherEvents, FetcherOptions
+from kohort.subscription import OffsetReset, SubscriptionState
+from kohort.transport import SYSTEM_RNG, ClusterClient, Started, start_soon, weak_callback
+
+if TYPE_CHECKING:
+    from kohort.consumer.engine._open_transactions import OpenTransactions
+    from kohort.consumer.engine._parts import ConsumerParts
+    from kohort.coordinator_client import CoordinatorClient
+
+logger = logging.getLogger("kohort.consumer")
+
+LAST_REQUEST_SECONDS = 0.7
+"""Maximum seconds for leaving the group when the process or its event loop ends."""
+DISCONNECT_SECONDS = 0.5
+"""Maximum seconds for closing the connections. After that, the end of the task aborts them."""
+
+
+class Engine:
+    """The part of a consumer that both APIs share and that does all I/O."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        notify: Callable[[], None],
+        clock: Callable[[], float],
+        subscription: SubscriptionState | None = None,
+    ) -> None:
+        rng = config.rng or SYSTEM_RNG
+        client, group = config.client, config.group
+        # The parts refer to the engine weakly, so that a closed consumer is freed immediately.
+        engine = weakref.proxy(self)
+        self.config = config
+        self.subscription = subscription or SubscriptionState(
+            OffsetReset.from_option(config.fetch.auto_offset_reset)
+        )
+        self.callback_queue = CallbackQueue(EngineLoop(), notify, clock, self.subscription.wake_up)
+        self.cluster = ClusterClient.of(config, rng)
+        self.errors = ErrorReports(
+            notify,
+            lambda: engine.cluster.principal,
+            logs_refusals=config.fetch.on_error in LOGGED_POLICIES,
+        )
+        self.cluster.on_refusal(self.errors.report, self.errors.withdraw)
+        self.group_adapter = GroupAdapter(
+            self.callback_queue,
+            self.subscription,
+            self.errors,
+            on_assignment=lambda: engine._on_group_assignment(),
+            refresh_topics=lambda: engine._topics.refresh_pattern(),
+        )
+        self.coordinator: CoordinatorClient | None = None
+        if group.group_id is not None:
+            # It takes a fifth of the import time, and many consumers have no group.
+            from kohort.coordinator_client import CoordinatorClient, resolve_assignors
+
+            self.coordinator = CoordinatorClient(
+                self.cluster,
+                group,
+                resolve_assignors(group.partition_assignment_strategy),
+                self.group_adapter,
+                rng=config.rng,
+                on_group_topics=lambda topics: engine._topics.wake(),
+                history=self.subscription.history,
+            )
+        first_positions = FirstPositionRules(self.subscription, config.fetch)
+        self.fetcher = Fetcher(
+            self.cluster,
+            self.subscription,
+            FetcherOptions.of(
+                config, config.wall_clock or time.time, rng, first_positions.rule_for
+            ),
+            FetcherEvents(
+                on_ready=notify,
+                notify_waiting_caller=self.callback_queue.notify_waiting_caller,
+                on_room=weak_callback(self.wake_fetcher),
+                may_deliver=partial(_may_deliver, self.callback_queue, self.coordinator),
+            ),
+        )
+        self.cluster_requests = ClusterRequests(
+            self.cluster,
+            timeout=client.request_timeout_ms / 1000,
+            retry_pause=client.retry_backoff_ms / 1000,
+            hides_internal_topics=config.exclude_internal_topics,
+        )
+        self.offset_requests = OffsetRequests(
+            self.cluster_requests, self.subscription, self.fetcher, self.coordinator
+        )
+        self.auto_commit = AutoCommit(
+            group, self.cluster, self.subscription, self.offset_requests, self.callback_queue
+        )
+        self.positions = PositionFinder(
+            config,
+            self.subscription,
+            first_positions,
+            self.offset_requests,
+            self.fetcher,
+            self.group_adapter,
+            self.errors,
+            notify,
+        )
+        self._topic_checks = TopicChecks(
+            self.cluster,
+            self.subscription,
+            self.errors,
+            may_create=client.allow_auto_create_topics,
+        )
+        self._topics = TopicWatch(
+            self.cluster,
+            self.cluster_requests,
+            self.subscription,
+            self.coordinator,
+            first_positions.baseline,
+            self._topic_checks,
+            self.errors,
+            TopicEvents(
+                notify=notify,
+                wake_fetcher=self.fetcher.wake,
+                on_assignment=self.positions.wake,
+                on_recreated=weak_callback(self._on_recreated),
+                commit_replaced=self.auto_commit.commit_replaced,
+            ),
+        )
+        self._open_transactions = self._transaction_watch()
+        self.failure: Exception | None = None
+        """The unexpected error that ended the engine."""
+        self.ended = False
+        """True if the engine has ended, by close() or by an unexpected error."""
+        self._has_left = False
+        """True from the first step of leaving the group, until finish_leave()."""
+
+    def _transaction_watch(self) -> OpenTransactions | None:
+        """Return the watch of open transactions, which only readers of committed records need."""
+        if self.config.fetch.isolation_level != "read_committed":
+            return None
+        from kohort.consumer.engine._open_transactions import OpenTransactions
+
+        return OpenTransactions(
+            self.cluster,
+            self.subscription,
+            wall_clock=self.config.wall_clock or time.time,
+            timeout_ms=self.config.client.request_timeout_ms,
+        )
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def run(self, started: Callable[[], None]) -> None:
+        """Run until cancelled. An unexpected error also ends it and is kept in :attr:`failure`."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self.offset_requests.use_tasks(tasks)
+                cluster = Started()
+                start_soon(tasks, partial(self.cluster.run, task_status=cluster))
+                await cluster.wait()
+                start_soon(tasks, self._topics.run)
+                start_soon(tasks, self.positions.run)
+                start_soon(tasks, self.fetcher.run)
+                if self.coordinator is not None:
+                    start_soon(tasks, self.coordinator.run)
+                if self.auto_commit.is_enabled:
+                    start_soon(tasks, self.auto_commit.run)
+                if self._open_transactions is not None:
+                    start_soon(tasks, self._open_transactions.run)
+                if self.config.on_stats is not None:
+                    from kohort.consumer.diagnosis._metrics import report_stats
+
+                    start_soon(tasks, report_stats, lambda: self.parts)
+                started()
+                await anyio.sleep_forever()
+        except Exception as error:
+            logger.critical("internal error in kohort: the consumer has ended", exc_info=error)
+            self.failure = error
+        finally:
+            self.ended = True
+            self.offset_requests.end_commits()
+            self.callback_queue.notify()
+            self.fetcher.close()
+            with anyio.CancelScope(shield=True), anyio.move_on_after(DISCONNECT_SECONDS):
+                await self.cluster.aclose()
+            if self.coordinator is not None and not self._has_left:
+                # The event loop ends, or nothing refers to the consumer. Either may have cancelled
+                # the tasks of the connections, too, so that the last request needs a new one.
+                with anyio.CancelScope(shield=True):
+                    await self.leave_at_once(self.cluster.request_alone)
+
+    def check_running(self) -> None:
+        """Raise IllegalStateError if the engine has ended."""
+        if self.ended:
+            raise IllegalStateError(
+                "internal error in kohort: close this consumer and create a new one"
+                if self.failure is not None
+                else "the consumer's background task or thread was ended from outside: close this "
+                "consumer and create a new one"
+            ) from self.failure
+
+    @property
+    def parts(self) -> ConsumerParts:
+        """The parts that metrics() and explain() read."""
+        from kohort.consumer.engine._parts import ConsumerParts
+
+        return ConsumerParts(
+            self.config,
+            self.subscription,
+            self.cluster,
+            self.fetcher,
+            self.coordinator,
+            self.callback_queue,
+            self.errors,
+            self.offset_requests.statistics,
+            self._topic_checks,
+            self._open_transactions,
+            self.positions.failure,
+            self.ended,
+            self.failure,
+        )
+
+    # -- records ------------------------------------------------------------------------------
+
+    def may_deliver(self) -> bool:
+        """Return False if the session may have expired, so that others may own the partitions.
+
+        After a suspension, for example, another member may have read the buffered records.
+        """
+        return _may_deliver(self.callback_queue, self.coordinator)
+
+    def wake_fetcher(self) -> None:
+        """Plan the next fetches, from any thread."""
+        self.callback_queue.engine_loop.call_soon(self.fetcher.wake)
+
+    # -- subscription -------------------------------------------------------------------------
+
+    def _on_recreated(self, topics: Collection[str]) -> None:
+        for topic in topics:
+            self.offset_requests.statistics.forget_topic(topic)
+        self.positions.wake()
+
+    def _on_group_assignment(self) -> None:
+        """Look positions up, and request the metadata of topics that the brokers have chosen."""
+        self._topics.wake()
+        self.positions.wake()
+
+    def note_subscribe(self, *, has_listener: bool) -> None:
+        """Note a call of subscribe(), from any thread."""
+        self.group_adapter.has_listener = has_listener
+        self._topics.note_subscribe()
+
+    def note_rejoin(self, reason: str) -> None:
+        """Note a call of enforce_rebalance(), from any thread."""
+        self._topics.note_rejoin(reason)
+
+    def apply_new_subscription(self) -> None:
+        """Apply a call of subscribe() or assign()."""
+        self._topics.renew()
+        self.positions.wake()
+
+    def apply_subscription(self) -> None:
+        """Apply a change of the subscription or assignment to topics, positions and fetches."""
+        self._topics.wake()
+        self.positions.wake()
+
+    @property
+    def has_first_assignment(self) -> bool:
+        """True if the subscription has had its first assignment."""
+        if self.coordinator is None:
+            return self._topics.has_assigned_all
+        return self.group_adapter.rebalance_count > 0
+
+    # -- leaving ------------------------------------------------------------------------------
+
+    @property
+    def is_in_group(self) -> bool:
+        """True while there is a membership, until leaving the group has finished."""
+        if self.coordinator is None:
+            return False
+        return self.coordinator.snapshot().is_subscribed
+
+    async def leave(self, reason: str, timeout: float, *, leave_group: bool | None = None) -> None:
+        """Leave the group, if there is one, while the caller runs the callbacks.
+
+        ``leave_group`` is as for :meth:`CoordinatorClient.leave`. The consumer joins no group until
+        :meth:`finish_leave`. A failure is only logged, because the session expires in any case.
+        """
+        self._topics.hold()
+        if self.coordinator is None:
+            return
+        self._has_left = True
+        try:
+            with anyio.move_on_after(timeout):
+                await self.coordinator.leave(reason, timeout, leave_group=leave_group)
+        except KafkaError as error:
+            logger.info("[%s] leaving the group failed: %s", self.config.group.group_id, str(error))
+
+    async def leave_at_once(self, send: Callable[..., Awaitable[Any]] | None = None) -> None:
+        """Leave the group without callbacks and commits, because the process or its loop ends.
+
+        ``send`` is as for :meth:`CoordinatorClient.leave_at_once`. Nothing is raised.
+        """
+        if self.coordinator is None or self._has_left:
+            return
+        self._has_left = True
+        try:
+            with anyio.move_on_after(LAST_REQUEST_SECONDS):
+                await self.coordinator.leave_at_once(2 * LAST_REQUEST_SECONDS, send)
+        except Exception as error:  # an exiting interpreter refuses threads, for example
+            logger.debug("[%s] leaving failed: %s", self.config.group.group_id, str(error))
+
+    def finish_leave(self) -> None:
+        """Finish :meth:`leave` after the subscription was removed or replaced."""
+        self._has_left = False
+        self.auto_commit.drop_replaced()
+        self._topics.release()
+        self.positions.wake()
+
+
+def _may_deliver(callback_queue: CallbackQueue, coordinator: CoordinatorClient | None) -> bool:
+    return coordinator is None or callback_queue.clock() < coordinator.confirmed_until
