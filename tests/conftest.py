@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.consumer.api._base import log_decoders
+from kohort.consumer.driver._driver import log_decoders
 
 pytest_plugins = ["tests.support.plugin"]
 

@@ -87,4 +87,5 @@ def make(options: dict[str, Any]) -> Iterator[MakeConsumer]:
     yield make_consumer
     for consumer in made:
         consumer.close()
-    assert not [consumer for consumer in made if consumer._thread and consumer._thread.is_running]
+    threads = [consumer._driver.thread for consumer in made]
+    assert not [thread for thread in threads if thread and thread.is_running]

@@ -131,7 +131,7 @@ class SyncMember:
     def _run(self) -> None:
         ledger = self._fleet.ledgers[self._options["group_id"]]
         consumer = KafkaConsumer(TOPIC, **self._options)
-        self._fleet.engines.add(consumer._engine)
+        self._fleet.engines.add(consumer._driver.engine)
         try:
             while not self._is_ending:
                 ledger.add(consumer.poll(timeout_ms=POLL_MS))
@@ -160,7 +160,7 @@ class AsyncMember:
         try:
             with self._scope:
                 async with AsyncKafkaConsumer(TOPIC, **self._options) as consumer:
-                    self._fleet.engines.add(consumer._engine)
+                    self._fleet.engines.add(consumer._driver.engine)
                     while not self._is_ending:
                         ledger.add(await consumer.poll(timeout_ms=POLL_MS))
         except Exception as error:

@@ -195,7 +195,7 @@ def poll_quietly(consumer: KafkaConsumer, seconds: float = 1.0) -> list[KafkaErr
     """Poll in a loop that catches errors, and check that it takes next to no CPU."""
     errors: list[KafkaError] = []
     deadline = time.monotonic() + seconds
-    thread = consumer._thread._thread if consumer._thread else None
+    thread = consumer._driver.thread._thread if consumer._driver.thread else None
     with at_most_cpu(QUIET, thread):
         while time.monotonic() < deadline:
             try:

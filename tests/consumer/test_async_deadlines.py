@@ -101,7 +101,7 @@ async def memory() -> AsyncIterator[MemoryCluster]:
 
 async def end_task(consumer: AsyncKafkaConsumer) -> None:
     """End the consumer's background task without the consumer's knowledge."""
-    match consumer._background_task:
+    match consumer._driver.background_task:
         case _background_task._AsyncioTask(_task=asyncio.Task() as task):
             task.cancel()
             await asyncio.wait([task])
@@ -175,7 +175,7 @@ async def test_stop_ends_when_the_task_ignores_its_cancellation(
     monkeypatch.setattr(_background_task, "STOP_SECONDS", 0.1)
     released = asyncio.Event()
     consumer = MemoryConsumer(memory, "orders")
-    run = consumer._engine.run
+    run = consumer._driver.engine.run
 
     async def stubborn(started: Callable[[], None]) -> None:
         try:
@@ -183,7 +183,7 @@ async def test_stop_ends_when_the_task_ignores_its_cancellation(
         finally:
             await released.wait()
 
-    monkeypatch.setattr(consumer._engine, "run", stubborn)
+    monkeypatch.setattr(consumer._driver.engine, "run", stubborn)
     await consumer.start()
     with anyio.fail_after(SOON_S):
         await consumer.close()

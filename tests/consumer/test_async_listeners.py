@@ -198,12 +198,12 @@ async def test_stop_in_a_listener_is_done_when_it_has_returned(
         evict(cluster, group)
         await cluster.wait_until_async(lambda: consumer.group_metadata().generation_id < 0)
         with anyio.fail_after(PATIENCE):
-            while not consumer._closed:
+            while not consumer._driver.life.is_closed:
                 try:
                     assert not await getattr(consumer, call)()
                 except (ConsumerClosedError, StopAsyncIteration):
                     break
-        assert consumer._closed
+        assert consumer._driver.life.is_closed
     assert listener.names == ["assigned", "lost"]
 
 
@@ -227,7 +227,7 @@ async def test_a_cancelled_getmany_leaves_the_callback_to_the_next_one(
     listener = AsyncRecorder()
     async with member(topic, group, listener, polled_only) as consumer:
         evict(cluster, group)
-        await cluster.wait_until_async(lambda: consumer._engine.callback_queue.pending)
+        await cluster.wait_until_async(lambda: consumer._driver.engine.callback_queue.pending)
         with anyio.CancelScope() as scope:
             scope.cancel()
             await consumer.poll(timeout_ms=10_000)

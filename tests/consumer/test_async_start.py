@@ -178,7 +178,7 @@ async def test_close_in_a_listener_ends_after_its_poll_is_cancelled(
     poll = asyncio.create_task(consumer.poll(timeout_ms=60_000))
     with pytest.raises(asyncio.CancelledError):
         await poll
-    await memory.wait_until(lambda: consumer._closed)
+    await memory.wait_until(lambda: consumer._driver.life.is_closed)
     assert listener.names == ["assigned", "revoked"]
     assert not memory.group("g").members
 

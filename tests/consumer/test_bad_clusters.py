@@ -140,7 +140,7 @@ async def test_start_raises_and_leaves_nothing_behind(says: bytes | None) -> Non
         with pytest.raises(NoBrokersAvailable, match=address):
             async with consumer:
                 raise AssertionError("it did not start")
-        assert consumer._background_task is None
+        assert consumer._driver.background_task is None
 
 
 def test_an_unknown_topic_is_reported_once_and_awaited(

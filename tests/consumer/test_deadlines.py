@@ -126,14 +126,14 @@ def blocked(consumer: KafkaConsumer) -> Iterator[threading.Event]:
         if not gate.wait(PATIENCE_S):
             late.set()
 
-    thread = consumer._running_thread()
+    thread = consumer._driver.running_thread()
     thread.call_soon(block)
     assert reached.wait(PATIENCE_S)
     try:
         yield late
     finally:
         gate.set()
-        if consumer._closed:
+        if consumer._driver.life.is_closed:
             thread._thread.join(PATIENCE_S)
 
 
@@ -334,7 +334,7 @@ def test_call_raises_when_the_thread_died(
     consumer = make(topic, group_id=group, **OPTIONS)
     poll_until(consumer, lambda: tp in consumer.assignment())
 
-    thread = consumer._running_thread()
+    thread = consumer._driver.running_thread()
     thread.call_soon(sys.exit)  # one of the two exceptions that end an event loop
     thread._thread.join(PATIENCE_S)
     assert not thread.is_running
@@ -358,7 +358,7 @@ def test_close_is_prompt_when_the_engine_never_ran(
     with pytest.raises(KafkaTimeoutError):
         consumer.topics()
     begun = time.monotonic()
-    thread = consumer._running_thread()
+    thread = consumer._driver.running_thread()
     consumer.close(timeout_ms=500)
     assert time.monotonic() - begun < 0.5 + SLACK_S
     thread._loop.close()

@@ -175,8 +175,8 @@ def pauses():
     backoff = Backoff(1, 60)
     return [
         backoff.delay(3, rng)
-        for each in consumers
-        for rng in (each._engine.cluster._nodes._rng, each._engine.coordinator._coordinator._rng)
+        for engine in [each._driver.engine for each in consumers]
+        for rng in (engine.cluster._nodes._rng, engine.coordinator._coordinator._rng)
     ]
 
 for _ in range(2):

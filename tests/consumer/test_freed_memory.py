@@ -59,7 +59,7 @@ def _choose(consumer: Any, how: str) -> None:
 
 
 def _parts(consumer: Any) -> list[weakref.ref[Any]]:
-    engine = consumer._engine
+    engine = consumer._driver.engine
     parts = [consumer, engine, engine.fetcher, engine.cluster, engine.coordinator]
     return [weakref.ref(part) for part in parts if part is not None]
 

@@ -231,14 +231,14 @@ def test_an_interrupt_anywhere_in_the_start_leaves_the_thread_usable(
         at += 1
         consumer = make(topic)
         try:
-            consumer._running_thread()
+            consumer._driver.running_thread()
             is_over = True
         except KeyboardInterrupt:
             is_over = False
         finally:
             sys.setprofile(None)
         assert topic in consumer.topics()
-        thread = consumer._thread
+        thread = consumer._driver.thread
         consumer.close()
         assert thread is not None and not thread.is_running
     assert at > 5
@@ -249,8 +249,8 @@ def call_topics(consumer: KafkaConsumer) -> None:
 
 
 def call_with_callbacks(consumer: KafkaConsumer) -> None:
-    run_all = consumer._callback_runner.run_all
-    consumer._call_with_callbacks(lambda: asyncio.sleep(0.001), run_all, 20)
+    run_all = consumer._driver.callback_runner.run_all
+    consumer._driver._call_with_callbacks(lambda: asyncio.sleep(0.001), run_all, 20)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # struck before its start
@@ -282,7 +282,7 @@ def test_close_works_after_an_interrupt_before_it(
     cluster.produce(topic, [b"0"], partition=0)
     consumer = make(topic, group_id=group, auto_commit_interval_ms=60_000)
     read(consumer, 1)
-    close_now, entered = consumer._close_now, False
+    close_now, entered = consumer._driver._close_now, False
 
     def close_uninterrupted(*request: Any) -> None:
         nonlocal entered
@@ -290,7 +290,7 @@ def test_close_works_after_an_interrupt_before_it(
         entered = True
         close_now(*request)
 
-    consumer._close_now = close_uninterrupted  # type: ignore[method-assign,assignment]
+    consumer._driver._close_now = close_uninterrupted  # type: ignore[method-assign,assignment]
     at = 0
     while not entered:
         at += 1
@@ -298,12 +298,12 @@ def test_close_works_after_an_interrupt_before_it(
             sys.setprofile(Interrupt(at))
             consumer.close()
         except KeyboardInterrupt:
-            assert not consumer._life.is_closed
-            assert consumer._owner_lock.is_free
+            assert not consumer._driver.life.is_closed
+            assert consumer._driver.owner_lock.is_free
         finally:
             sys.setprofile(None)
     assert at > 10
-    assert consumer._life.is_closed
+    assert consumer._driver.life.is_closed
     assert not cluster.group(group).members
     assert cluster.committed(group)[TopicPartition(topic, 0)].offset == 1
 

@@ -158,15 +158,15 @@ def test_a_hint_that_is_older_than_what_is_known_is_passed_over() -> None:
             async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
                 cluster.produce("t", ["a"])
                 await values(consumer, 1)
-                metadata = consumer._engine.cluster.metadata
+                metadata = consumer._driver.engine.cluster.metadata
                 leader = metadata.leader(T0)
                 assert leader is not None
                 for epoch in (leader.epoch - 1, leader.epoch):
                     stale = leader._replace(node=leader.node % 3 + 1, epoch=epoch)
-                    consumer._engine.cluster.learn_leaders({T0: stale}, [])
-                    assert consumer._engine.cluster.metadata is metadata
+                    consumer._driver.engine.cluster.learn_leaders({T0: stale}, [])
+                    assert consumer._driver.engine.cluster.metadata is metadata
                 unknown = leader._replace(node=99, epoch=leader.epoch + 1)
-                consumer._engine.cluster.learn_leaders({T0: unknown}, [])
-                assert consumer._engine.cluster.metadata is metadata
+                consumer._driver.engine.cluster.learn_leaders({T0: unknown}, [])
+                assert consumer._driver.engine.cluster.metadata is metadata
 
     run_virtual(main)

@@ -80,7 +80,7 @@ def test_a_listener_can_close_and_stay(
     consumer = make(group_id=group)
     close = Recorder(assigned=lambda _: consumer.close(leave_group=False))
     consumer.subscribe([topic], listener=close)
-    poll_until(consumer, lambda: consumer._closed)
+    poll_until(consumer, lambda: consumer._driver.life.is_closed)
     assert cluster.group(group).members
 
 

@@ -34,7 +34,7 @@ def test_many_partitions_and_a_caller_that_does_not_poll(
         return metrics["consumer-fetch-manager-metrics"]
 
     cluster.wait_until(lambda: figures()["bytes-held"] > MEMORY - ANSWER)
-    cluster.wait_until(lambda: not consumer._engine.fetcher.in_flight())
+    cluster.wait_until(lambda: not consumer._driver.engine.fetcher.in_flight())
     assert figures()["bytes-held"] <= MEMORY + PART
     assert figures()["bytes-buffered"] <= MEMORY + PART
     assert len(read(consumer, PARTITIONS * 6 - 1)) == PARTITIONS * 6 - 1

@@ -29,7 +29,7 @@ class AsyncProducer:
     """A transactional producer of "t" that sends over the connections of a consumer."""
 
     def __init__(self, consumer: MemoryConsumer, name: str) -> None:
-        self._request = consumer._engine.cluster.request
+        self._request = consumer._driver.engine.cluster.request
         self._name = name
         self.id = self.epoch = -1
 

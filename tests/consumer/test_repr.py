@@ -53,7 +53,7 @@ def test_repr_shows_no_secret(cls: type[Any]) -> None:
 def test_repr_works_when_the_consumer_is_half_made(cls: Any) -> None:
     assert repr(cls.__new__(cls)) == f"<{cls.__name__} without options>"
     consumer = cls("orders")
-    del consumer._life
+    del consumer._driver
     assert repr(consumer) == f"<{cls.__name__} without options>"
 
 
@@ -86,7 +86,7 @@ async def test_repr_shows_running_and_stopped() -> None:
 def test_repr_takes_no_lock(cls: type[Any]) -> None:
     consumer = cls("orders")
     shown: list[str] = []
-    with consumer._engine.subscription.lock:
+    with consumer._driver.engine.subscription.lock:
         thread = threading.Thread(target=lambda: shown.append(repr(consumer)), daemon=True)
         thread.start()
         thread.join(5)
@@ -95,9 +95,9 @@ def test_repr_takes_no_lock(cls: type[Any]) -> None:
 
 def test_repr_shows_another_process_after_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = KafkaConsumer("orders")
-    consumer._life.pid = os.getpid()
+    consumer._driver.life.pid = os.getpid()
     parent = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     assert repr(consumer) == "<KafkaConsumer topics=['orders'] of another process>"
     monkeypatch.undo()
-    consumer._life.pid = None
+    consumer._driver.life.pid = None

@@ -90,22 +90,22 @@ WHOLE_LIFE = [NEW, STARTING, RUNNING, CLOSING, CLOSED]
 
 
 def test_sync_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.consumer.api._base.ConsumerLife", Moves)
+    monkeypatch.setattr("kohort.consumer.driver._driver.ConsumerLife", Moves)
     with Cluster(topics={"orders": 1}) as cluster:
         consumer: Any = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
-        assert consumer._life.state is ConsumerState.NEW
+        assert consumer._driver.life.state is ConsumerState.NEW
         with consumer:
             consumer.poll()
-        assert consumer._life.seen == WHOLE_LIFE
+        assert consumer._driver.life.seen == WHOLE_LIFE
 
 
 @pytest.mark.anyio
 async def test_async_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.consumer.api._base.ConsumerLife", Moves)
+    monkeypatch.setattr("kohort.consumer.driver._driver.ConsumerLife", Moves)
     with Cluster(topics={"orders": 1}) as cluster:
         servers = cluster.bootstrap_servers
         consumer: Any = AsyncKafkaConsumer("orders", bootstrap_servers=servers)
-        assert consumer._life.state is ConsumerState.NEW
+        assert consumer._driver.life.state is ConsumerState.NEW
         async with consumer:
             await consumer.poll()
-        assert consumer._life.seen == WHOLE_LIFE
+        assert consumer._driver.life.seen == WHOLE_LIFE

@@ -50,10 +50,10 @@ def test_a_restart_within_the_session_keeps_the_partitions_without_a_rebalance(
                 assert group.leader == ids["one"], "who leads is decided by the order of joining"
             # Both have stopped, and the group keeps both members.
             assert len(cluster.group("g").members) == 2
-            name = goes._config.client.client_id
+            name = goes._driver.config.client.client_id
             before = cluster.group("g")
             calls = len(listener.calls)
-            stays = _classic(cluster, stays._config.client.client_id, **options)
+            stays = _classic(cluster, stays._driver.config.client.client_id, **options)
             async with stays, polled(stays):
                 for _ in range(3):
                     again = _classic(cluster, name, **options)

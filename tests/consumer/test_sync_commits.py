@@ -287,7 +287,7 @@ def rejoin(consumer: KafkaConsumer) -> None:
     """Start a rebalance without waiting for it."""
 
     async def request() -> None:
-        assert consumer._engine.coordinator is not None
-        consumer._engine.coordinator.request_rejoin("a test requests it")
+        assert consumer._driver.engine.coordinator is not None
+        consumer._driver.engine.coordinator.request_rejoin("a test requests it")
 
-    consumer._call_engine(request, 10.0)
+    consumer._driver.call_engine(request, 10.0)

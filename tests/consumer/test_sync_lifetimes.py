@@ -176,7 +176,7 @@ def test_close_in_a_signal_handler_is_done_when_poll_returns(
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
         timer.start()
         assert consumer.poll(timeout_ms=29_000) == {}
-        assert consumer._closed
+        assert consumer._driver.life.is_closed
     finally:
         timer.join()
         signal.signal(signal.SIGUSR1, before)
@@ -215,7 +215,7 @@ def test_close_during_the_start_is_a_clear_error(
     monkeypatch.setattr(ConsumerThread, "start", close_and_start)
     with pytest.raises(ConsumerClosedError, match="Create a new one"):
         consumer.poll()
-    assert consumer._life.is_closed
+    assert consumer._driver.life.is_closed
     cluster.wait_until(lambda: not kohort_threads())
 
 
@@ -226,7 +226,8 @@ def test_close_before_the_thread_is_stored_ends_the_thread(
     getpid = os.getpid
 
     def close_once() -> int:
-        if consumer._life.state is ConsumerState.STARTING and consumer._thread is None:
+        driver = consumer._driver
+        if driver.life.state is ConsumerState.STARTING and driver.thread is None:
             monkeypatch.setattr(os, "getpid", getpid)
             consumer.close()
         return getpid()
@@ -234,7 +235,7 @@ def test_close_before_the_thread_is_stored_ends_the_thread(
     monkeypatch.setattr(os, "getpid", close_once)
     with pytest.raises(ConsumerClosedError):
         consumer.poll()
-    assert consumer._life.is_closed
+    assert consumer._driver.life.is_closed
     cluster.wait_until(lambda: not kohort_threads())
 
 
@@ -263,7 +264,7 @@ def test_close_before_the_start_is_a_clear_error(
     monkeypatch.setattr(_greenlet, "make_consumer_thread", close_and_make)
     with pytest.raises(ConsumerClosedError, match="Create a new one"):
         consumer.poll()
-    assert consumer._life.is_closed
+    assert consumer._driver.life.is_closed
     assert [loop.is_closed() for loop in loops] == [True]
     cluster.wait_until(lambda: not kohort_threads())
 
@@ -272,7 +273,7 @@ def test_close_ends_a_thread_that_starts_meanwhile(
     cluster: Cluster, topic: str, make: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer: KafkaConsumer = make(topic)
-    move = consumer._life.move
+    move = consumer._driver.life.move
 
     def call() -> None:
         with suppress(KafkaError):  # it depends on the step of the call at which close() comes
@@ -283,14 +284,14 @@ def test_close_ends_a_thread_that_starts_meanwhile(
     def start_and_move(to: ConsumerState, **options: Any) -> None:
         if to is ConsumerState.CLOSING:
             calling.start()
-            cluster.wait_until(lambda: consumer._thread is not None)
+            cluster.wait_until(lambda: consumer._driver.thread is not None)
         move(to, **options)
 
-    monkeypatch.setattr(consumer._life, "move", start_and_move)
+    monkeypatch.setattr(consumer._driver.life, "move", start_and_move)
     consumer.close()
     calling.join(20)
     assert not calling.is_alive()
-    assert consumer._life.is_closed
+    assert consumer._driver.life.is_closed
     cluster.wait_until(lambda: not kohort_threads())
 
 
@@ -497,7 +498,7 @@ def test_the_end_of_the_core_is_an_error_and_not_silence(
     async def fail() -> None:
         raise ZeroDivisionError
 
-    consumer._engine._topics._apply_subscription = fail  # type: ignore[method-assign]
+    consumer._driver.engine._topics._apply_subscription = fail  # type: ignore[method-assign]
     consumer.subscribe([topic])
     with pytest.raises(IllegalStateError, match="create a new one") as raised:
         consumer.poll(timeout_ms=10_000)

@@ -122,7 +122,7 @@ def test_a_position_that_was_never_looked_up_is_found_in_revoked(
     positions: list[Any] = []
 
     def revoked(partitions: Partitions) -> None:
-        consumer._engine.subscription.request_reset(tp)
+        consumer._driver.engine.subscription.request_reset(tp)
         positions.append(consumer.position(tp))
 
     consumer = join(make, topic, group, Recorder(revoked=revoked), auto_offset_reset=reset)
@@ -322,8 +322,8 @@ def test_close_in_a_listener_is_done_when_poll_returns(
     if raises:
         poll_error(consumer, RebalanceListenerError)
     else:
-        assert poll_until(consumer, lambda: consumer._closed) == []
-    assert consumer._closed
+        assert poll_until(consumer, lambda: consumer._driver.life.is_closed) == []
+    assert consumer._driver.life.is_closed
     assert listener.names == ["assigned", "revoked"]
     assert cluster.committed(group) in ({}, {TopicPartition(topic, n): ANY for n in (0, 1)})
     assert all(at.offset == 0 for at in cluster.committed(group).values())

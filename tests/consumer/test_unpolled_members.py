@@ -616,7 +616,7 @@ def test_stop_in_a_callback_ends_the_consumer_without_a_poll() -> None:
         listener = Notes(revoked=stop)
         first = await it.start(listener)
         first.enforce_rebalance()
-        await it.cluster.wait_until(lambda: first._closed, SOON)
+        await it.cluster.wait_until(lambda: first._driver.life.is_closed, SOON)
         assert not it.cluster.group("g").members
         assert listener.names == ["assigned", "revoked"]
 
@@ -634,7 +634,7 @@ def test_stop_in_a_callback_is_done_when_it_is_cancelled() -> None:
         listener = Notes(revoked=stop)
         first = await it.start(listener)
         first.enforce_rebalance()
-        await it.cluster.wait_until(lambda: first._closed, SOON)
+        await it.cluster.wait_until(lambda: first._driver.life.is_closed, SOON)
         assert not it.cluster.group("g").members
         assert listener.names == ["assigned", "revoked"]
 

@@ -74,7 +74,7 @@ def test_explain_names_unreachable_brokers_only_while_needed() -> None:
                     return bool(unreachable)
 
                 consumer.assign([TopicPartition("t", 0)])
-                await poll_for(consumer, lambda: consumer._engine.cluster.unreachable)
+                await poll_for(consumer, lambda: consumer._driver.engine.cluster.unreachable)
                 assert not named()
                 cluster.move_leader("t", 0, 2)
                 await poll_for(consumer, named)

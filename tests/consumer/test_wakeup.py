@@ -24,7 +24,7 @@ def once_waiting(consumer: Any, action: Any) -> threading.Thread:
 
     def run() -> None:
         deadline = time.monotonic() + PATIENCE
-        while not consumer._engine.callback_queue.is_polling and time.monotonic() < deadline:
+        while not consumer._driver.engine.callback_queue.is_polling and time.monotonic() < deadline:
             time.sleep(0.01)
         action()
 

@@ -55,7 +55,9 @@ def reports(consumer: Any) -> str:
     found = [repr(consumer), str(consumer), repr(vars(consumer)), repr(consumer.metrics())]
     explained = consumer.explain()
     found += [repr(explained), str(explained), repr(explained.as_dict()), copied(explained)]
-    config = vars(consumer)["_config"]
+    driver = consumer._driver
+    config = driver.config
+    found += [repr(driver), repr(vars(driver))]
     found += [repr(config), copied(consumer), copied(config), copied(config.security)]
     return "\n".join(found)
 

@@ -18,7 +18,7 @@ _paused: dict[Task, list[Task]] = {}
 
 def core_of(consumer: AsyncKafkaConsumer) -> Task | None:
     """Return the first task of a consumer's core. None before its start and after its end."""
-    group: Any = getattr(consumer._background_task, "_group", None)
+    group: Any = getattr(consumer._driver.background_task, "_group", None)
     nursery = getattr(group, "_nursery", None)
     tasks = [] if nursery is None else list(nursery.child_tasks)
     found = [task for task in tasks if "_TaskGroupTask.start" in task.name]

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from kohort import AsyncKafkaConsumer
 from kohort.consumer.driver._async_callbacks import AsyncCallbacks
+from kohort.consumer.driver._task_driver import TaskDriver
 from kohort.consumer.engine._autocommit import AutoCommit
 from kohort.coordinator_client._broker_racks import BrokerRacks
 from kohort.coordinator_client.classic._exchange import GroupExchange
@@ -36,14 +36,14 @@ from kohort.types import TopicPartition
 @contextmanager
 def commit_before_processing() -> Iterator[None]:
     """Count records as processed when a poll returns them, so that they are committed too early."""
-    poll: Callable[..., Any] = AsyncKafkaConsumer._poll
+    poll: Callable[..., Any] = TaskDriver._poll
 
-    async def poll_and_count(consumer: AsyncKafkaConsumer, *args: Any) -> Any:
-        records = await poll(consumer, *args)
-        consumer._engine.auto_commit.note_consumed()
+    async def poll_and_count(driver: TaskDriver, *args: Any) -> Any:
+        records = await poll(driver, *args)
+        driver.engine.auto_commit.note_consumed()
         return records
 
-    with patch.object(AsyncKafkaConsumer, "_poll", poll_and_count):
+    with patch.object(TaskDriver, "_poll", poll_and_count):
         yield
 
 

@@ -1,24 +1,28 @@
-"""The async API. The engine runs in a background task of the caller's event loop."""
+"""The async API. Its driver runs the engine in a task of the caller's event loop.
+
+``python -m tools.sync_api`` writes the sync API, ``_sync.py``, from this text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, cast, overload
 
-from kohort.config import ConsumerConfig, conceal_properties, conceal_secrets
-from kohort.consumer.api import _arguments
-from kohort.consumer.api._async_requests import AsyncRequests
-from kohort.consumer.driver._delivery import Delivery, IterationDelivery, PollDelivery
-from kohort.errors import (
-    ConsumerClosedError,
-)
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, conceal_secrets
+from kohort.consumer.api import _arguments, _plans
+from kohort.consumer.api._base import ConsumerBase
+from kohort.consumer.driver._commit_future import AsyncCommitFuture
+from kohort.consumer.driver._delivery import PollDelivery
+from kohort.consumer.driver._state import CloseRequest
+from kohort.consumer.driver._task_driver import TaskDriver
 from kohort.fetcher import Records, RecordTarget
 from kohort.listeners import AsyncRebalanceListener
 from kohort.records import AsyncIteration, ConsumerRecord, K, V
-from kohort.subscription import NO_GROUP
-from kohort.types import LazyModule, TopicPartition
+from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    import uuid
+
     import pyarrow
 
     from kohort import _options
@@ -26,14 +30,15 @@ if TYPE_CHECKING:
     from kohort.consumer.api import _typing
     from kohort.records import Allocate, TablePlan
 else:
-    _records, pyarrow = LazyModule("kohort.records"), LazyModule("pyarrow")
-    _options, _typing = LazyModule("kohort._options"), LazyModule("kohort.consumer.api._typing")
+    uuid, pyarrow = LazyModule("uuid"), LazyModule("pyarrow")
+    _records, _options = LazyModule("kohort.records"), LazyModule("kohort._options")
+    _typing = LazyModule("kohort.consumer.api._typing")
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
+class AsyncKafkaConsumer(AsyncIteration, ConsumerBase, Generic[K, V]):
     """A client that reads topics, alone or as a member of a consumer group, on asyncio or trio.
 
     ``async with AsyncKafkaConsumer("orders", bootstrap_servers=..., group_id=...) as consumer``
@@ -57,6 +62,9 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
     """
 
     __module__ = "kohort"
+
+    _driver: TaskDriver
+    _close_hint = "await close(), or use an async with block"
 
     @overload
     def __init__(
@@ -107,6 +115,10 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
             key_deserializer=key_deserializer, value_deserializer=value_deserializer, **configs
         )
         self._set_up(config, topics)
+
+    @staticmethod
+    def _make_driver(config: ConsumerConfig) -> TaskDriver:
+        return TaskDriver(config)
 
     @overload
     @classmethod
@@ -173,6 +185,67 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
             properties, topics, key_deserializer, value_deserializer, unsupported
         )
 
+    # -- start and close ----------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect to the cluster and, if subscribed, wait for the first assignment.
+
+        It also waits for positions, so that no record produced later is missed. It waits for them,
+        and for topics that are being created, at most ``request_timeout_ms``. Under the consumer
+        protocol, a member without partitions waits for two heartbeat intervals of the brokers, 10 s
+        by default. Other members may release partitions in that time. The wait ends when the
+        coordinator has assigned all partitions to other members. A call of start() is optional: the
+        first call that sends a request starts the consumer without these waits.
+
+        Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
+        and SecurityError if all of them reject TLS or the login. Raises the error that ended the
+        group membership, for example GroupAuthorizationFailedError. You can call it again after an
+        error. ``async with`` calls start(), but leaves errors of the group to the first poll(). On
+        trio, AsyncKafkaConsumer needs ``async with``.
+        """
+        await self._driver.start()
+
+    def wakeup(self) -> None:
+        """Let a waiting call raise WakeupError: poll() or iteration.
+
+        It may be called from any thread and from a signal handler. If no call waits, the next one
+        raises. KafkaConsumer also raises it in commit() and lookups; an interrupted commit() may
+        still succeed. close() and unsubscribe() never raise it. No record is lost, so you can
+        continue to poll. If several tasks wait, one of them raises.
+        """
+        self._driver.wakeup()
+
+    async def close(
+        self,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+        leave_group: bool | None = None,
+    ) -> None:
+        """Commit (if automatic), call the listener, leave the group, and end the consumer.
+
+        It takes at most ``timeout_ms`` milliseconds, by default 5,000. Calling it again has no
+        effect. Inside a listener, or in a signal handler that interrupts poll(), it returns
+        immediately, and poll() closes the consumer before it returns.
+
+        ``autocommit=False`` skips the automatic commit. ``leave_group=False`` keeps the membership
+        until the session expires, so that a restart causes no rebalance. This is the default of
+        static members, which set ``group_instance_id``. ``leave_group=True`` gives the partitions
+        to other members immediately, and is the default of dynamic members (KIP-1092).
+
+        Raises only RebalanceListenerError. If the thread of a KafkaConsumer does not respond, it
+        logs a warning, and the group reassigns the partitions when the session expires.
+        """
+        timeout = _arguments.timeout_seconds(timeout_ms, 1000 * CLOSE_TIMEOUT)
+        assert timeout is not None
+        await self._driver.close(CloseRequest(autocommit, timeout, leave_group))
+
+    async def __aenter__(self) -> Self:
+        await self._driver.enter_block()
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        await self._driver.leave_block(with_error=exc_type is not None)
+
     # -- records ------------------------------------------------------------------------------
 
     async def poll(
@@ -193,11 +266,11 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         WakeupError and other KafkaErrors. No error loses records, so you can continue to poll.
         """
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
-        count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
+        count = _arguments.max_records(max_records, self._driver.config.fetch.max_poll_records)
         delivery = PollDelivery(
-            self._engine.fetcher.buffer, self._iteration_buffer, count, RecordTarget()
+            self._driver.engine.fetcher.buffer, self._driver.iteration_buffer, count, RecordTarget()
         )
-        await self._deliver(delivery, timeout, chosen)
+        await self._driver.deliver(delivery, timeout, chosen)
         return delivery.target.records
 
     async def poll_arrow(
@@ -261,120 +334,22 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
 
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
-        buffer = self._engine.fetcher.buffer
-        warn_of_deserializers(self._config, buffer)
-        poll = TablePoll(buffer, self._discard_iterated, rows, build, allocate)
-        await self._deliver(poll, timeout, chosen)
+        buffer = self._driver.engine.fetcher.buffer
+        warn_of_deserializers(self._driver.config, buffer)
+        poll = TablePoll(buffer, self._driver.discard_iterated, rows, build, allocate)
+        await self._driver.deliver(poll, timeout, chosen)
         return poll.table
-
-    async def _deliver(
-        self, delivery: Delivery, timeout: float, chosen: frozenset[TopicPartition] | None
-    ) -> None:
-        try:
-            async with self._polling("poll()"):
-                taken = await self._poll(delivery, timeout, chosen)
-                self._engine.callback_queue.has_returned_records |= taken
-        except BaseException:
-            delivery.roll_back()
-            raise
-
-    async def _next(self) -> ConsumerRecord[K, V]:
-        """Wait for the next record. Raise ConsumerClosedError if the consumer is closed."""
-        async with self._polling("iteration"):
-            if self._clock() >= self._yield_at:
-                await self._yield_to_loop()
-            while not self._life.close_request:
-                record = await self._next_record()
-                if record is not None:
-                    self._engine.callback_queue.has_returned_records = True
-                    return record
-        raise ConsumerClosedError("the consumer was closed")
-
-    async def _next_record(self) -> ConsumerRecord[K, V] | None:
-        self._engine.callback_queue.raise_wakeup()
-        # Rebalances run between two records, because the buffered ones may last for hours.
-        waits = self._engine.callback_queue.pending or self._callbacks.is_spawned
-        record = None if waits else self._iteration_buffer.next()
-        if record is None:
-            await self._refill()
-            record = self._iteration_buffer.next()
-        return record
-
-    async def _refill(self) -> None:
-        buffer, size = self._engine.fetcher.buffer, self._drain_size
-        delivery = IterationDelivery(buffer, self._iteration_buffer, size, self._clock)
-        try:
-            await self._poll(delivery, 1.0, None)
-            delivery.commit()
-        except BaseException:
-            delivery.roll_back()
-            raise
-
-    async def _poll(
-        self, delivery: Delivery, timeout: float, chosen: frozenset[TopicPartition] | None
-    ) -> bool:
-        """Run callbacks and wait until the delivery may end. Return True if it has records."""
-        deadline = self._clock() + timeout
-        # If records are buffered, a cancellation is raised only here, before any are taken.
-        await self._yield_to_loop()
-        while True:
-            event = self._signal.event()
-            await self._callbacks.run()
-            self._check_open()
-            remaining = deadline - self._clock()
-            timed_out = remaining <= 0
-            self._callback_runner.raise_errors(timed_out=timed_out)
-            if self._life.close_request:
-                return False
-            taken = delivery.take(chosen, repeat_errors=timed_out)
-            if taken or timed_out:
-                return taken
-            await event.wait(remaining)
 
     if TYPE_CHECKING:
 
         def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[K, V]]: ...
 
     def __aiter__(self) -> Self:
-        if self._life.is_closed:
-            raise ConsumerClosedError("the consumer is closed. Create a new one")
+        self._driver.check_iterable()
         return self
 
-    async def _step(self) -> ConsumerRecord[K, V]:
-        """Return the next record when the run of AsyncIteration.__anext__() has ended."""
-        run = self._record_run
-        if self._clock() >= self._run_until:
-            await self._yield_to_loop()
-            session = self._engine.coordinator or NO_GROUP
-            run.until = self._run_until = min(self._yield_at, session.confirmed_until)
-        run.now = self._clock()
-        # No call follows, so Ctrl-C cannot come between (see _delivery).
-        if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
-            run.wake_up.taken_at = run.now
-            record: ConsumerRecord[K, V] = run.records[run.index]
-            run.index += 1
-            return record
-        callback_queue = self._engine.callback_queue
-        self._iteration_buffer.end_run()
-        self._engine.subscription.wake_up.is_set = False
-        busy = (
-            callback_queue.pending
-            or callback_queue.is_wakeup_requested
-            or self._life.is_ending
-            or self._callbacks.is_spawned
-        )
-        if self._iteration_buffer and not busy:
-            given = self._iteration_buffer.next_after_consumed()
-            if given is not None:
-                callback_queue.has_returned_records = True
-                if not self._callbacks.active_polls:
-                    callback_queue.leave_poll()
-                self._iteration_buffer.start_run(self._run_until)
-                return given
-        try:
-            return await self._next()
-        except ConsumerClosedError:
-            raise StopAsyncIteration from None
+    def _step(self) -> Coroutine[Any, Any, ConsumerRecord[K, V]]:
+        return self._driver.step()
 
     # -- subscription -------------------------------------------------------------------------
 
@@ -408,8 +383,196 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
         Raises IllegalStateError after assign() or for topics together with a pattern, ValueError
         for no or illegal topics, and TypeError for arguments of other types.
         """
-        begins = not self._engine.subscription.is_subscribed
         self._subscribe(topics, pattern, listener)
-        self._life.is_unsubscribing = False
-        if begins and self._background_task is not None:
-            self._engine.callback_queue.note_call()
+
+    async def unsubscribe(self) -> None:
+        """Commit (if automatic), call the listener, leave the group, and remove all topics.
+
+        It takes at most 5 seconds. It also removes the partitions of assign(). Raises
+        RebalanceListenerError.
+        """
+        await self._driver.unsubscribe()
+
+    # -- committing ---------------------------------------------------------------------------
+
+    async def commit(
+        self, offsets: _typing.CommitOffsets | None = None, timeout_ms: float | None = None
+    ) -> None:
+        """Commit the positions, or ``{partition: OffsetAndMetadata | offset}``, and wait for it.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``. Raises CommitFailedError if the
+        consumer lost its membership or the group rebalanced, KafkaTimeoutError, and
+        IllegalStateError without a ``group_id``.
+        """
+        try:
+            self._driver.life.check_usable()
+            chosen = self._offsets_to_commit(offsets)
+            await self._driver.call(_plans.commit(self._driver, chosen, timeout_ms))
+        finally:
+            self._driver.run_commit_callbacks()
+
+    def commit_async(
+        self,
+        offsets: _typing.CommitOffsets | None = None,
+        callback: _typing.CommitCallback | None = None,
+    ) -> AsyncCommitFuture:
+        """Start a commit and return its future, without a wait. close() waits for it.
+
+        A later poll(), commit() or close() calls ``callback(offsets, error)``, where ``error`` is
+        None after a success. Its default is the option ``default_offset_commit_callback``.
+
+        KafkaConsumer returns a concurrent.futures.Future, whose ``result()`` waits no longer than
+        :meth:`commit` and raises its errors. AsyncKafkaConsumer returns a future to await, and
+        raises IllegalStateError before it is started.
+        """
+        self._driver.life.check_usable()
+        return self._driver.start_commit(self._offsets_to_commit(offsets), callback)
+
+    @overload
+    async def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> int | None: ...
+
+    @overload
+    async def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[True],
+        timeout_ms: float | None = None,
+    ) -> OffsetAndMetadata | None: ...
+
+    @overload
+    async def committed(
+        self,
+        partition: Iterable[TopicPartition],
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, int | None]: ...
+
+    @overload
+    async def committed(
+        self,
+        partition: Iterable[TopicPartition],
+        metadata: Literal[True],
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+
+    async def committed(
+        self,
+        partition: TopicPartition | Iterable[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Return the committed offset of a partition, or None if there is none.
+
+        With ``metadata=True`` return an OffsetAndMetadata instead of an int. For a collection of
+        partitions return a dict. The default of ``timeout_ms`` is ``request_timeout_ms``. Raises
+        KafkaTimeoutError, and IllegalStateError without a ``group_id``.
+        """
+        self._require_group()
+        plan = _plans.committed(self._driver, partition, metadata, timeout_ms)
+        return await self._driver.call(plan)
+
+    # -- the cluster --------------------------------------------------------------------------
+
+    async def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> set[int]:
+        """Return the partition numbers of a topic; empty if the topic does not exist.
+
+        Raises KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
+        """
+        return await self._driver.call(_plans.partitions_of(self._driver, topic, timeout_ms))
+
+    async def topics(self, timeout_ms: float | None = None) -> set[str]:
+        """Return the names of all topics of the cluster.
+
+        Raises KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
+        """
+        return await self._driver.call(_plans.topics(self._driver, timeout_ms))
+
+    async def topic_ids(
+        self, topics: _typing.Topics, timeout_ms: float | None = None
+    ) -> dict[str, uuid.UUID]:
+        """Return the ids of topics by a new request. A recreated topic has a new id (KIP-516).
+
+        Topics that do not exist are left out. Brokers before Kafka 2.8 have no ids. Raises
+        KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
+        """
+        return await self._driver.call(_plans.topic_ids(self._driver, topics, timeout_ms))
+
+    async def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait for the cluster metadata, and with ``refresh=True`` for another update of it.
+
+        The default of ``timeout_ms`` is ``bootstrap_timeout_ms``. Raises NoBrokersAvailable if no
+        broker was reached, and KafkaTimeoutError.
+        """
+        await self._driver.call(_plans.bootstrap(self._driver, timeout_ms, refresh))
+
+    # -- positions ----------------------------------------------------------------------------
+
+    async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record, looked up if necessary.
+
+        Raises NotAssignedError if the partition is not assigned, NoOffsetForPartitionError,
+        NoBrokersAvailable, and KafkaTimeoutError after ``timeout_ms``, by default
+        ``request_timeout_ms``.
+        """
+        self._driver.life.check_usable()
+        tp = _arguments.topic_partition(partition)
+        plan = _plans.position(self._driver, tp, timeout_ms)
+        return await self._driver.position(plan, tp)
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Set positions to the committed offsets, and return these offsets.
+
+        Without arguments it applies to all assigned partitions. Partitions without a committed
+        offset keep their position, and their value is None. The default of ``timeout_ms`` is
+        ``request_timeout_ms``. Raises NotAssignedError, KafkaTimeoutError, and IllegalStateError
+        without a ``group_id``.
+        """
+        self._driver.life.check_usable()
+        self._require_group()
+        chosen = self._assigned_or(partitions)
+        plan = _plans.committed(self._driver, chosen, False, timeout_ms)
+        offsets: dict[TopicPartition, int | None] = await self._driver.call(plan)
+        self._seek_to(offsets)
+        return offsets
+
+    # -- offsets of the log -------------------------------------------------------------------
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition, assigned or not.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``. Raises OffsetsTimeoutError if
+        offsets are missing then.
+        """
+        return await self._driver.call(
+            _plans.beginning_offsets(self._driver, partitions, timeout_ms)
+        )
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition, assigned or not.
+
+        With read_committed it is the last stable offset. ``timeout_ms`` and errors are those of
+        :meth:`beginning_offsets`.
+        """
+        return await self._driver.call(_plans.end_offsets(self._driver, partitions, timeout_ms))
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offset at or after a timestamp for each partition; None if none.
+
+        Timestamps are in milliseconds since the epoch. ``timeout_ms`` and errors are those of
+        :meth:`beginning_offsets`.
+        """
+        plan = _plans.offsets_for_times(self._driver, timestamps, timeout_ms)
+        return await self._driver.call(plan)

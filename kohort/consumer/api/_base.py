@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import sys
 import time
 import warnings
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kohort.config import ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
-from kohort.consumer.driver._callback_runner import CallbackRunner
-from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
-from kohort.consumer.driver._state import ConsumerLife
-from kohort.consumer.engine._engine import Engine
+from kohort.consumer.driver._driver import Driver
 from kohort.errors import (
     IllegalStateError,
     InvalidOptionError,
@@ -24,7 +19,6 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
 )
 from kohort.listeners._dispatch import check_listener
-from kohort.records import RecordRun, decoder_choice
 from kohort.subscription import OffsetReset
 from kohort.types import (
     ConsumerGroupMetadata,
@@ -43,34 +37,15 @@ else:
 
 logger = logging.getLogger("kohort.consumer")
 
-_LEAVE_SHARE = 0.8
-"""Share of the close timeout for the commit and LeaveGroup. The rest is for ending the engine."""
-
-
-def leave_timeout(limit: float) -> float:
-    """Return the seconds of a close timeout that may pass before the engine is ended."""
-    return limit * _LEAVE_SHARE
-
-
-@functools.cache
-def log_decoders() -> None:
-    """Log once per process whether the record decoders are compiled or plain."""
-    logging.getLogger("kohort").info("record decoders: %s", decoder_choice())
-
 
 class ConsumerBase:
-    """The methods of a consumer that do no I/O. They may be called before it has started."""
+    """The methods of a consumer that do no I/O. They may be called before it has started.
 
-    _asynchronous = False
-    _close_hint = "call close(), or use a with block"
-    _config: ConsumerConfig
-    _engine: Engine
-    _iteration_buffer: IterationBuffer
-    _record_run: RecordRun
-    """The records that iteration returns without any other check."""
-    _callback_runner: CallbackRunner
-    _drain_size: DrainSize
-    _life: ConsumerLife
+    Both consumers have them. Each has a driver, which does all that waits.
+    """
+
+    _driver: Driver
+    _close_hint: str
     _is_finalizing = staticmethod(sys.is_finalizing)
     """For __del__, because the end of the interpreter clears modules."""
 
@@ -99,31 +74,17 @@ class ConsumerBase:
             return consumer
         raise wrong from cause
 
-    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
-        raise NotImplementedError  # each API overrides it
+    @staticmethod
+    def _make_driver(config: ConsumerConfig) -> Driver:
+        raise NotImplementedError  # each consumer has it
 
-    def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
-        log_decoders()
-        self._config = config
-        self._engine = engine
-        consumer = weakref.proxy(self)
-        self._iteration_buffer = IterationBuffer(
-            engine.subscription, lambda: consumer._engine.may_deliver(), engine.callback_queue.clock
-        )
-        self._record_run = self._iteration_buffer.run
-        deserializes = config.deserialize_key is not None or config.deserialize_value is not None
-        self._drain_size = DrainSize(
-            config.fetch.max_poll_records, deserializes=deserializes, timed=self._asynchronous
-        )
-        self._life = ConsumerLife()
+    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
+        self._driver = driver = self._make_driver(config)
+        self._record_run = driver.record_run
         if topics:
-            engine.subscription.subscribe(_arguments.topic_names(topics))
+            driver.engine.subscription.subscribe(_arguments.topic_names(topics))
 
     # -- guards -------------------------------------------------------------------------------
-
-    @property
-    def _closed(self) -> bool:
-        return self._life.is_closed
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -134,43 +95,34 @@ class ConsumerBase:
     def __repr__(self) -> str:
         # Debuggers show consumers that are half made, closed, or copied by fork(). No lock is
         # taken here.
-        name, life = type(self).__name__, getattr(self, "_life", None)
-        if life is None:
+        name, driver = type(self).__name__, getattr(self, "_driver", None)
+        if driver is None:
             return f"<{name} without options>"
-        group_id = self._config.group.group_id
+        group_id = driver.config.group.group_id
         group = "" if group_id is None else f" group={group_id!r}"
-        return f"<{name}{group} {self._engine.subscription!r} {life}>"
+        return f"<{name}{group} {driver.engine.subscription!r} {driver.life}>"
 
-    def _warn_unclosed(self) -> None:
-        warnings.warn(
-            f"{type(self).__name__} was not closed: {self._close_hint}",
-            ResourceWarning,
-            stacklevel=3,
-        )
-
-    def _call_soon(self, action: Callable[[], object]) -> None:
-        """Run ``action`` in the engine's event loop.
-
-        Do nothing before the start, because the engine reads the subscription when it starts.
-        """
-        if self._life.is_started:
-            self._engine.callback_queue.engine_loop.call_soon(action)
-
-    def _discard_iterated(self) -> None:
-        """Let the buffered records of iteration be fetched again as bytes, for a table."""
-        if self._iteration_buffer and self._iteration_buffer.discard():
-            self._engine.wake_fetcher()
+    def __del__(self) -> None:
+        driver = getattr(self, "_driver", None)
+        if driver is not None and not self._is_finalizing() and driver.abandon():
+            # Last, because it raises with "python -W error".
+            warnings.warn(
+                f"{type(self).__name__} was not closed: {self._close_hint}",
+                ResourceWarning,
+                stacklevel=2,
+            )
 
     # -- subscription -------------------------------------------------------------------------
 
     def _subscribe(self, topics: Iterable[str], pattern: object, listener: Any) -> None:
-        self._life.check_usable()
+        self._driver.life.check_usable()
         if listener is not None:
-            check_listener(listener, asynchronous=self._asynchronous)
+            check_listener(listener, asynchronous=self._driver.asynchronous)
         if pattern is not None and topics:
             raise IllegalStateError("subscribe() accepts topics or a pattern, not both")
-        subscription = self._engine.subscription
-        replaces = self._life.is_unsubscribing
+        subscription = self._driver.engine.subscription
+        is_first = not subscription.is_subscribed
+        replaces = self._driver.life.is_unsubscribing
         if isinstance(pattern, SubscriptionPattern):
             self._check_broker_pattern()
             chosen = _arguments.broker_pattern(pattern)
@@ -185,14 +137,15 @@ class ConsumerBase:
                     "subscription"
                 )
             subscription.subscribe(names, replaces=replaces)
-        self._callback_runner.listener = listener
-        self._engine.note_subscribe(has_listener=listener is not None)
-        self._engine.errors.drop(TopicAuthorizationFailedError)
-        self._call_soon(self._engine.apply_new_subscription)
+        self._driver.callback_runner.listener = listener
+        self._driver.engine.note_subscribe(has_listener=listener is not None)
+        self._driver.engine.errors.drop(TopicAuthorizationFailedError)
+        self._driver.call_soon(self._driver.engine.apply_new_subscription)
+        self._driver.note_subscribed(is_first=is_first)
 
     def _check_broker_pattern(self) -> None:
         """Raise IllegalStateError if no broker would evaluate a SubscriptionPattern."""
-        group = self._config.group
+        group = self._driver.config.group
         if group.group_id is None:
             raise IllegalStateError(
                 "a SubscriptionPattern needs a group, because the coordinator evaluates it. Set "
@@ -215,22 +168,22 @@ class ConsumerBase:
         ``reason`` is sent to the coordinator (KIP-800) and logged. Raises IllegalStateError if the
         consumer is not subscribed in a group.
         """
-        self._life.check_usable()
+        self._driver.life.check_usable()
         self._require_group()
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"reason must be a str, not {reason!r}")
         _arguments.text(reason or "", "reason")
-        if not self._engine.subscription.is_subscribed:
+        if not self._driver.engine.subscription.is_subscribed:
             raise IllegalStateError(
                 "enforce_rebalance() failed: the consumer is not in a group. Call subscribe() first"
             )
-        self._engine.note_rejoin(reason or "enforce_rebalance() was called")
-        self._call_soon(self._engine.apply_subscription)
+        self._driver.engine.note_rejoin(reason or "enforce_rebalance() was called")
+        self._driver.call_soon(self._driver.engine.apply_subscription)
 
     def subscription(self) -> set[str]:
         """Return a copy of the subscribed topics; empty without a subscription. No I/O."""
-        self._life.check_process()
-        subscription = self._engine.subscription
+        self._driver.life.check_process()
+        subscription = self._driver.engine.subscription
         return set(subscription.topics()) if subscription.is_subscribed else set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -240,44 +193,44 @@ class ConsumerBase:
         commits are automatic. With a ``group_id``, commits still go to that group. Raises
         IllegalStateError after subscribe().
         """
-        self._life.check_usable()
+        self._driver.life.check_usable()
         chosen = _arguments.topic_partitions(partitions)
-        if self._life.is_started:
-            self._engine.auto_commit.keep_replaced()
-        if chosen or self._engine.subscription.is_subscribed:  # after subscribe() it raises
-            self._engine.subscription.assign(chosen)
+        if self._driver.life.is_started:
+            self._driver.engine.auto_commit.keep_replaced()
+        if chosen or self._driver.engine.subscription.is_subscribed:  # after subscribe() it raises
+            self._driver.engine.subscription.assign(chosen)
         else:
-            self._engine.subscription.unsubscribe()
-        self._engine.errors.drop(TopicAuthorizationFailedError)
-        self._call_soon(self._engine.apply_new_subscription)
+            self._driver.engine.subscription.unsubscribe()
+        self._driver.engine.errors.drop(TopicAuthorizationFailedError)
+        self._driver.call_soon(self._driver.engine.apply_new_subscription)
 
     def assignment(self) -> set[TopicPartition]:
         """Return a copy of the partitions that the group or assign() has assigned. No I/O."""
-        self._life.check_process()
-        return set(self._engine.subscription.assigned())
+        self._driver.life.check_process()
+        return set(self._driver.engine.subscription.assigned())
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until :meth:`resume`.
 
         Buffered records are kept. Raises NotAssignedError for a partition that is not assigned.
         """
-        self._life.check_usable()
-        self._engine.subscription.pause(_arguments.topic_partitions(partitions))
+        self._driver.life.check_usable()
+        self._driver.engine.subscription.pause(_arguments.topic_partitions(partitions))
 
     def paused(self) -> set[TopicPartition]:
         """Return a copy of the assigned partitions that are paused. No I/O."""
-        self._life.check_process()
-        return set(self._engine.subscription.paused())
+        self._driver.life.check_process()
+        return set(self._driver.engine.subscription.paused())
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again after :meth:`pause`.
 
         Raises NotAssignedError for a partition that is not assigned.
         """
-        self._life.check_usable()
-        self._engine.subscription.resume(_arguments.topic_partitions(partitions))
-        self._engine.callback_queue.notify()  # another task may wait for buffered records
-        self._call_soon(self._engine.fetcher.wake)
+        self._driver.life.check_usable()
+        self._driver.engine.subscription.resume(_arguments.topic_partitions(partitions))
+        self._driver.engine.callback_queue.notify()  # another task may wait for buffered records
+        self._driver.call_soon(self._driver.engine.fetcher.wake)
 
     def seek(self, partition: TopicPartition, offset: int, *, until: int | None = None) -> None:
         """Set the position, so that the next record returned has this offset or a later one.
@@ -289,11 +242,11 @@ class ConsumerBase:
         Raises NotAssignedError for a partition that is not assigned, and ValueError for a
         negative offset.
         """
-        self._life.check_usable()
+        self._driver.life.check_usable()
         tp = _arguments.topic_partition(partition)
         end = None if until is None else _arguments.offset(until, "until")
-        self._engine.subscription.seek(tp, _arguments.offset(offset), until=end)
-        self._call_soon(self._engine.fetcher.wake)
+        self._driver.engine.subscription.seek(tp, _arguments.offset(offset), until=end)
+        self._driver.call_soon(self._driver.engine.fetcher.wake)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Set the position to the first offset, which the next poll() looks up.
@@ -310,17 +263,17 @@ class ConsumerBase:
         self._reset(partitions, OffsetReset.LATEST)
 
     def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> None:
-        self._life.check_usable()
+        self._driver.life.check_usable()
         for tp in self._assigned_or(partitions):
-            self._engine.subscription.request_reset(tp, strategy)
-        self._call_soon(self._engine.fetcher.wake)
+            self._driver.engine.subscription.request_reset(tp, strategy)
+        self._driver.call_soon(self._driver.engine.fetcher.wake)
 
     def _assigned_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """Return the partitions given, or all assigned ones.
 
         Raise NotAssignedError if one of them is not assigned, or if there are none.
         """
-        assigned = self._engine.subscription.assigned()
+        assigned = self._driver.engine.subscription.assigned()
         chosen = _arguments.topic_partitions(partitions) or sorted(assigned)
         if not chosen:
             raise NotAssignedError("no partitions are assigned")
@@ -328,7 +281,7 @@ class ConsumerBase:
         return chosen
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        assigned = self._engine.subscription.assigned()
+        assigned = self._driver.engine.subscription.assigned()
         for tp in partitions:
             if tp not in assigned:
                 raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
@@ -338,7 +291,7 @@ class ConsumerBase:
 
         Partitions whose position is not known yet are left out.
         """
-        found = self._engine.subscription.snapshot().partitions
+        found = self._driver.engine.subscription.snapshot().partitions
         return {tp: at.position for tp, at in found.items() if at.position is not None}
 
     # -- state without I/O --------------------------------------------------------------------
@@ -348,18 +301,20 @@ class ConsumerBase:
 
         It is the offset after the last replicated record. Raises NotAssignedError.
         """
-        self._life.check_process()
-        return self._engine.subscription.high_watermark(_arguments.topic_partition(partition))
+        self._driver.life.check_process()
+        return self._driver.engine.subscription.high_watermark(
+            _arguments.topic_partition(partition)
+        )
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """Return the last stable offset of the latest fetch, or None before the first. No I/O.
 
         It is -1 with ``isolation_level="read_uncommitted"``. Raises NotAssignedError.
         """
-        self._life.check_process()
+        self._driver.life.check_process()
         tp = _arguments.topic_partition(partition)
-        offset = self._engine.subscription.last_stable_offset(tp)
-        committed = self._config.fetch.isolation_level == "read_committed"
+        offset = self._driver.engine.subscription.last_stable_offset(tp)
+        committed = self._driver.config.fetch.isolation_level == "read_committed"
         return offset if committed or offset is None else -1
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
@@ -367,28 +322,28 @@ class ConsumerBase:
 
         The time is in milliseconds since the epoch. Raises NotAssignedError.
         """
-        self._life.check_process()
+        self._driver.life.check_process()
         tp = _arguments.topic_partition(partition)
         self._check_assigned([tp])
-        fetched = self._engine.fetcher.fetched_at(tp)
+        fetched = self._driver.engine.fetcher.fetched_at(tp)
         if fetched is None:
             return None
-        now = (self._config.wall_clock or time.time)()
-        return int((now - (self._engine.callback_queue.clock() - fetched)) * 1000)
+        now = (self._driver.config.wall_clock or time.time)()
+        return int((now - (self._driver.engine.callback_queue.clock() - fetched)) * 1000)
 
     def known_partitions(self, topic: str) -> set[int] | None:
         """Return the partition numbers of a topic, or None if they are not known yet. No I/O.
 
         The cluster metadata has subscribed and assigned topics, and with a pattern all topics.
         """
-        self._life.check_process()
+        self._driver.life.check_process()
         (name,) = _arguments.topic_names([topic])
-        return set(self._engine.cluster.metadata.partitions_for(name)) or None
+        return set(self._driver.engine.cluster.metadata.partitions_for(name)) or None
 
     def bootstrap_connected(self) -> bool:
         """Return True if the consumer has reached the cluster and is not closed. No I/O."""
-        self._life.check_process()
-        return not self._closed and self._engine.cluster.bootstrapped
+        self._driver.life.check_process()
+        return not self._driver.life.is_closed and self._driver.engine.cluster.bootstrapped
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return group id, generation, member id and instance id as last known. No I/O.
@@ -396,11 +351,11 @@ class ConsumerBase:
         A transactional producer needs them to commit offsets (KIP-447). Without a group all
         fields have their defaults.
         """
-        self._life.check_process()
-        group = self._config.group
-        if self._engine.coordinator is None:
+        self._driver.life.check_process()
+        group = self._driver.config.group
+        if self._driver.engine.coordinator is None:
             return ConsumerGroupMetadata()
-        now = self._engine.coordinator.snapshot()
+        now = self._driver.engine.coordinator.snapshot()
         return ConsumerGroupMetadata(
             group.group_id,
             now.generation_id,
@@ -417,8 +372,8 @@ class ConsumerBase:
         """
         from kohort.consumer.diagnosis._metrics import lags
 
-        self._life.check_process()
-        return lags(self._engine.parts)
+        self._driver.life.check_process()
+        return lags(self._driver.engine.parts)
 
     def explain(self) -> _explanation.Explanation:
         """Return the reasons why no records arrive and why the group rebalanced. No I/O.
@@ -428,9 +383,9 @@ class ConsumerBase:
         """
         from kohort.consumer.diagnosis._diagnosis import collect_diagnosis
 
-        life = self._life
+        life = self._driver.life
         facts = collect_diagnosis(
-            self._engine.parts, started=life.is_started, closed=life.is_closed
+            self._driver.engine.parts, started=life.is_started, closed=life.is_closed
         )
         return _explanation.Explanation(facts)
 
@@ -441,8 +396,8 @@ class ConsumerBase:
         """
         from kohort.consumer.diagnosis._metrics import collect
 
-        self._life.check_process()
-        return collect(self._engine.parts) if self._config.metrics_enabled else None
+        self._driver.life.check_process()
+        return collect(self._driver.engine.parts) if self._driver.config.metrics_enabled else None
 
     def metric_samples(self) -> list[MetricSample]:
         """Return the figures of metrics() with labels, for a monitoring system. No I/O.
@@ -452,32 +407,32 @@ class ConsumerBase:
         """
         from kohort.consumer.diagnosis._metrics import collect_samples
 
-        self._life.check_process()
-        return collect_samples(self._engine.parts) if self._config.metrics_enabled else []
+        self._driver.life.check_process()
+        return (
+            collect_samples(self._driver.engine.parts)
+            if self._driver.config.metrics_enabled
+            else []
+        )
 
     # -- offsets to commit --------------------------------------------------------------------
 
     def _offsets_to_commit(
         self, offsets: Mapping[TopicPartition, object] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        if self._engine.coordinator is None:
+        if self._driver.engine.coordinator is None:
             raise IllegalStateError("commit() needs a group. Set the option group_id")
         if offsets is None:
-            return self._engine.subscription.positions_for_commit()
-        return self._engine.subscription.with_epochs(_arguments.commit_offsets(offsets))
+            return self._driver.engine.subscription.positions_for_commit()
+        return self._driver.engine.subscription.with_epochs(_arguments.commit_offsets(offsets))
+
+    def _seek_to(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        for tp, offset in offsets.items():
+            if offset is not None:
+                self.seek(tp, offset)
 
     def _require_group(self) -> None:
-        if self._engine.coordinator is None:
+        if self._driver.engine.coordinator is None:
             raise IllegalStateError("this call needs a group. Set the option group_id")
-
-    def _close_deserializers(self) -> None:
-        for deserializer in (self._config.key_deserializer, self._config.value_deserializer):
-            close = getattr(deserializer, "close", None)
-            if callable(close):
-                try:
-                    close()
-                except Exception:
-                    logger.exception("closing %r failed", deserializer)
 
 
 def _group_state(group: MembershipSnapshot) -> str:

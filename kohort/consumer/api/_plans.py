@@ -1,13 +1,12 @@
-"""The requests of both APIs: checked arguments, the coroutine to await, and its timeout."""
+"""The requests of both APIs: checked arguments, the call of the engine to make, and its timeout."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kohort.consumer.api import _arguments
-from kohort.consumer.api._base import ConsumerBase
-from kohort.consumer.engine._callback_queue import CommitCallback
+from kohort.consumer.driver._driver import Driver, Plan
 from kohort.fetcher import EARLIEST, LATEST
 from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -15,153 +14,155 @@ if TYPE_CHECKING:
     import uuid
 
     from kohort.consumer.api import _typing
+    from kohort.consumer.engine._engine import Engine
 else:
     uuid, _typing = LazyModule("uuid"), LazyModule("kohort.consumer.api._typing")
 
-T = TypeVar("T")
+
+def _seconds(driver: Driver, timeout_ms: float | None) -> float:
+    """Return a timeout in seconds, which is that of a request for None."""
+    seconds = _arguments.timeout_seconds(timeout_ms)
+    return driver.request_seconds if seconds is None else seconds
 
 
-class Plan(NamedTuple, Generic[T]):
-    """A call of the engine that an API has still to make."""
-
-    function: Callable[[], Awaitable[T]]
-    seconds: float
-    """Timeout that ``function`` applies to itself."""
+# -- commits and positions --------------------------------------------------------------------
 
 
-class RequestPlans(ConsumerBase):
-    """The part that both APIs share of the methods that send requests.
+def commit(
+    driver: Driver, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_ms: float | None
+) -> Plan[None]:
+    """Plan commit()."""
+    seconds = _seconds(driver, timeout_ms)
+    return Plan(_commit, (offsets, seconds), seconds)
 
-    KafkaConsumer calls the engine with a plan, and AsyncKafkaConsumer awaits the call.
-    """
 
-    def _follow_commit(
-        self,
-        future: Any,
-        offsets: dict[TopicPartition, OffsetAndMetadata],
-        callback: _typing.CommitCallback | None,
-    ) -> None:
-        """Queue the callback of commit_async() when its future has a result."""
-        wanted = callback or self._config.default_offset_commit_callback
-        commits, callback_queue = self._engine.offset_requests.futures, self._engine.callback_queue
-        commits.add(future)
+async def _commit(
+    engine: Engine, offsets: dict[TopicPartition, OffsetAndMetadata], seconds: float
+) -> None:
+    await engine.offset_requests.commit(offsets, seconds)
 
-        def done(future: Any) -> None:
-            if wanted is not None and not future.cancelled():
-                result = CommitCallback(wanted, offsets, future.exception())
-                callback_queue.add_commit_callback(result)
-            commits.discard(future)
-            callback_queue.notify()
 
-        future.add_done_callback(done)
+def committed(
+    driver: Driver,
+    partition: TopicPartition | Iterable[TopicPartition],
+    metadata: bool,
+    timeout_ms: float | None,
+) -> Plan[Any]:
+    """Plan committed(), of one partition or of several."""
+    is_one, chosen = _arguments.one_or_more(partition)
+    seconds = _seconds(driver, timeout_ms)
+    return Plan(_committed, (chosen, is_one, metadata, seconds), seconds)
 
-    def _timeout(self, timeout_ms: float | None) -> float:
-        """Return a timeout in seconds, which is ``request_timeout_ms`` for None."""
-        seconds = _arguments.timeout_seconds(timeout_ms, self._config.client.request_timeout_ms)
-        assert seconds is not None
-        return seconds
 
-    def _plan_commit(
-        self, offsets: _typing.CommitOffsets | None, timeout_ms: float | None
-    ) -> Plan[None]:
-        self._life.check_usable()
-        chosen = self._offsets_to_commit(offsets)
-        timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.offset_requests.commit(chosen, timeout), timeout)
+async def _committed(
+    engine: Engine, chosen: list[TopicPartition], is_one: bool, metadata: bool, seconds: float
+) -> Any:
+    found = await engine.offset_requests.committed(chosen, seconds)
+    offsets: dict[TopicPartition, int | OffsetAndMetadata | None] = {
+        tp: at if metadata or at is None else at.offset for tp, at in found.items()
+    }
+    return offsets[chosen[0]] if is_one else offsets
 
-    def _plan_committed(
-        self,
-        partition: TopicPartition | Iterable[TopicPartition],
-        metadata: bool,
-        timeout_ms: float | None,
-    ) -> Plan[Any]:
-        self._require_group()
-        one, chosen = _arguments.one_or_more(partition)
-        timeout = self._timeout(timeout_ms)
 
-        async def committed() -> Any:
-            found = await self._engine.offset_requests.committed(chosen, timeout)
-            offsets: dict[TopicPartition, int | OffsetAndMetadata | None] = {
-                tp: at if metadata or at is None else at.offset for tp, at in found.items()
-            }
-            return offsets[chosen[0]] if one else offsets
+def position(driver: Driver, tp: TopicPartition, timeout_ms: float | None) -> Plan[int]:
+    """Plan position()."""
+    seconds = _seconds(driver, timeout_ms)
+    return Plan(_position, (tp, seconds), seconds)
 
-        return Plan(committed, timeout)
 
-    def _plan_assigned_committed(
-        self, partitions: tuple[TopicPartition, ...], timeout_ms: float | None
-    ) -> Plan[dict[TopicPartition, int | None]]:
-        self._life.check_usable()
-        self._require_group()
-        return self._plan_committed(self._assigned_or(partitions), False, timeout_ms)
+async def _position(engine: Engine, tp: TopicPartition, seconds: float) -> int:
+    return await engine.positions.find(tp, seconds)
 
-    def _seek_to(self, offsets: dict[TopicPartition, int | None]) -> None:
-        for tp, offset in offsets.items():
-            if offset is not None:
-                self.seek(tp, offset)
 
-    def _plan_position(self, partition: TopicPartition, timeout_ms: float | None) -> Plan[int]:
-        self._life.check_usable()
-        tp = _arguments.topic_partition(partition)
-        timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.positions.find(tp, timeout), timeout)
+# -- the cluster ------------------------------------------------------------------------------
 
-    def _plan_partitions(self, topic: str, timeout_ms: float | None) -> Plan[set[int]]:
-        (name,) = _arguments.topic_names([topic])
-        timeout = self._timeout(timeout_ms)
 
-        async def partitions() -> set[int]:
-            return set(await self._engine.cluster_requests.partitions_of(name, timeout))
+def partitions_of(driver: Driver, topic: str, timeout_ms: float | None) -> Plan[set[int]]:
+    """Plan partitions_for_topic()."""
+    (name,) = _arguments.topic_names([topic])
+    seconds = _seconds(driver, timeout_ms)
+    return Plan(_partitions_of, (name, seconds), seconds)
 
-        return Plan(partitions, timeout)
 
-    def _plan_topics(self, timeout_ms: float | None) -> Plan[set[str]]:
-        timeout = self._timeout(timeout_ms)
+async def _partitions_of(engine: Engine, name: str, seconds: float) -> set[int]:
+    return set(await engine.cluster_requests.partitions_of(name, seconds))
 
-        async def topics() -> set[str]:
-            return set(await self._engine.cluster_requests.all_topics(timeout))
 
-        return Plan(topics, timeout)
+def topics(driver: Driver, timeout_ms: float | None) -> Plan[set[str]]:
+    """Plan topics()."""
+    seconds = _seconds(driver, timeout_ms)
+    return Plan(_topics, (seconds,), seconds)
 
-    def _plan_topic_ids(
-        self, topics: _typing.Topics, timeout_ms: float | None
-    ) -> Plan[dict[str, uuid.UUID]]:
-        names = _arguments.topic_names(topics)
-        timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.cluster_requests.topic_ids(names, timeout), timeout)
 
-    def _plan_beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None
-    ) -> Plan[dict[TopicPartition, int]]:
-        return self._plan_boundary(partitions, EARLIEST, timeout_ms)
+async def _topics(engine: Engine, seconds: float) -> set[str]:
+    return set(await engine.cluster_requests.all_topics(seconds))
 
-    def _plan_end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None
-    ) -> Plan[dict[TopicPartition, int]]:
-        return self._plan_boundary(partitions, LATEST, timeout_ms)
 
-    def _plan_boundary(
-        self, partitions: Iterable[TopicPartition], end: int, timeout_ms: float | None
-    ) -> Plan[dict[TopicPartition, int]]:
-        chosen = _arguments.topic_partitions(partitions)
-        timeout = self._timeout(timeout_ms)
-        requests = self._engine.offset_requests
-        return Plan(lambda: requests.boundary_offsets(chosen, end, timeout), timeout)
+def topic_ids(
+    driver: Driver, topics: _typing.Topics, timeout_ms: float | None
+) -> Plan[dict[str, uuid.UUID]]:
+    """Plan topic_ids()."""
+    names = _arguments.topic_names(topics)
+    seconds = _seconds(driver, timeout_ms)
+    return Plan(_topic_ids, (names, seconds), seconds)
 
-    def _plan_offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None
-    ) -> Plan[dict[TopicPartition, OffsetAndTimestamp | None]]:
-        wanted = _arguments.timestamps(timestamps)
-        timeout = self._timeout(timeout_ms)
-        return Plan(lambda: self._engine.offset_requests.offsets_at(wanted, timeout), timeout)
 
-    def _plan_bootstrap(self, timeout_ms: float | None, refresh: bool) -> Plan[None]:
-        client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
-        # With 0 each server has the time of one request.
-        servers_ms = len(client.bootstrap_servers) * client.request_timeout_ms
-        until_error_ms = client.bootstrap_timeout_ms or servers_ms
-        seconds = (until_error_ms + client.request_timeout_ms) / 1000
-        return Plan(
-            lambda: self._engine.cluster_requests.bootstrap(timeout, refresh=refresh),
-            seconds if timeout is None else timeout,
-        )
+async def _topic_ids(engine: Engine, names: list[str], seconds: float) -> dict[str, uuid.UUID]:
+    return await engine.cluster_requests.topic_ids(names, seconds)
+
+
+def bootstrap(driver: Driver, timeout_ms: float | None, refresh: bool) -> Plan[None]:
+    """Plan bootstrap()."""
+    timeout = _arguments.timeout_seconds(timeout_ms)
+    seconds = driver.bootstrap_seconds() if timeout is None else timeout
+    return Plan(_bootstrap, (timeout, refresh), seconds)
+
+
+async def _bootstrap(engine: Engine, timeout: float | None, refresh: bool) -> None:
+    await engine.cluster_requests.bootstrap(timeout, refresh=refresh)
+
+
+# -- offsets of the log -----------------------------------------------------------------------
+
+
+def beginning_offsets(
+    driver: Driver, partitions: Iterable[TopicPartition], timeout_ms: float | None
+) -> Plan[dict[TopicPartition, int]]:
+    """Plan beginning_offsets()."""
+    return _boundary(driver, partitions, EARLIEST, timeout_ms)
+
+
+def end_offsets(
+    driver: Driver, partitions: Iterable[TopicPartition], timeout_ms: float | None
+) -> Plan[dict[TopicPartition, int]]:
+    """Plan end_offsets()."""
+    return _boundary(driver, partitions, LATEST, timeout_ms)
+
+
+def _boundary(
+    driver: Driver, partitions: Iterable[TopicPartition], end: int, timeout_ms: float | None
+) -> Plan[dict[TopicPartition, int]]:
+    chosen = _arguments.topic_partitions(partitions)
+    seconds = _seconds(driver, timeout_ms)
+    return Plan(_boundary_offsets, (chosen, end, seconds), seconds)
+
+
+async def _boundary_offsets(
+    engine: Engine, chosen: list[TopicPartition], end: int, seconds: float
+) -> dict[TopicPartition, int]:
+    return await engine.offset_requests.boundary_offsets(chosen, end, seconds)
+
+
+def offsets_for_times(
+    driver: Driver, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None
+) -> Plan[dict[TopicPartition, OffsetAndTimestamp | None]]:
+    """Plan offsets_for_times()."""
+    wanted = _arguments.timestamps(timestamps)
+    seconds = _seconds(driver, timeout_ms)
+    return Plan(_offsets_for_times, (wanted, seconds), seconds)
+
+
+async def _offsets_for_times(
+    engine: Engine, wanted: Mapping[TopicPartition, int], seconds: float
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    return await engine.offset_requests.offsets_at(wanted, seconds)

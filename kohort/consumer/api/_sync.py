@@ -1,26 +1,28 @@
-"""The sync API. The engine runs in a daemon thread, the consumer thread."""
+"""The sync API. Its driver runs the engine in a daemon thread, the consumer thread.
+
+Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file instead.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, cast, overload
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, conceal_secrets
-from kohort.consumer.api import _arguments
-from kohort.consumer.api._sync_requests import SyncRequests
-from kohort.consumer.driver._delivery import Delivery, IterationDelivery, PollDelivery
-from kohort.consumer.driver._iteration_buffer import RUN_SECONDS
-from kohort.errors import (
-    KafkaError,
-)
+from kohort.consumer.api import _arguments, _plans
+from kohort.consumer.api._base import ConsumerBase
+from kohort.consumer.driver._delivery import PollDelivery
+from kohort.consumer.driver._state import CloseRequest
+from kohort.consumer.driver._thread_driver import ThreadDriver
 from kohort.fetcher import Records, RecordTarget
 from kohort.listeners import RebalanceListener
 from kohort.records import ConsumerRecord, K, SyncIteration, V
-from kohort.subscription import NO_GROUP
-from kohort.types import LazyModule, TopicPartition
+from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    import uuid
+
     import pyarrow
 
     from kohort import _options
@@ -28,14 +30,15 @@ if TYPE_CHECKING:
     from kohort.consumer.api import _typing
     from kohort.records import Allocate, TablePlan
 else:
-    _records, pyarrow = LazyModule("kohort.records"), LazyModule("pyarrow")
-    _options, _typing = LazyModule("kohort._options"), LazyModule("kohort.consumer.api._typing")
+    uuid, pyarrow = LazyModule("uuid"), LazyModule("pyarrow")
+    _records, _options = LazyModule("kohort.records"), LazyModule("kohort._options")
+    _typing = LazyModule("kohort.consumer.api._typing")
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
+class KafkaConsumer(SyncIteration, ConsumerBase, Generic[K, V]):
     """A client that reads topics, alone or as a member of a consumer group.
 
     ``KafkaConsumer("orders", bootstrap_servers="localhost:9092", group_id="billing")``
@@ -57,6 +60,9 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
     """
 
     __module__ = "kohort"
+
+    _driver: ThreadDriver
+    _close_hint = "call close(), or use a with block"
 
     @overload
     def __init__(
@@ -107,6 +113,10 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
             key_deserializer=key_deserializer, value_deserializer=value_deserializer, **configs
         )
         self._set_up(config, topics)
+
+    @staticmethod
+    def _make_driver(config: ConsumerConfig) -> ThreadDriver:
+        return ThreadDriver(config)
 
     @overload
     @classmethod
@@ -173,6 +183,67 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
             properties, topics, key_deserializer, value_deserializer, unsupported
         )
 
+    # -- start and close ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect to the cluster and, if subscribed, wait for the first assignment.
+
+        It also waits for positions, so that no record produced later is missed. It waits for them,
+        and for topics that are being created, at most ``request_timeout_ms``. Under the consumer
+        protocol, a member without partitions waits for two heartbeat intervals of the brokers, 10 s
+        by default. Other members may release partitions in that time. The wait ends when the
+        coordinator has assigned all partitions to other members. A call of start() is optional: the
+        first call that sends a request starts the consumer without these waits.
+
+        Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
+        and SecurityError if all of them reject TLS or the login. Raises the error that ended the
+        group membership, for example GroupAuthorizationFailedError. You can call it again after an
+        error. ``async with`` calls start(), but leaves errors of the group to the first poll(). On
+        trio, AsyncKafkaConsumer needs ``async with``.
+        """
+        self._driver.start()
+
+    def wakeup(self) -> None:
+        """Let a waiting call raise WakeupError: poll() or iteration.
+
+        It may be called from any thread and from a signal handler. If no call waits, the next one
+        raises. KafkaConsumer also raises it in commit() and lookups; an interrupted commit() may
+        still succeed. close() and unsubscribe() never raise it. No record is lost, so you can
+        continue to poll. If several tasks wait, one of them raises.
+        """
+        self._driver.wakeup()
+
+    def close(
+        self,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+        leave_group: bool | None = None,
+    ) -> None:
+        """Commit (if automatic), call the listener, leave the group, and end the consumer.
+
+        It takes at most ``timeout_ms`` milliseconds, by default 5,000. Calling it again has no
+        effect. Inside a listener, or in a signal handler that interrupts poll(), it returns
+        immediately, and poll() closes the consumer before it returns.
+
+        ``autocommit=False`` skips the automatic commit. ``leave_group=False`` keeps the membership
+        until the session expires, so that a restart causes no rebalance. This is the default of
+        static members, which set ``group_instance_id``. ``leave_group=True`` gives the partitions
+        to other members immediately, and is the default of dynamic members (KIP-1092).
+
+        Raises only RebalanceListenerError. If the thread of a KafkaConsumer does not respond, it
+        logs a warning, and the group reassigns the partitions when the session expires.
+        """
+        timeout = _arguments.timeout_seconds(timeout_ms, 1000 * CLOSE_TIMEOUT)
+        assert timeout is not None
+        self._driver.close(CloseRequest(autocommit, timeout, leave_group))
+
+    def __enter__(self) -> Self:
+        self._driver.enter_block()
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        self._driver.leave_block(with_error=exc_type is not None)
+
     # -- records ------------------------------------------------------------------------------
 
     def poll(
@@ -193,11 +264,11 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         WakeupError and other KafkaErrors. No error loses records, so you can continue to poll.
         """
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
-        count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
+        count = _arguments.max_records(max_records, self._driver.config.fetch.max_poll_records)
         delivery = PollDelivery(
-            self._engine.fetcher.buffer, self._iteration_buffer, count, RecordTarget()
+            self._driver.engine.fetcher.buffer, self._driver.iteration_buffer, count, RecordTarget()
         )
-        self._deliver(delivery, timeout, chosen)
+        self._driver.deliver(delivery, timeout, chosen)
         return delivery.target.records
 
     def poll_arrow(
@@ -259,98 +330,22 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
 
         timeout, chosen = _arguments.poll_arguments(timeout_ms, partitions)
         rows = _arguments.max_records(max_records, MAX_ROWS)
-        buffer = self._engine.fetcher.buffer
-        warn_of_deserializers(self._config, buffer)
-        poll = TablePoll(buffer, self._discard_iterated, rows, build, allocate)
-        self._deliver(poll, timeout, chosen)
+        buffer = self._driver.engine.fetcher.buffer
+        warn_of_deserializers(self._driver.config, buffer)
+        poll = TablePoll(buffer, self._driver.discard_iterated, rows, build, allocate)
+        self._driver.deliver(poll, timeout, chosen)
         return poll.table
-
-    def _deliver(
-        self, delivery: Delivery, timeout: float, chosen: frozenset[TopicPartition] | None
-    ) -> None:
-        try:
-            self._run_as_owner(
-                "poll()", lambda: self._poll_loop.run(delivery, timeout, chosen, self._pause)
-            )
-        except BaseException:
-            delivery.roll_back()
-            raise
-
-    def _pause(self) -> bool:
-        """Let the consumer thread run, in a poll() without a timeout. Return True if notified."""
-        thread = self._thread
-        return thread is not None and self._pauses.pause(thread.is_busy)
 
     if TYPE_CHECKING:
 
         def __next__(self) -> ConsumerRecord[K, V]: ...
 
     def __iter__(self) -> Self:
+        self._driver.check_iterable()
         return self
 
     def _step(self) -> ConsumerRecord[K, V]:
-        """Return the next record when the run of SyncIteration.__next__() has ended."""
-        if self._life.is_closed:
-            raise StopIteration
-        given = self._iteration_buffer.delivered_count
-        try:
-            record = self._next_buffered()
-            if record is None:
-                record = self._run_as_owner("iteration", self._next)
-        except BaseException:
-            if self._iteration_buffer.delivered_count != given:
-                self._iteration_buffer.undo_next()
-            raise
-        if record is None:
-            raise StopIteration
-        return record
-
-    def _next_buffered(self) -> ConsumerRecord[K, V] | None:
-        """Return the next buffered record, or None if a poll is needed first."""
-        callback_queue = self._callback_queue
-        self._iteration_buffer.end_run()
-        self._engine.subscription.wake_up.is_set = False
-        if (
-            not self._iteration_buffer
-            or callback_queue.pending
-            or callback_queue.is_wakeup_requested
-            or not self._owner_lock.is_free
-        ):
-            return None
-        self._life.check_usable()
-        record = self._iteration_buffer.next_after_consumed()
-        if record is not None:
-            callback_queue.leave_poll()
-            session = self._engine.coordinator or NO_GROUP
-            self._iteration_buffer.start_run(
-                min(time.monotonic() + RUN_SECONDS, session.confirmed_until)
-            )
-        return record
-
-    def _next(self) -> ConsumerRecord[K, V] | None:
-        deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
-        timed_out = False
-        self._engine.callback_queue.raise_wakeup()
-        # Rebalances run between two records, because the buffered ones may last for hours.
-        record = None if self._callback_runner.has_callbacks else self._iteration_buffer.next()
-        while record is None:
-            if timed_out or self._life.close_request is not None:
-                return None
-            remaining = deadline - time.monotonic()
-            timed_out = remaining <= 0
-            self._refill(max(0.0, min(remaining, 1.0)))
-            record = self._iteration_buffer.next()
-        return record
-
-    def _refill(self, timeout: float) -> None:
-        buffer, size = self._engine.fetcher.buffer, self._drain_size
-        delivery = IterationDelivery(buffer, self._iteration_buffer, size, time.monotonic)
-        try:
-            self._poll_loop.run(delivery, timeout, None, self._pause)
-            delivery.commit()
-        except BaseException:
-            delivery.roll_back()
-            raise
+        return self._driver.step()
 
     # -- subscription -------------------------------------------------------------------------
 
@@ -392,18 +387,186 @@ class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
         It takes at most 5 seconds. It also removes the partitions of assign(). Raises
         RebalanceListenerError.
         """
-        if self._thread is None:
-            self._life.check_usable()
-            self._engine.subscription.unsubscribe()
-            return
-        error = self._run_as_owner("unsubscribe()", self._unsubscribe)
-        if error is not None:
-            raise error
+        self._driver.unsubscribe()
 
-    def _unsubscribe(self) -> KafkaError | None:
+    # -- committing ---------------------------------------------------------------------------
+
+    def commit(
+        self, offsets: _typing.CommitOffsets | None = None, timeout_ms: float | None = None
+    ) -> None:
+        """Commit the positions, or ``{partition: OffsetAndMetadata | offset}``, and wait for it.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``. Raises CommitFailedError if the
+        consumer lost its membership or the group rebalanced, KafkaTimeoutError, and
+        IllegalStateError without a ``group_id``.
+        """
         try:
-            deadline = time.monotonic() + CLOSE_TIMEOUT
-            return self._leave("the consumer unsubscribed", True, deadline)
+            self._driver.life.check_usable()
+            chosen = self._offsets_to_commit(offsets)
+            self._driver.call(_plans.commit(self._driver, chosen, timeout_ms))
         finally:
-            self._engine.subscription.unsubscribe()
-            self._call_soon(self._engine.finish_leave)
+            self._driver.run_commit_callbacks()
+
+    def commit_async(
+        self,
+        offsets: _typing.CommitOffsets | None = None,
+        callback: _typing.CommitCallback | None = None,
+    ) -> Future[None]:
+        """Start a commit and return its future, without a wait. close() waits for it.
+
+        A later poll(), commit() or close() calls ``callback(offsets, error)``, where ``error`` is
+        None after a success. Its default is the option ``default_offset_commit_callback``.
+
+        KafkaConsumer returns a concurrent.futures.Future, whose ``result()`` waits no longer than
+        :meth:`commit` and raises its errors. AsyncKafkaConsumer returns a future to await, and
+        raises IllegalStateError before it is started.
+        """
+        self._driver.life.check_usable()
+        return self._driver.start_commit(self._offsets_to_commit(offsets), callback)
+
+    @overload
+    def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> int | None: ...
+
+    @overload
+    def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[True],
+        timeout_ms: float | None = None,
+    ) -> OffsetAndMetadata | None: ...
+
+    @overload
+    def committed(
+        self,
+        partition: Iterable[TopicPartition],
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, int | None]: ...
+
+    @overload
+    def committed(
+        self,
+        partition: Iterable[TopicPartition],
+        metadata: Literal[True],
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+
+    def committed(
+        self,
+        partition: TopicPartition | Iterable[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Return the committed offset of a partition, or None if there is none.
+
+        With ``metadata=True`` return an OffsetAndMetadata instead of an int. For a collection of
+        partitions return a dict. The default of ``timeout_ms`` is ``request_timeout_ms``. Raises
+        KafkaTimeoutError, and IllegalStateError without a ``group_id``.
+        """
+        self._require_group()
+        plan = _plans.committed(self._driver, partition, metadata, timeout_ms)
+        return self._driver.call(plan)
+
+    # -- the cluster --------------------------------------------------------------------------
+
+    def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> set[int]:
+        """Return the partition numbers of a topic; empty if the topic does not exist.
+
+        Raises KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
+        """
+        return self._driver.call(_plans.partitions_of(self._driver, topic, timeout_ms))
+
+    def topics(self, timeout_ms: float | None = None) -> set[str]:
+        """Return the names of all topics of the cluster.
+
+        Raises KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
+        """
+        return self._driver.call(_plans.topics(self._driver, timeout_ms))
+
+    def topic_ids(
+        self, topics: _typing.Topics, timeout_ms: float | None = None
+    ) -> dict[str, uuid.UUID]:
+        """Return the ids of topics by a new request. A recreated topic has a new id (KIP-516).
+
+        Topics that do not exist are left out. Brokers before Kafka 2.8 have no ids. Raises
+        KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
+        """
+        return self._driver.call(_plans.topic_ids(self._driver, topics, timeout_ms))
+
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait for the cluster metadata, and with ``refresh=True`` for another update of it.
+
+        The default of ``timeout_ms`` is ``bootstrap_timeout_ms``. Raises NoBrokersAvailable if no
+        broker was reached, and KafkaTimeoutError.
+        """
+        self._driver.call(_plans.bootstrap(self._driver, timeout_ms, refresh))
+
+    # -- positions ----------------------------------------------------------------------------
+
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record, looked up if necessary.
+
+        Raises NotAssignedError if the partition is not assigned, NoOffsetForPartitionError,
+        NoBrokersAvailable, and KafkaTimeoutError after ``timeout_ms``, by default
+        ``request_timeout_ms``.
+        """
+        self._driver.life.check_usable()
+        tp = _arguments.topic_partition(partition)
+        plan = _plans.position(self._driver, tp, timeout_ms)
+        return self._driver.position(plan, tp)
+
+    def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Set positions to the committed offsets, and return these offsets.
+
+        Without arguments it applies to all assigned partitions. Partitions without a committed
+        offset keep their position, and their value is None. The default of ``timeout_ms`` is
+        ``request_timeout_ms``. Raises NotAssignedError, KafkaTimeoutError, and IllegalStateError
+        without a ``group_id``.
+        """
+        self._driver.life.check_usable()
+        self._require_group()
+        chosen = self._assigned_or(partitions)
+        plan = _plans.committed(self._driver, chosen, False, timeout_ms)
+        offsets: dict[TopicPartition, int | None] = self._driver.call(plan)
+        self._seek_to(offsets)
+        return offsets
+
+    # -- offsets of the log -------------------------------------------------------------------
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition, assigned or not.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``. Raises OffsetsTimeoutError if
+        offsets are missing then.
+        """
+        return self._driver.call(_plans.beginning_offsets(self._driver, partitions, timeout_ms))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition, assigned or not.
+
+        With read_committed it is the last stable offset. ``timeout_ms`` and errors are those of
+        :meth:`beginning_offsets`.
+        """
+        return self._driver.call(_plans.end_offsets(self._driver, partitions, timeout_ms))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offset at or after a timestamp for each partition; None if none.
+
+        Timestamps are in milliseconds since the epoch. ``timeout_ms`` and errors are those of
+        :meth:`beginning_offsets`.
+        """
+        plan = _plans.offsets_for_times(self._driver, timestamps, timeout_ms)
+        return self._driver.call(plan)

@@ -21,18 +21,12 @@ engine's tasks. tests/consumer/test_interrupts.py interrupts every call of a pol
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-from kohort.consumer.driver._callback_runner import CallbackRunner, run_inline
 from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
-from kohort.consumer.driver._state import ConsumerLife
 from kohort.fetcher import FetchBuffer, RecordTarget
 from kohort.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kohort.consumer.driver._signal import ThreadSignal
 
 Chosen: TypeAlias = Collection[TopicPartition] | None
 """The partitions of a poll, or None for all."""
@@ -118,41 +112,3 @@ class IterationDelivery:
         self._iterated.load(self._target.records)
 
     roll_back = commit
-
-
-class PollLoop:
-    """The loop of the sync API that runs callbacks and waits until a delivery has records."""
-
-    def __init__(self, signal: ThreadSignal, runner: CallbackRunner, life: ConsumerLife) -> None:
-        self._signal = signal
-        self._runner = runner
-        self._life = life
-
-    def run(
-        self,
-        delivery: Delivery,
-        timeout: float,
-        partitions: Chosen,
-        pause: Callable[[], bool],
-    ) -> None:
-        """Return when the delivery may end, at a close(), or after ``timeout`` seconds.
-
-        ``pause`` lets the consumer thread run at the end of a poll without a timeout. It returns
-        True if the thread has notified the caller.
-        """
-        deadline = time.monotonic() + timeout
-        runner, signal = self._runner, self._signal
-        while True:
-            signal.clear()
-            if runner.has_callbacks:
-                run_inline(runner.run_all())
-            remaining = deadline - time.monotonic()
-            timed_out = remaining <= 0
-            runner.raise_errors(timed_out=timed_out)
-            if self._life.close_request is not None:
-                return
-            if delivery.take(partitions, repeat_errors=timed_out):
-                return
-            if timed_out and not (timeout <= 0 and pause()):
-                return
-            signal.wait(remaining)

@@ -1,4 +1,9 @@
-"""The lifecycle of AsyncKafkaConsumer, from its first awaited call to close()."""
+"""The driver of AsyncKafkaConsumer: its background task, and the waits of its callers.
+
+The engine runs in a task of the caller's event loop, asyncio's or trio's. Several tasks may use the
+consumer at once. Listeners run in a further task (see AsyncCallbacks), so that the cancellation of
+a poll does not stop them half-way.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,12 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import wait
 from contextlib import asynccontextmanager
-from typing import Self, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
-from kohort.consumer.api import _arguments
-from kohort.consumer.api._base import leave_timeout
-from kohort.consumer.api._plans import Plan, RequestPlans
 from kohort.consumer.driver._async_callbacks import AsyncCallbacks
 from kohort.consumer.driver._background_task import (
     BackgroundTask,
@@ -25,6 +27,9 @@ from kohort.consumer.driver._background_task import (
     make_background_task,
 )
 from kohort.consumer.driver._callback_runner import CallbackRunner
+from kohort.consumer.driver._commit_future import AsyncCommitFuture
+from kohort.consumer.driver._delivery import Chosen, Delivery, IterationDelivery
+from kohort.consumer.driver._driver import CommitFunction, Driver, Plan, leave_timeout, make_engine
 from kohort.consumer.driver._iteration_buffer import YIELD_SECONDS
 from kohort.consumer.driver._signal import TaskSignal
 from kohort.consumer.driver._state import (
@@ -33,7 +38,6 @@ from kohort.consumer.driver._state import (
     LastRequestAtExit,
     leave_at_exit,
 )
-from kohort.consumer.engine._engine import Engine
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,
@@ -42,7 +46,10 @@ from kohort.errors import (
     SecurityError,
 )
 from kohort.listeners._dispatch import acall_listener
+from kohort.records import ConsumerRecord
+from kohort.subscription import NO_GROUP
 from kohort.transport import weak_callback
+from kohort.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 
@@ -53,16 +60,15 @@ async def _call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
     return await function()
 
 
-class AsyncLifecycle(RequestPlans):
-    """The methods of AsyncKafkaConsumer that start, use and end its background task."""
+class TaskDriver(Driver):
+    """The driver that runs the engine in a task."""
 
-    _asynchronous = True
-    _close_hint = "await close(), or use an async with block"
+    asynchronous = True
 
-    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
+    def __init__(self, config: ConsumerConfig) -> None:
         config.check_async()
         self._signal = TaskSignal()
-        self._background_task: BackgroundTask | None = None
+        self.background_task: BackgroundTask | None = None
         self._clock = anyio.current_time
         self._started = anyio.Event()
         """The end of STARTING and ABORTING. It is set before the first start."""
@@ -70,39 +76,25 @@ class AsyncLifecycle(RequestPlans):
         self._ended = anyio.Event()
         """The end of ABORTING, RESETTING and CLOSING."""
         self._yield_at = self._run_until = -math.inf
-        engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
-        self._prepare(config, engine, topics)
-        self._callbacks = AsyncCallbacks(config, self._life, self._signal, self._close_pending)
+        engine = make_engine(config, notify=self._signal.notify, clock=anyio.current_time)
+        super().__init__(config, engine)
+        self._callbacks = AsyncCallbacks(config, self.life, self._signal, self._close_pending)
         self._serve_callbacks()
 
     def _serve_callbacks(self) -> None:
-        self._callback_runner = CallbackRunner(self._engine, acall_listener)
-        self._callback_runner.connect(_call, weak_callback(self._callbacks.call))
-        self._callbacks.serve(self._engine, self._callback_runner)
+        self.callback_runner = CallbackRunner(self.engine, acall_listener)
+        self.callback_runner.connect(_call, weak_callback(self._callbacks.call))
+        self._callbacks.serve(self.engine, self.callback_runner)
 
     # -- start and close ----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect to the cluster and, if subscribed, wait for the first assignment.
-
-        It also waits for positions, so that no record produced later is missed. It waits for them,
-        and for topics that are being created, at most ``request_timeout_ms``. Under the consumer
-        protocol, a member without partitions waits for two heartbeat intervals of the brokers, 10 s
-        by default. Other members may release partitions in that time. The wait ends when the
-        coordinator has assigned all partitions to other members. A call of start() is optional: the
-        first call that sends a request starts the consumer without these waits.
-
-        Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
-        and SecurityError if all of them reject TLS or the login. Raises the error that ended the
-        group membership, for example GroupAuthorizationFailedError. You can call it again after an
-        error. ``async with`` calls start(), but leaves errors of the group to the first poll(). On
-        trio, AsyncKafkaConsumer needs ``async with``.
-        """
+        """Connect, and wait for the first assignment and for positions."""
         await self._start(in_block=False)
 
     async def _start(self, *, in_block: bool) -> None:
-        self._life.check_usable()
-        if self._background_task is not None:
+        self.life.check_usable()
+        if self.background_task is not None:
             self._check_loop()
             return
         root = await self._start_task(in_block=in_block)
@@ -117,15 +109,15 @@ class AsyncLifecycle(RequestPlans):
 
     async def _start_task(self, *, in_block: bool) -> BackgroundTask:
         """Start the background task and wait until the engine accepts calls."""
-        root = self._background_task = make_background_task(in_block=in_block)
-        self._life.move(ConsumerState.STARTING)
+        root = self.background_task = make_background_task(in_block=in_block)
+        self.life.move(ConsumerState.STARTING)
         self._callbacks.use(root)
-        self._life.loop, self._life.pid = event_loop(), os.getpid()
-        self._clock = self._engine.callback_queue.clock = loop_clock(self._life.loop)
-        self._record_run.set_clock(self._clock)
+        self.life.loop, self.life.pid = event_loop(), os.getpid()
+        self._clock = self.engine.callback_queue.clock = loop_clock(self.life.loop)
+        self.record_run.set_clock(self._clock)
         started = self._started = anyio.Event()
         try:
-            await root.start(self._engine.run)
+            await root.start(self.engine.run)
         except BaseException:
             try:
                 await self._undo_start(root, ConsumerState.ABORTING)
@@ -133,8 +125,8 @@ class AsyncLifecycle(RequestPlans):
                 await root.leave_block()
             raise
         else:
-            if self._life.state is ConsumerState.STARTING:  # otherwise another task closed it
-                self._life.move(ConsumerState.RUNNING)
+            if self.life.state is ConsumerState.STARTING:  # otherwise another task closed it
+                self.life.move(ConsumerState.RUNNING)
                 leave_at_exit(self)
         finally:
             started.set()
@@ -142,73 +134,78 @@ class AsyncLifecycle(RequestPlans):
 
     async def _ensure_started(self) -> None:
         """Start the background task for the first awaited call, without any other wait."""
-        self._life.check_usable()
-        while self._background_task is None or not self._started.is_set():
+        self.life.check_usable()
+        while self.background_task is None or not self._started.is_set():
             if not self._started.is_set():
                 self._check_loop()
                 await self._started.wait()
             else:
                 await self._start_task(in_block=False)
-            self._life.check_usable()
+            self.life.check_usable()
         self._check_loop()
 
-    async def _call(self, plan: Plan[T]) -> T:
+    async def call(self, plan: Plan[T]) -> T:
+        """Make the call, and return its result."""
         await self._ensure_started()
-        self._engine.check_running()
-        return await plan.function()
+        self.engine.check_running()
+        return await plan.function(self.engine, *plan.args)
+
+    async def position(self, plan: Plan[int], partition: TopicPartition) -> int:
+        """Look the position up, which returns at once if it is known."""
+        return await self.call(plan)
 
     async def _undo_start(self, root: BackgroundTask, undoing: ConsumerState) -> None:
         """Restore the state before start(), with the same subscription or assignment."""
-        if self._life.is_ending:  # another task closed it meanwhile
+        if self.life.is_ending:  # another task closed it meanwhile
             await self._close(NO_COMMIT)
             return
-        self._life.move(undoing)
+        self.life.move(undoing)
         ended = self._ended = anyio.Event()
         self._signal.notify()
         try:
             await self._end_failed_start(root)
         finally:
             self._replace_engine()
-            self._life.move(ConsumerState.NEW)
+            self.life.move(ConsumerState.NEW)
             ended.set()
 
     async def _end_failed_start(self, root: BackgroundTask) -> None:
         limit = leave_timeout(CLOSE_TIMEOUT)
         deadline = anyio.current_time() + limit
         try:
-            if root.is_alive and self._engine.subscription.is_subscribed:
+            if root.is_alive and self.engine.subscription.is_subscribed:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
                     await self._leave("the consumer did not start", False, deadline)
         finally:
             await root.stop()
-            self._callback_runner.abandon()
+            self.callback_runner.abandon()
 
     def _replace_engine(self) -> None:
         """Replace the engine, which can run only once. Keep the subscription and the listener."""
-        old, listener = self._engine, self._callback_runner.listener
+        old, listener = self.engine, self.callback_runner.listener
         old.subscription.forget_fetched()
-        self._engine = Engine(
-            self._config,
+        self.engine = make_engine(
+            self.config,
             notify=self._signal.notify,
             clock=anyio.current_time,
             subscription=old.subscription,
         )
-        self._engine.group_adapter.has_listener = old.group_adapter.has_listener
-        self._engine.callback_queue.is_wakeup_requested = old.callback_queue.is_wakeup_requested
+        self.engine.group_adapter.has_listener = old.group_adapter.has_listener
+        self.engine.callback_queue.is_wakeup_requested = old.callback_queue.is_wakeup_requested
         self._serve_callbacks()
-        self._callback_runner.listener = listener
-        self._background_task = self._life.loop = self._life.pid = None
+        self.callback_runner.listener = listener
+        self.background_task = self.life.loop = self.life.pid = None
 
     async def _wait_until_started(self, *, in_block: bool) -> None:
         """Wait for the metadata and the first assignment. poll() raises later errors.
 
         In a block it also raises errors of the group, because the block may outlive them.
         """
-        engine = self._engine
+        engine = self.engine
         try:
             await engine.cluster.wait_bootstrapped()
         except KafkaError:
-            self._life.check_usable()  # another task closed it meanwhile
+            self.life.check_usable()  # another task closed it meanwhile
             raise
         # The first poll should not raise an error of an outage that is over.
         engine.errors.drop(NoBrokersAvailable)
@@ -226,64 +223,38 @@ class AsyncLifecycle(RequestPlans):
                 engine.check_running()
                 if not in_block:
                     engine.errors.raise_group_failure()
-                if starting.is_done() or engine.errors.waiting or self._life.close_request:
+                if starting.is_done() or engine.errors.waiting or self.life.close_request:
                     return
                 with anyio.move_on_after(starting.seconds):
                     await event.wait()
 
     def wakeup(self) -> None:
-        """Let a waiting call raise WakeupError: poll() or iteration.
+        """Let a waiting call raise WakeupError. Any thread and signal handler may call it."""
+        self.engine.callback_queue.request_wakeup()
+        if self.background_task is not None:
+            self.background_task.call_soon(self._signal.notify)
 
-        It may be called from any thread and from a signal handler. If no call waits, the next one
-        raises. KafkaConsumer also raises it in commit() and lookups; an interrupted commit() may
-        still succeed. close() and unsubscribe() never raise it. No record is lost, so you can
-        continue to poll. If several tasks wait, one of them raises.
-        """
-        self._engine.callback_queue.request_wakeup()
-        if self._background_task is not None:
-            self._background_task.call_soon(self._signal.notify)
-
-    async def close(
-        self,
-        autocommit: bool = True,
-        timeout_ms: float | None = None,
-        leave_group: bool | None = None,
-    ) -> None:
-        """Commit (if automatic), call the listener, leave the group, and end the consumer.
-
-        It takes at most ``timeout_ms`` milliseconds, by default 5,000. Calling it again has no
-        effect. Inside a listener, or in a signal handler that interrupts poll(), it returns
-        immediately, and poll() closes the consumer before it returns.
-
-        ``autocommit=False`` skips the automatic commit. ``leave_group=False`` keeps the membership
-        until the session expires, so that a restart causes no rebalance. This is the default of
-        static members, which set ``group_instance_id``. ``leave_group=True`` gives the partitions
-        to other members immediately, and is the default of dynamic members (KIP-1092).
-
-        Raises only RebalanceListenerError. If the thread of a KafkaConsumer does not respond, it
-        logs a warning, and the group reassigns the partitions when the session expires.
-        """
-        timeout = _arguments.timeout_seconds(timeout_ms, 1000 * CLOSE_TIMEOUT)
-        assert timeout is not None
-        await self._close(CloseRequest(autocommit, timeout, leave_group))
+    async def close(self, request: CloseRequest) -> None:
+        """Leave the group and end the task, or let the running callback do so at its end."""
+        await self._close(request)
 
     async def _close_pending(self) -> None:
-        assert self._life.close_request is not None
-        await self._close(self._life.close_request)
+        assert self.life.close_request is not None
+        await self._close(self.life.close_request)
 
     async def _close(self, request: CloseRequest) -> None:
-        life = self._life
-        self._engine.subscription.wake_up.set()
+        life = self.life
+        self.engine.subscription.wake_up.set()
         if life.is_closed or not life.is_of_this_process:
             life.move(ConsumerState.CLOSED)
             return
-        if self._background_task is None:
+        if self.background_task is None:
             life.move(ConsumerState.CLOSED)
             self._close_deserializers()
             return
         if self._has_loop_ended():
             life.move(ConsumerState.CLOSED)
-            self._callback_runner.abandon()
+            self.callback_runner.abandon()
             self._close_deserializers()
             return
         self._check_loop()
@@ -299,7 +270,7 @@ class AsyncLifecycle(RequestPlans):
         ended = self._ended = anyio.Event()
         self._signal.notify()
         try:
-            await self._close_now(self._background_task, request)
+            await self._close_now(self.background_task, request)
         finally:
             ended.set()
 
@@ -307,8 +278,8 @@ class AsyncLifecycle(RequestPlans):
         error: KafkaError | None = None
         limit = leave_timeout(request.timeout)
         deadline = anyio.current_time() + limit
-        if not (self._life.close_request or self._life.left_with_error):
-            self._engine.auto_commit.note_consumed()
+        if not (self.life.close_request or self.life.left_with_error):
+            self.engine.auto_commit.note_consumed()
         try:
             if root.is_alive:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
@@ -319,18 +290,18 @@ class AsyncLifecycle(RequestPlans):
                         reason, request.autocommit, deadline, request.leave_group
                     )
         finally:
-            self._life.move(ConsumerState.CLOSED)
+            self.life.move(ConsumerState.CLOSED)
             self._signal.notify()
             await root.stop()
-            self._callback_runner.abandon()
-            self._callback_runner.run_commit_callbacks()
+            self.callback_runner.abandon()
+            self.callback_runner.run_commit_callbacks()
             self._close_deserializers()
         if error is not None:
             raise error
 
     async def _await_commits(self) -> None:
         """Wait for the commits of commit_async()."""
-        commits = self._engine.offset_requests.futures
+        commits = self.engine.offset_requests.futures
         while commits:
             event = self._signal.event()
             if commits:
@@ -342,37 +313,39 @@ class AsyncLifecycle(RequestPlans):
         await self._callbacks.enter_callback()
         # A __del__ method may start a task that stops the consumer. The garbage collector clears
         # weak references before it calls __del__, so they are set again.
-        self._callback_runner.connect(_call, weak_callback(self._callbacks.call))
+        self.callback_runner.connect(_call, weak_callback(self._callbacks.call))
         try:
-            return await self._callback_runner.leave(
+            return await self.callback_runner.leave(
                 reason, autocommit, deadline, leave_group=leave_group
             )
         finally:
             self._callbacks.leave_callback()
 
-    async def unsubscribe(self) -> None:
-        """Commit (if automatic), call the listener, leave the group, and remove all topics.
+    def note_subscribed(self, *, is_first: bool) -> None:
+        """Note a new subscription, which the consumer joins the group with, also without a poll."""
+        self.life.is_unsubscribing = False
+        if is_first and self.background_task is not None:
+            self.engine.callback_queue.note_call()
 
-        It takes at most 5 seconds. It also removes the partitions of assign(). Raises
-        RebalanceListenerError.
-        """
-        self._life.check_usable()
-        if self._background_task is None:
-            self._engine.subscription.unsubscribe()
+    async def unsubscribe(self) -> None:
+        """Leave the group, and remove the subscription or assignment."""
+        self.life.check_usable()
+        if self.background_task is None:
+            self.engine.subscription.unsubscribe()
             return
         error: KafkaError | None = None
         async with self._polling("unsubscribe()"):
-            self._engine.check_running()
-            self._life.is_unsubscribing = True
+            self.engine.check_running()
+            self.life.is_unsubscribing = True
             deadline = anyio.current_time() + CLOSE_TIMEOUT
             try:
                 with anyio.move_on_after(CLOSE_TIMEOUT):
                     error = await self._leave("the consumer unsubscribed", True, deadline)
             finally:
-                if self._life.is_unsubscribing:  # otherwise subscribe() was called meanwhile
-                    self._life.is_unsubscribing = False
-                    self._engine.subscription.unsubscribe()
-                self._engine.finish_leave()
+                if self.life.is_unsubscribing:  # otherwise subscribe() was called meanwhile
+                    self.life.is_unsubscribing = False
+                    self.engine.subscription.unsubscribe()
+                self.engine.finish_leave()
         if error is not None:
             raise error
 
@@ -381,7 +354,7 @@ class AsyncLifecycle(RequestPlans):
 
         A ``connect`` hook may belong to the ended loop, so it is not called.
         """
-        loop, life, engine = self._life.loop, self._life, self._engine
+        loop, life, engine = self.life.loop, self.life, self.engine
         if life.is_ending or not life.is_of_this_process:
             return None
         if not isinstance(loop, asyncio.AbstractEventLoop):
@@ -389,39 +362,166 @@ class AsyncLifecycle(RequestPlans):
         if loop.is_running():
             future = asyncio.run_coroutine_threadsafe(engine.leave_at_once(), loop)
             return LastRequestAtExit(wait=lambda seconds: wait([future], seconds))
-        if self._config.connect is not None:
+        if self.config.connect is not None:
             return None
         return LastRequestAtExit(send=lambda: engine.leave_at_once(engine.cluster.request_alone))
 
-    async def __aenter__(self) -> Self:
+    async def enter_block(self) -> None:
+        """Begin an ``async with`` block: start, but leave errors of the group to a poll."""
         await self._start(in_block=True)
-        return self
 
-    async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+    async def leave_block(self, *, with_error: bool) -> None:
+        """End an ``async with`` block, and close the consumer."""
         try:
-            self._life.left_with_error = exc_type is not None
+            self.life.left_with_error = with_error
             await self._close(CloseRequest(True, CLOSE_TIMEOUT, None))
         finally:
-            if self._background_task is not None:
-                await self._background_task.leave_block()
+            if self.background_task is not None:
+                await self.background_task.leave_block()
 
-    def __del__(self) -> None:
-        if self._is_finalizing():
-            return
-        root = getattr(self, "_background_task", None)
-        if root is not None and not self._life.is_closed and self._life.is_of_this_process:
-            root.abandon()
-            self._warn_unclosed()  # last: with "python -W error" it raises
+    def abandon(self) -> bool:
+        """End the task without a wait. Return True if the consumer should have been closed."""
+        task = self.background_task
+        if task is None or self.life.is_closed or not self.life.is_of_this_process:
+            return False
+        task.abandon()
+        return True
+
+    # -- commits ------------------------------------------------------------------------------
+
+    def run_commit_callbacks(self) -> None:
+        """Call the callbacks of finished commits, unless a task runs callbacks."""
+        if not self._callbacks.is_running:
+            self.callback_runner.run_commit_callbacks()
+
+    def start_commit(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: CommitFunction | None
+    ) -> AsyncCommitFuture:
+        """Start a commit, and return its future."""
+        if self.background_task is None or not self._started.is_set():
+            raise IllegalStateError(
+                "commit_async() failed: the consumer is not started. Await start() or poll() first"
+            )
+        self._check_loop()
+        self.engine.check_running()
+        future = AsyncCommitFuture()
+        self._follow_commit(future, offsets, callback)
+        self.engine.offset_requests.start_commit(offsets, future.finish)
+        return future
+
+    # -- records ------------------------------------------------------------------------------
+
+    async def deliver(self, delivery: Delivery, timeout: float, chosen: Chosen) -> None:
+        """Poll until the delivery may end, and roll it back after an error."""
+        try:
+            async with self._polling("poll()"):
+                taken = await self._poll(delivery, timeout, chosen)
+                self.engine.callback_queue.has_returned_records |= taken
+        except BaseException:
+            delivery.roll_back()
+            raise
+
+    async def _next(self) -> ConsumerRecord[Any, Any]:
+        """Wait for the next record. Raise ConsumerClosedError if the consumer is closed."""
+        async with self._polling("iteration"):
+            if self._clock() >= self._yield_at:
+                await self._yield_to_loop()
+            while not self.life.close_request:
+                record = await self._next_record()
+                if record is not None:
+                    self.engine.callback_queue.has_returned_records = True
+                    return record
+        raise ConsumerClosedError("the consumer was closed")
+
+    async def _next_record(self) -> ConsumerRecord[Any, Any] | None:
+        self.engine.callback_queue.raise_wakeup()
+        # Rebalances run between two records, because the buffered ones may last for hours.
+        waits = self.engine.callback_queue.pending or self._callbacks.is_spawned
+        record = None if waits else self.iteration_buffer.next()
+        if record is None:
+            await self._refill()
+            record = self.iteration_buffer.next()
+        return record
+
+    async def _refill(self) -> None:
+        buffer, size = self.engine.fetcher.buffer, self.drain_size
+        delivery = IterationDelivery(buffer, self.iteration_buffer, size, self._clock)
+        try:
+            await self._poll(delivery, 1.0, None)
+            delivery.commit()
+        except BaseException:
+            delivery.roll_back()
+            raise
+
+    async def _poll(self, delivery: Delivery, timeout: float, chosen: Chosen) -> bool:
+        """Run callbacks and wait until the delivery may end. Return True if it has records."""
+        deadline = self._clock() + timeout
+        # If records are buffered, a cancellation is raised only here, before any are taken.
+        await self._yield_to_loop()
+        while True:
+            event = self._signal.event()
+            await self._callbacks.run()
+            self._check_open()
+            remaining = deadline - self._clock()
+            timed_out = remaining <= 0
+            self.callback_runner.raise_errors(timed_out=timed_out)
+            if self.life.close_request:
+                return False
+            taken = delivery.take(chosen, repeat_errors=timed_out)
+            if taken or timed_out:
+                return taken
+            await event.wait(remaining)
+
+    async def step(self) -> ConsumerRecord[Any, Any]:
+        """Return the next record when the run of AsyncIteration.__anext__() has ended."""
+        run = self.record_run
+        if self._clock() >= self._run_until:
+            await self._yield_to_loop()
+            session = self.engine.coordinator or NO_GROUP
+            run.until = self._run_until = min(self._yield_at, session.confirmed_until)
+        run.now = self._clock()
+        # No call follows, so Ctrl-C cannot come between (see _delivery).
+        if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
+            run.wake_up.taken_at = run.now
+            record: ConsumerRecord[Any, Any] = run.records[run.index]
+            run.index += 1
+            return record
+        callback_queue = self.engine.callback_queue
+        self.iteration_buffer.end_run()
+        self.engine.subscription.wake_up.is_set = False
+        busy = (
+            callback_queue.pending
+            or callback_queue.is_wakeup_requested
+            or self.life.is_ending
+            or self._callbacks.is_spawned
+        )
+        if self.iteration_buffer and not busy:
+            given = self.iteration_buffer.next_after_consumed()
+            if given is not None:
+                callback_queue.has_returned_records = True
+                if not self._callbacks.active_polls:
+                    callback_queue.leave_poll()
+                self.iteration_buffer.start_run(self._run_until)
+                return given
+        try:
+            return await self._next()
+        except ConsumerClosedError:
+            raise StopAsyncIteration from None
+
+    def check_iterable(self) -> None:
+        """Raise ConsumerClosedError if the consumer is closed."""
+        if self.life.is_closed:
+            raise ConsumerClosedError("the consumer is closed. Create a new one")
 
     @asynccontextmanager
     async def _polling(self, what: str) -> AsyncIterator[None]:
         """Run the body as a poll: it counts as activity, and callbacks may run in it."""
         await self._ensure_started()
-        callbacks, life = self._callbacks, self._life
+        callbacks, life = self._callbacks, self.life
         callbacks.check_not_inside(what)
         callbacks.enter_poll()
         try:
-            self._engine.auto_commit.note_consumed()
+            self.engine.auto_commit.note_consumed()
             yield
         finally:
             callbacks.leave_poll()
@@ -435,16 +535,16 @@ class AsyncLifecycle(RequestPlans):
 
     def _has_loop_ended(self) -> bool:
         """Return True if the consumer's event loop has ended."""
-        return event_loop() is not self._life.loop and not (
-            self._background_task and self._background_task.is_alive
+        return event_loop() is not self.life.loop and not (
+            self.background_task and self.background_task.is_alive
         )
 
     def _check_open(self) -> None:
-        if self._life.is_ending:
+        if self.life.is_ending:
             raise ConsumerClosedError("the consumer was closed")
 
     def _check_loop(self) -> None:
-        if event_loop() is not self._life.loop:
+        if event_loop() is not self.life.loop:
             raise IllegalStateError(
                 "the consumer cannot be used here: it was started in another event loop. Await its "
                 "methods there, or create a new consumer here"

@@ -1,22 +1,28 @@
-"""The lifecycle of KafkaConsumer, from its first call to close(): its thread and owner lock."""
+"""The driver of KafkaConsumer: its thread, its owner lock, and the waits of its caller.
+
+The engine runs in a daemon thread, the consumer thread, which the first call that needs it starts.
+The caller's thread waits on a :class:`~kohort.consumer.driver._signal.ThreadSignal` and runs the
+callbacks. The owner lock lets one thread at a time poll.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
-from kohort.consumer.api import _arguments
-from kohort.consumer.api._base import leave_timeout
-from kohort.consumer.api._plans import Plan, RequestPlans
 from kohort.consumer.driver._callback_runner import CallbackRunner, run_inline
-from kohort.consumer.driver._delivery import PollLoop
-from kohort.consumer.driver._owner_lock import OwnerLock
+from kohort.consumer.driver._delivery import Chosen, Delivery, IterationDelivery
+from kohort.consumer.driver._driver import CommitFunction, Driver, Plan, leave_timeout, make_engine
+from kohort.consumer.driver._iteration_buffer import RUN_SECONDS
 from kohort.consumer.driver._signal import WAIT_SLICE_SECONDS, CallResult, ThreadSignal
 from kohort.consumer.driver._state import (
     CloseRequest,
@@ -25,16 +31,20 @@ from kohort.consumer.driver._state import (
     leave_at_exit,
 )
 from kohort.consumer.driver._thread_loop import PollPauses
-from kohort.consumer.engine._engine import DISCONNECT_SECONDS, Engine
+from kohort.consumer.engine._engine import DISCONNECT_SECONDS
 from kohort.errors import (
     ConsumerClosedError,
+    IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
     RebalanceListenerError,
+    ReentrantCallError,
     SecurityError,
 )
 from kohort.listeners._dispatch import CallbackName, call_listener
-from kohort.types import TopicPartition
+from kohort.records import ConsumerRecord
+from kohort.subscription import NO_GROUP
+from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer.driver._thread import ConsumerThread
@@ -48,36 +58,80 @@ OVERRUN_SECONDS = 1.0
 CLOSE_OVERRUN_SECONDS = 0.2
 """The same during close(), which has one timeout for all steps together."""
 
+_OWNER = "owner"
 
-class SyncLifecycle(RequestPlans):
-    """The methods of KafkaConsumer that start, use and end its thread."""
 
-    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
+class OwnerLock:
+    """The lock that a thread holds inside poll() and similar calls.
+
+    It is a dict with one key, because the methods of a dict are atomic. A lock and its owner would
+    be two steps, and an interrupt between them would lock out all threads (see _delivery, rule 4).
+    """
+
+    def __init__(self) -> None:
+        self._owner: dict[str, int] = {}
+
+    @property
+    def is_held_by_caller(self) -> bool:
+        """True if the calling thread holds the lock, in a callback or in a signal handler."""
+        return self._owner.get(_OWNER) == threading.get_ident()
+
+    @property
+    def is_free(self) -> bool:
+        """True if no thread holds the lock."""
+        return not self._owner
+
+    def acquire(self, what: str) -> None:
+        """Acquire the lock without a wait.
+
+        Raise ReentrantCallError in a callback, and IllegalStateError if another thread holds it.
+        """
+        if self.is_held_by_caller:
+            raise ReentrantCallError(
+                f"{what} was called from inside a listener, deserializer or assignor"
+            )
+        me = threading.get_ident()
+        if self._owner.setdefault(_OWNER, me) != me:
+            raise IllegalStateError(
+                f"{what} failed: another thread is inside the consumer. Use a consumer from one "
+                "thread at a time"
+            )
+
+    def release(self) -> None:
+        """Release the lock, if it is held."""
+        self._owner.pop(_OWNER, None)
+
+
+class ThreadDriver(Driver):
+    """The driver that runs the engine in a thread."""
+
+    asynchronous = False
+
+    def __init__(self, config: ConsumerConfig) -> None:
         config.check_sync()
         self._signal = ThreadSignal()
         self._pauses = PollPauses(self._signal)
-        self._owner_lock = OwnerLock()
-        self._thread: ConsumerThread | None = None
+        self.owner_lock = OwnerLock()
+        self.thread: ConsumerThread | None = None
         self._closing_until: float | None = None
-        engine = Engine(config, notify=self._signal.notify, clock=time.monotonic)
+        engine = make_engine(config, notify=self._signal.notify, clock=time.monotonic)
         self._callback_queue = engine.callback_queue
-        self._prepare(config, engine, topics)
+        super().__init__(config, engine)
 
         async def invoke(
             listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
         ) -> RebalanceListenerError | None:
             return call_listener(listener, callback, partitions)
 
-        self._callback_runner = CallbackRunner(engine, invoke)
+        self.callback_runner = CallbackRunner(engine, invoke)
         self._connect_callback_runner()
-        self._poll_loop = PollLoop(self._signal, self._callback_runner, self._life)
 
     def _connect_callback_runner(self) -> None:
-        """Connect the callback runner, which refers to this consumer weakly."""
-        consumer = weakref.proxy(self)
+        """Connect the callback runner, which refers to this driver weakly."""
+        driver = weakref.proxy(self)
 
         async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
-            result: T = consumer._call_engine(function, seconds)
+            result: T = driver.call_engine(function, seconds)
             return result
 
         async def serve(
@@ -85,43 +139,43 @@ class SyncLifecycle(RequestPlans):
             perform: Callable[[], Coroutine[Any, Any, None]],
             seconds: float,
         ) -> None:
-            consumer._call_with_callbacks(function, perform, seconds)
+            driver._call_with_callbacks(function, perform, seconds)
 
-        self._callback_runner.connect(call, serve)
+        self.callback_runner.connect(call, serve)
 
     # -- the consumer thread ------------------------------------------------------------------
 
-    def _running_thread(self) -> ConsumerThread:
-        self._life.check_usable()
-        thread = self._thread
+    def running_thread(self) -> ConsumerThread:
+        self.life.check_usable()
+        thread = self.thread
         if thread is None:
             thread = self._start_thread()
-            self._life.check_usable()  # a signal handler or another thread may have closed it
+            self.life.check_usable()  # a signal handler or another thread may have closed it
         if thread.ended:
-            self._engine.ended = True  # an engine that never ran could not set it
+            self.engine.ended = True  # an engine that never ran could not set it
         return thread
 
     def _start_thread(self) -> ConsumerThread:
         """Start and return the thread. After ThreadStartError nothing remains, so calls retry."""
         from kohort.consumer.driver._greenlet import make_consumer_thread
 
-        callback_queue, life = self._engine.callback_queue, self._life
+        callback_queue, life = self.engine.callback_queue, self.life
         before = callback_queue.engine_loop
         thread = make_consumer_thread(
-            self._engine, f"kohort-heartbeat-{self._config.client.client_id}"
+            self.engine, f"kohort-heartbeat-{self.config.client.client_id}"
         )
         life.move(ConsumerState.STARTING, only_from=ConsumerState.NEW)
         pid = os.getpid()
         # A signal handler or another thread may have started or closed the consumer meanwhile. No
         # call comes between this check and the try (see _delivery).
-        if self._thread is not None or life.state is not ConsumerState.STARTING:
+        if self.thread is not None or life.state is not ConsumerState.STARTING:
             thread.end_unstarted()
             if life.is_ending:
                 raise ConsumerClosedError("the consumer is closed. Create a new one")
-            return self._running_thread()
+            return self.running_thread()
         # The thread is stored first, because Ctrl-C may come when it runs, and an engine must not
         # run twice.
-        callback_queue.engine_loop = self._thread = thread
+        callback_queue.engine_loop = self.thread = thread
         life.pid = pid
         try:
             thread.start()
@@ -130,28 +184,29 @@ class SyncLifecycle(RequestPlans):
             raise
         finally:
             if thread.ended:
-                callback_queue.engine_loop, self._thread, life.pid = before, None, None
+                callback_queue.engine_loop, self.thread, life.pid = before, None, None
                 life.move(ConsumerState.NEW, only_from=ConsumerState.STARTING)
             else:
                 life.move(ConsumerState.RUNNING, only_from=ConsumerState.STARTING)
                 leave_at_exit(self)
         return thread
 
-    def _call(self, plan: Plan[T]) -> T:
-        return self._call_engine(plan.function, plan.seconds)
+    def call(self, plan: Plan[T]) -> T:
+        """Make the call, and return its result."""
+        return self.call_engine(partial(plan.function, self.engine, *plan.args), plan.seconds)
 
-    def _call_engine(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
+    def call_engine(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Await ``function()``, which has the timeout ``seconds``, in the engine's event loop.
 
         Raise KafkaTimeoutError if the thread does not respond, and IllegalStateError if it ended.
         """
-        thread = self._running_thread()
+        thread = self.running_thread()
         deadline = self._deadline(seconds)
         future = thread.call(function)
         try:
             while not future.done():
-                if not self._owner_lock.is_held_by_caller:  # in a callback, poll() raises it
-                    self._engine.callback_queue.raise_wakeup()
+                if not self.owner_lock.is_held_by_caller:  # in a callback, poll() raises it
+                    self.engine.callback_queue.raise_wakeup()
                 if (left := deadline - time.monotonic()) <= 0:
                     thread.cancel_call(future)
                     raise thread.timeout_error(seconds)
@@ -162,12 +217,12 @@ class SyncLifecycle(RequestPlans):
 
     def _result(self, thread: ConsumerThread, future: CallResult[T]) -> T:
         try:
-            if thread.ended and not self._life.is_closed:
+            if thread.ended and not self.life.is_closed:
                 if isinstance(future.exception(), ConsumerClosedError):
-                    self._engine.check_running()
+                    self.engine.check_running()
             return future.result()
         finally:
-            del future  # as in _call()
+            del future  # as in call_engine()
 
     def _call_with_callbacks(
         self,
@@ -175,11 +230,11 @@ class SyncLifecycle(RequestPlans):
         perform: Callable[[], Coroutine[Any, Any, None]],
         seconds: float,
     ) -> None:
-        """Do as :meth:`_call_engine` does, and run the engine's callbacks meanwhile.
+        """Do as :meth:`call_engine` does, and run the engine's callbacks meanwhile.
 
         Log a warning instead of an error if the thread does not respond.
         """
-        thread = self._running_thread()
+        thread = self.running_thread()
         deadline = self._deadline(seconds)
         future = thread.call_into(CallResult[None](self._signal), function)
         try:
@@ -194,7 +249,7 @@ class SyncLifecycle(RequestPlans):
                     return None
                 self._signal.wait(min(left, 1.0))
         finally:
-            del future  # as in _call()
+            del future  # as in call_engine()
 
     def _deadline(self, seconds: float) -> float:
         """Return the time when a call is cancelled because the thread does not respond."""
@@ -203,13 +258,13 @@ class SyncLifecycle(RequestPlans):
 
     def _run_as_owner(self, what: str, function: Callable[[], T]) -> T:
         """Run a function as poll(): hold the owner lock, count as activity, allow callbacks."""
-        self._running_thread()
-        lock, callback_queue = self._owner_lock, self._callback_queue
+        self.running_thread()
+        lock, callback_queue = self.owner_lock, self._callback_queue
         nested = lock.is_held_by_caller
         try:
             lock.acquire(what)
             callback_queue.enter_poll()
-            self._engine.auto_commit.note_consumed()
+            self.engine.auto_commit.note_consumed()
             return function()
         finally:
             if not nested:
@@ -221,39 +276,28 @@ class SyncLifecycle(RequestPlans):
                     if lock.is_held_by_caller:  # Ctrl-C came in between
                         callback_queue.leave_poll()
                         lock.release()
-                    if self._life.close_request is not None:
-                        self._close(self._life.close_request)
+                    if self.life.close_request is not None:
+                        self._close(self.life.close_request)
 
-    def _timeout(self, timeout_ms: float | None) -> float:
-        timeout = super()._timeout(timeout_ms)
-        if timeout_ms is None and self._closing_until is not None:
-            return min(timeout, max(0.1, self._closing_until - time.monotonic()))
-        return timeout
+    @property
+    def request_seconds(self) -> float:
+        """The default timeout of a request, which is shorter while the consumer closes."""
+        seconds = super().request_seconds
+        if self._closing_until is not None:
+            return min(seconds, max(0.1, self._closing_until - time.monotonic()))
+        return seconds
 
     # -- start and close ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect to the cluster and, if subscribed, wait for the first assignment.
-
-        It also waits for positions, so that no record produced later is missed. It waits for them,
-        and for topics that are being created, at most ``request_timeout_ms``. Under the consumer
-        protocol, a member without partitions waits for two heartbeat intervals of the brokers, 10 s
-        by default. Other members may release partitions in that time. The wait ends when the
-        coordinator has assigned all partitions to other members. A call of start() is optional: the
-        first call that sends a request starts the consumer without these waits.
-
-        Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
-        and SecurityError if all of them reject TLS or the login. Raises the error that ended the
-        group membership, for example GroupAuthorizationFailedError. You can call it again after an
-        error. ``async with`` calls start(), but leaves errors of the group to the first poll(). On
-        trio, AsyncKafkaConsumer needs ``async with``.
-        """
+        """Connect, and wait for the first assignment and for positions."""
         self._run_as_owner("start()", self._wait_until_started)
 
     def _wait_until_started(self) -> None:
-        engine, runner = self._engine, self._callback_runner
+        engine, runner = self.engine, self.callback_runner
         if not engine.cluster.bootstrapped:
-            self._call(self._plan_bootstrap(None, False))
+            bootstrap = partial(engine.cluster_requests.bootstrap, None, refresh=False)
+            self.call_engine(bootstrap, self.bootstrap_seconds())
         # The first poll should not raise an error of an outage that is over.
         engine.errors.drop(NoBrokersAvailable)
         engine.errors.drop(SecurityError)
@@ -268,63 +312,36 @@ class SyncLifecycle(RequestPlans):
                 run_inline(runner.run_all())
             engine.check_running()
             engine.errors.raise_group_failure()
-            if starting.is_done() or engine.errors.waiting or self._life.close_request:
+            if starting.is_done() or engine.errors.waiting or self.life.close_request:
                 return
             seconds = starting.seconds
             self._signal.wait(1.0 if seconds is None else seconds)
 
     def wakeup(self) -> None:
-        """Let a waiting call raise WakeupError: poll() or iteration.
-
-        It may be called from any thread and from a signal handler. If no call waits, the next one
-        raises. KafkaConsumer also raises it in commit() and lookups; an interrupted commit() may
-        still succeed. close() and unsubscribe() never raise it. No record is lost, so you can
-        continue to poll. If several tasks wait, one of them raises.
-        """
-        self._engine.callback_queue.request_wakeup()
+        """Let a waiting call raise WakeupError. Any thread and signal handler may call it."""
+        self.engine.callback_queue.request_wakeup()
         self._signal.notify()
 
-    def close(
-        self,
-        autocommit: bool = True,
-        timeout_ms: float | None = None,
-        leave_group: bool | None = None,
-    ) -> None:
-        """Commit (if automatic), call the listener, leave the group, and end the consumer.
-
-        It takes at most ``timeout_ms`` milliseconds, by default 5,000. Calling it again has no
-        effect. Inside a listener, or in a signal handler that interrupts poll(), it returns
-        immediately, and poll() closes the consumer before it returns.
-
-        ``autocommit=False`` skips the automatic commit. ``leave_group=False`` keeps the membership
-        until the session expires, so that a restart causes no rebalance. This is the default of
-        static members, which set ``group_instance_id``. ``leave_group=True`` gives the partitions
-        to other members immediately, and is the default of dynamic members (KIP-1092).
-
-        Raises only RebalanceListenerError. If the thread of a KafkaConsumer does not respond, it
-        logs a warning, and the group reassigns the partitions when the session expires.
-        """
-        timeout = _arguments.timeout_seconds(timeout_ms, 1000 * CLOSE_TIMEOUT)
-        assert timeout is not None
-        life = self._life
+    def close(self, request: CloseRequest) -> None:
+        """Leave the group and end the thread, or let poll() do so after a callback."""
+        life = self.life
         if life.is_closed or not life.is_of_this_process:
             life.move(ConsumerState.CLOSED)
             return
-        request = CloseRequest(autocommit, timeout, leave_group)
-        if self._owner_lock.is_held_by_caller:
+        if self.owner_lock.is_held_by_caller:
             life.close_request = request
             self._signal.notify()
             return
         self._close(request)
 
     def _close(self, request: CloseRequest) -> None:
-        lock = self._owner_lock
+        lock = self.owner_lock
         try:
             lock.acquire("close()")
-            self._engine.subscription.wake_up.set()
-            if self._life.close_request is None and not self._life.left_with_error:
-                self._engine.auto_commit.note_consumed()
-            self._life.close_request = None
+            self.engine.subscription.wake_up.set()
+            if self.life.close_request is None and not self.life.left_with_error:
+                self.engine.auto_commit.note_consumed()
+            self.life.close_request = None
             self._close_now(*request)
         finally:
             try:
@@ -337,18 +354,18 @@ class SyncLifecycle(RequestPlans):
     def _close_now(self, autocommit: bool, limit: float, leave_group: bool | None) -> None:
         begun = time.monotonic()
         deadline = begun + leave_timeout(limit)
-        thread = self._thread
+        thread = self.thread
         error: KafkaError | None = None
         try:
-            self._life.move(ConsumerState.CLOSING)
+            self.life.move(ConsumerState.CLOSING)
             # The exiting interpreter stops daemon threads, so there is nothing to wait for.
-            if thread is not None and not (self._engine.ended or sys.is_finalizing()):
+            if thread is not None and not (self.engine.ended or sys.is_finalizing()):
                 self._await_commits(deadline - limit / 2)
                 reason = "the consumer was closed"
                 error = self._leave(reason, autocommit, deadline, leave_group)
         finally:
-            self._life.move(ConsumerState.CLOSED)
-            thread = self._thread or thread  # the first call may have stored it meanwhile
+            self.life.move(ConsumerState.CLOSED)
+            thread = self.thread or thread  # the first call may have stored it meanwhile
             if thread is not None and not sys.is_finalizing():
                 left = max(2 * DISCONNECT_SECONDS, begun + limit - time.monotonic())
                 if not thread.stop(left):
@@ -357,15 +374,15 @@ class SyncLifecycle(RequestPlans):
                         "event loop. It ends when that code returns",
                         time.monotonic() - begun,
                     )
-            self._callback_runner.abandon()
-            self._callback_runner.run_commit_callbacks()
+            self.callback_runner.abandon()
+            self.callback_runner.run_commit_callbacks()
             self._close_deserializers()
         if error is not None:
             raise error
 
     def _await_commits(self, deadline: float) -> None:
         """Wait for the commits of commit_async()."""
-        commits = self._engine.offset_requests.futures
+        commits = self.engine.offset_requests.futures
         while commits and (left := deadline - time.monotonic()) > 0:
             self._signal.clear()
             if commits:
@@ -381,7 +398,7 @@ class SyncLifecycle(RequestPlans):
         self._closing_until = deadline
         try:
             return run_inline(
-                self._callback_runner.leave(reason, autocommit, deadline, leave_group=leave_group)
+                self.callback_runner.leave(reason, autocommit, deadline, leave_group=leave_group)
             )
         finally:
             self._closing_until = None
@@ -391,23 +408,176 @@ class SyncLifecycle(RequestPlans):
 
         The thread continues, so that a poll() of a daemon thread raises nothing.
         """
-        thread, life = self._thread, self._life
+        thread, life = self.thread, self.life
         if thread is None or thread.ended or life.is_ending or not life.is_of_this_process:
             return None
-        return LastRequestAtExit(wait=thread.call(self._engine.leave_at_once).wait)
+        return LastRequestAtExit(wait=thread.call(self.engine.leave_at_once).wait)
 
-    def __enter__(self) -> Self:
-        return self
+    def enter_block(self) -> None:
+        """Begin a ``with`` block. The first call in it starts the thread."""
 
-    def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        self._life.left_with_error = exc_type is not None
-        self.close()
+    def leave_block(self, *, with_error: bool) -> None:
+        """End a ``with`` block, and close the consumer."""
+        self.life.left_with_error = with_error
+        self.close(CloseRequest(True, CLOSE_TIMEOUT, None))
 
-    def __del__(self) -> None:
-        if self._is_finalizing():
+    def abandon(self) -> bool:
+        """End the thread without a wait. Return True if the consumer should have been closed."""
+        thread = self.thread
+        if thread is None or self.life.is_closed or not self.life.is_of_this_process:
+            return False
+        thread.request_stop()
+        leave_at_exit(thread)  # which may end sooner than the thread
+        return True
+
+    # -- subscription and commits -------------------------------------------------------------
+
+    def note_subscribed(self, *, is_first: bool) -> None:
+        """Do nothing: the next poll() acts on a new subscription."""
+
+    def unsubscribe(self) -> None:
+        """Leave the group, and remove the subscription or assignment."""
+        if self.thread is None:
+            self.life.check_usable()
+            self.engine.subscription.unsubscribe()
             return
-        thread = getattr(self, "_thread", None)
-        if thread is not None and not self._life.is_closed and self._life.is_of_this_process:
-            thread.request_stop()
-            leave_at_exit(thread)  # which may end sooner than the thread
-            self._warn_unclosed()  # last: with "python -W error" it raises
+        error = self._run_as_owner("unsubscribe()", self._unsubscribe)
+        if error is not None:
+            raise error
+
+    def _unsubscribe(self) -> KafkaError | None:
+        try:
+            deadline = time.monotonic() + CLOSE_TIMEOUT
+            return self._leave("the consumer unsubscribed", True, deadline)
+        finally:
+            self.engine.subscription.unsubscribe()
+            self.call_soon(self.engine.finish_leave)
+
+    def run_commit_callbacks(self) -> None:
+        """Call the callbacks of finished commits, unless a poll does."""
+        if self.owner_lock.is_free:
+            self.callback_runner.run_commit_callbacks()
+
+    def start_commit(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: CommitFunction | None
+    ) -> Future[None]:
+        """Start a commit, and return its future."""
+        from kohort.consumer.driver._commit_future import CommitFuture
+
+        thread = self.running_thread()
+        self.engine.check_running()
+        requests = self.engine.offset_requests
+        ids = requests.ids_of(offsets)  # read now, because a later poll() may change them
+        timeout = self.request_seconds
+        future = thread.call_into(
+            CommitFuture(timeout, self._deadline(timeout)),
+            partial(requests.commit, offsets, None, ids=ids),
+        )
+        self._follow_commit(future, offsets, callback)
+        return future
+
+    def position(self, plan: Plan[int], partition: TopicPartition) -> int:
+        """Return the position if it is known, or else look it up."""
+        known = self.engine.subscription.position(partition)
+        return self.call(plan) if known is None else known
+
+    # -- records ------------------------------------------------------------------------------
+
+    def deliver(self, delivery: Delivery, timeout: float, chosen: Chosen) -> None:
+        """Poll until the delivery may end, and roll it back after an error."""
+        try:
+            self._run_as_owner("poll()", lambda: self._poll(delivery, timeout, chosen))
+        except BaseException:
+            delivery.roll_back()
+            raise
+
+    def _poll(self, delivery: Delivery, timeout: float, chosen: Chosen) -> None:
+        """Return when the delivery may end, at a close(), or after ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        runner, signal = self.callback_runner, self._signal
+        while True:
+            signal.clear()
+            if runner.has_callbacks:
+                run_inline(runner.run_all())
+            remaining = deadline - time.monotonic()
+            timed_out = remaining <= 0
+            runner.raise_errors(timed_out=timed_out)
+            if self.life.close_request is not None:
+                return
+            if delivery.take(chosen, repeat_errors=timed_out):
+                return
+            if timed_out and not (timeout <= 0 and self._pause()):
+                return
+            signal.wait(remaining)
+
+    def _pause(self) -> bool:
+        """Let the consumer thread run, in a poll() without a timeout. Return True if notified."""
+        thread = self.thread
+        return thread is not None and self._pauses.pause(thread.is_busy)
+
+    def check_iterable(self) -> None:
+        """Do nothing: the iterator of a closed consumer is empty."""
+
+    def step(self) -> ConsumerRecord[Any, Any]:
+        """Return the next record when the run of SyncIteration.__next__() has ended."""
+        if self.life.is_closed:
+            raise StopIteration
+        given = self.iteration_buffer.delivered_count
+        try:
+            record = self._next_buffered()
+            if record is None:
+                record = self._run_as_owner("iteration", self._next)
+        except BaseException:
+            if self.iteration_buffer.delivered_count != given:
+                self.iteration_buffer.undo_next()
+            raise
+        if record is None:
+            raise StopIteration
+        return record
+
+    def _next_buffered(self) -> ConsumerRecord[Any, Any] | None:
+        """Return the next buffered record, or None if a poll is needed first."""
+        callback_queue = self._callback_queue
+        self.iteration_buffer.end_run()
+        self.engine.subscription.wake_up.is_set = False
+        if (
+            not self.iteration_buffer
+            or callback_queue.pending
+            or callback_queue.is_wakeup_requested
+            or not self.owner_lock.is_free
+        ):
+            return None
+        self.life.check_usable()
+        record = self.iteration_buffer.next_after_consumed()
+        if record is not None:
+            callback_queue.leave_poll()
+            session = self.engine.coordinator or NO_GROUP
+            self.iteration_buffer.start_run(
+                min(time.monotonic() + RUN_SECONDS, session.confirmed_until)
+            )
+        return record
+
+    def _next(self) -> ConsumerRecord[Any, Any] | None:
+        deadline = time.monotonic() + self.config.consumer_timeout_ms / 1000
+        timed_out = False
+        self.engine.callback_queue.raise_wakeup()
+        # Rebalances run between two records, because the buffered ones may last for hours.
+        record = None if self.callback_runner.has_callbacks else self.iteration_buffer.next()
+        while record is None:
+            if timed_out or self.life.close_request is not None:
+                return None
+            remaining = deadline - time.monotonic()
+            timed_out = remaining <= 0
+            self._refill(max(0.0, min(remaining, 1.0)))
+            record = self.iteration_buffer.next()
+        return record
+
+    def _refill(self, timeout: float) -> None:
+        buffer, size = self.engine.fetcher.buffer, self.drain_size
+        delivery = IterationDelivery(buffer, self.iteration_buffer, size, time.monotonic)
+        try:
+            self._poll(delivery, timeout, None)
+            delivery.commit()
+        except BaseException:
+            delivery.roll_back()
+            raise

@@ -51,12 +51,14 @@ class Engine:
         notify: Callable[[], None],
         clock: Callable[[], float],
         subscription: SubscriptionState | None = None,
+        report_stats: Callable[[Callable[[], ConsumerParts]], Awaitable[None]] | None = None,
     ) -> None:
         rng = config.rng or SYSTEM_RNG
         client, group = config.client, config.group
         # The parts refer to the engine weakly, so that a closed consumer is freed immediately.
         engine = weakref.proxy(self)
         self.config = config
+        self._report_stats = report_stats
         self.subscription = subscription or SubscriptionState(
             OffsetReset.from_option(config.fetch.auto_offset_reset)
         )
@@ -187,10 +189,8 @@ class Engine:
                     start_soon(tasks, self.auto_commit.run)
                 if self._open_transactions is not None:
                     start_soon(tasks, self._open_transactions.run)
-                if self.config.on_stats is not None:
-                    from kohort.consumer.diagnosis._metrics import report_stats
-
-                    start_soon(tasks, report_stats, lambda: self.parts)
+                if self._report_stats is not None:
+                    start_soon(tasks, self._report_stats, lambda: self.parts)
                 started()
                 await anyio.sleep_forever()
         except Exception as error:
