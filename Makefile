@@ -78,6 +78,7 @@ lint: $(VENV)/.dev ## Check style, format, prose and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m tools.prose
+	$(BIN)/python -m tools.sync_api --check
 	$(BIN)/mypy
 	$(PYRIGHT) --verifytypes kohort --ignoreexternal
 

@@ -14,7 +14,6 @@ import anyio
 
 from kohort.config import CLOSE_TIMEOUT, GroupConfig
 from kohort.coordinator_client._assignment_cause import CauseLookup
-from kohort.coordinator_client._broker_racks import BrokerRacks
 from kohort.coordinator_client._cluster_view import (
     GroupCluster,
     LatestIds,
@@ -30,7 +29,7 @@ from kohort.coordinator_client._coordinator import (
 from kohort.coordinator_client._described_group import AssignmentCause
 from kohort.coordinator_client._memberships import MembershipFactory, choice_of
 from kohort.coordinator_client._requests import consumer_heartbeat_forms, leave_forms
-from kohort.coordinator_client._watched_topics import WatchedTopics
+from kohort.coordinator_client._watched_topics import BrokerRacks, WatchedTopics
 from kohort.coordinator_client.assignors import (
     PartitionAssignor,
     RebalanceProtocol,

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from kohort.config import GroupConfig
 from kohort.coordinator_client import _requests
-from kohort.coordinator_client._broker_racks import BrokerRacks, known_topics
 from kohort.coordinator_client._cluster_view import GroupCluster
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._lookups import ProtocolLookup, described_assignment, names_of_ids
+from kohort.coordinator_client._watched_topics import BrokerRacks, known_topics
 from kohort.coordinator_client.assignors import (
     Assignment,
     PartitionAssignor,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.coordinator_client._broker_racks import BrokerRacks
+from kohort.coordinator_client._watched_topics import BrokerRacks
 from kohort.transport import BrokerAddress
 from kohort.types import TopicPartition
 from tests.coordinator_client.fakes import FakeCluster, topic

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from kohort.consumer.driver._async_callbacks import AsyncCallbacks
 from kohort.consumer.driver._task_driver import TaskDriver
 from kohort.consumer.engine._autocommit import AutoCommit
-from kohort.coordinator_client._broker_racks import BrokerRacks
+from kohort.coordinator_client._watched_topics import BrokerRacks
 from kohort.coordinator_client.classic._exchange import GroupExchange
 from kohort.coordinator_client.classic._heartbeats import Heartbeats
 from kohort.coordinator_client.classic._membership import ClassicMembership

@@ -63,8 +63,10 @@ class AsyncKafkaConsumer(AsyncIteration, ConsumerBase, Generic[K, V]):
 
     __module__ = "kohort"
 
-    _driver: TaskDriver
     _close_hint = "await close(), or use an async with block"
+
+    if TYPE_CHECKING:
+        _driver: TaskDriver
 
     @overload
     def __init__(

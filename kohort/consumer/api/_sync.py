@@ -61,8 +61,10 @@ class KafkaConsumer(SyncIteration, ConsumerBase, Generic[K, V]):
 
     __module__ = "kohort"
 
-    _driver: ThreadDriver
     _close_hint = "call close(), or use a with block"
+
+    if TYPE_CHECKING:
+        _driver: ThreadDriver
 
     @overload
     def __init__(
