@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,23 @@ SMALL_RESPONSE_BYTES = 16 << 10
 """Bytes that the caller decodes quickly. For larger responses, the next fetch is sent first."""
 
 
+class ResponseState(IntEnum):
+    """The steps of a response into the buffer. It never goes back."""
+
+    NEW = 0
+    """The buffer has nothing of it. The task of the fetch buffers it if the callback does not."""
+    BUFFERING = 1
+    """The buffer has some partitions. The state remains if Ctrl-C or an error ended this step."""
+    BUFFERED = 2
+    """The buffer has all of it, and nothing to drain."""
+    READY = 3
+    """The buffer has all of it, with new records or errors to drain."""
+    NOTIFIED = 4
+    """It is READY, and the callback has notified the waiting caller."""
+
+
 class ReceivedResponse:
-    """A response and its outcome.
+    """A response, its state and its outcome.
 
     The callback that receives the response buffers it. The task of the fetch notes the rest later,
     while the caller may already read the records.
@@ -50,19 +66,19 @@ class ReceivedResponse:
         "error",
         "had_room",
         "has_no_errors",
-        "is_buffered",
-        "is_buffering",
-        "is_caller_notified",
-        "is_ready",
         "largest",
         "now",
         "partitions",
         "response",
         "results",
         "size",
+        "state",
     )
 
     def __init__(self) -> None:
+        self.state: ResponseState = ResponseState.NEW
+        self.error: Exception | None = None
+        """The exception that ended the callback."""
         self.response: FetchResponse | None = None
         self.has_no_errors = False
         """True if the response contains no error codes."""
@@ -72,17 +88,9 @@ class ReceivedResponse:
         """Largest bytes of batches of one partition."""
         self.had_room = False
         """True if the response could have contained more."""
-        self.is_buffering = self.is_buffered = False
-        """True after buffering has begun, and after it has ended without an exception."""
-        self.error: Exception | None = None
-        """The exception in the callback."""
         self.now = 0.0
         self.partitions: dict[TopicPartition, FetchResponse.PartitionData] = {}
         self.results: dict[TopicPartition, FetchResult] = {}
-        self.is_ready = False
-        """True if there are new records or errors to drain."""
-        self.is_caller_notified = False
-        """True if the caller was notified."""
 
     def receive(self, pooled: PooledResponse[FetchResponse], max_bytes: int) -> None:
         """Note the response to a fetch of ``max_bytes``."""
@@ -180,7 +188,7 @@ class FetchSender:
             )
             if received.error is not None:
                 raise received.error
-            if not received.is_buffering:
+            if received.state is ResponseState.NEW:
                 self._buffer_response(connection, received, pooled)
             ready = self._note_response(connection, received)
         except OversizedFrameError as error:
@@ -197,7 +205,7 @@ class FetchSender:
         finally:
             connection.finish()
             self._memory.release_grant(granted)
-        return ready and not received.is_caller_notified
+        return ready and received.state is not ResponseState.NOTIFIED
 
     # --- responses ------------------------------------------------------------------------------
 
@@ -211,8 +219,9 @@ class FetchSender:
             received.receive(pooled, fetch.granted.max_bytes)
             if received.has_no_errors:
                 self._buffer_response(fetch.connection, received, pooled)
-            if received.is_ready and received.size <= SMALL_RESPONSE_BYTES:
-                received.is_caller_notified = self._notify_waiting_caller()
+            if received.state is ResponseState.READY and received.size <= SMALL_RESPONSE_BYTES:
+                if self._notify_waiting_caller():
+                    received.state = ResponseState.NOTIFIED
         except Exception as error:
             received.error = error
 
@@ -220,14 +229,15 @@ class FetchSender:
         self, connection: FetchConnection, received: ReceivedResponse, pooled: _Response
     ) -> None:
         """Put the records into the buffer."""
-        received.is_buffering = True
+        received.state = ResponseState.BUFFERING
         received.now = self.clock()
         response = pooled.response
         lease = SharedLease(self._memory.count(pooled, received.size)) if pooled.is_pooled else None
         try:
-            if not response.error_code:
-                self._buffer_partitions(connection, received, response, lease)
-            received.is_buffered = True
+            is_ready = not response.error_code and self._buffer_partitions(
+                connection, received, response, lease
+            )
+            received.state = ResponseState.READY if is_ready else ResponseState.BUFFERED
         finally:
             if lease is not None:
                 lease.release()
@@ -238,7 +248,8 @@ class FetchSender:
         received: ReceivedResponse,
         response: FetchResponse,
         lease: SharedLease | None,
-    ) -> None:
+    ) -> bool:
+        """Put the result of each partition into the buffer, and return True if one is to drain."""
         session, now, had_room = connection.session, received.now, received.had_room
         partitions = partitions_of(response, session.requests, session.topic_names)
         received.partitions = partitions
@@ -249,15 +260,17 @@ class FetchSender:
         received.results = read_results(
             partitions, requests, options=self._decode_options, lease=lease, largest=self._largest
         )
+        is_ready = False
         for tp, result in received.results.items():
             if self._intake.add(connection.node, requests[tp], result, now, had_room=had_room):
-                received.is_ready = True
+                is_ready = True
+        return is_ready
 
     def _note_response(self, connection: FetchConnection, received: ReceivedResponse) -> bool:
         """Note the rest of a response, and return True if there are records or errors to drain."""
         session, node = connection.session, connection.node
         now, response = received.now, received.response
-        if response is None or not received.is_buffered:
+        if response is None or received.state <= ResponseState.BUFFERING:
             session.restart()  # Ctrl-C was raised in the callback
             return True
         self._counters.note_response(now - connection.sent_at)
@@ -298,10 +311,11 @@ class FetchSender:
             # Partitions with errors have separate back-offs and must not delay the others.
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, connection.until - now))
         connections = self._planner.connections(node)
-        if received.is_ready:
+        is_ready = received.state >= ResponseState.READY
+        if is_ready:
             connections.note_records(connection)
         connections.not_before = max(connections.not_before, now + pause if pause > 0 else 0.0)
-        return received.is_ready
+        return is_ready
 
     def _note_oversized(self, connection: FetchConnection, error: OversizedFrameError) -> bool:
         """Find the batch that is too large, and return True if there is an error to raise.
