@@ -6,23 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from kohort.protocol import Request, Response
-from kohort.transport import BrokerAddress, Leader, Line, TopicMetadata
+from kohort.transport import BrokerAddress, Leader, Leased, Line, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
-R_co = TypeVar("R_co", bound=Response, covariant=True)
-
-
-class PooledResponse(Protocol[R_co]):
-    """A response whose bytes are in a pooled buffer until any thread releases it."""
-
-    @property
-    def is_pooled(self) -> bool: ...
-
-    @property
-    def response(self) -> R_co: ...
-
-    def release(self) -> None: ...
 
 
 class LeaderView(Protocol):
@@ -63,8 +50,8 @@ class FetchCluster(Protocol):
         timeout_ms: int | None = None,
         max_version: int | None = None,
         min_version: int | None = None,
-        on_response: Callable[[PooledResponse[R]], None] | None = None,
-    ) -> PooledResponse[R]: ...
+        on_response: Callable[[Leased[R]], None] | None = None,
+    ) -> Leased[R]: ...
 
     async def fetch_topics(
         self, names: Collection[str] | None, /, *, may_create: bool = True

@@ -74,64 +74,52 @@ class FetchMemory:
         """Free the reserved bytes of a fetch that has ended."""
         self.in_flight_bytes -= granted.size
 
-    def count(self, lease: Releasable, size: int) -> Releasable:
-        """Count a response until its lease is released."""
+    def count(self, response: Releasable, size: int) -> SharedLease:
+        """Count a pooled response until the returned lease and all its shares are released."""
         with self._lock:
             self.pooled_bytes += size
-        return _CountedLease(self, lease, size)
+        return SharedLease(self, response, size, [1])
 
-    def _release(self, size: int) -> None:
+    def _share(self, shares: list[int]) -> None:
         with self._lock:
-            self.pooled_bytes -= size
+            shares[0] += 1
 
-
-class _CountedLease:
-    """The counted lease of a response. SharedLease releases it once."""
-
-    __slots__ = ("_lease", "_memory", "_size")
-
-    def __init__(self, memory: FetchMemory, lease: Releasable, size: int) -> None:
-        self._memory = memory
-        self._lease = lease
-        self._size = size
-
-    def release(self) -> None:
-        self._lease.release()
-        self._memory._release(self._size)
+    def _release(self, response: Releasable, size: int, shares: list[int]) -> None:
+        with self._lock:
+            shares[0] -= 1
+            is_last = shares[0] == 0
+        if is_last:
+            response.release()
+            with self._lock:
+                self.pooled_bytes -= size
 
 
 class SharedLease:
-    """A lease that is released with the last of its shares, from any thread."""
+    """A lease of a pooled response, of its receiver or of one partition.
 
-    def __init__(self, lease: Releasable) -> None:
-        self._lease = lease
-        self._lock = threading.Lock()
-        self._shares = 1
+    The last release returns the buffer to its pool. Any thread may release a lease, and a second
+    release of the same one does nothing.
+    """
 
-    def share(self) -> Share:
-        """Return another share. The creator of the lease must still have the first share."""
-        with self._lock:
-            self._shares += 1
-        return Share(self)
+    __slots__ = ("_memory", "_response", "_shares", "_size")
 
-    def release(self) -> None:
-        """Release the share of the creator."""
-        with self._lock:
-            self._shares -= 1
-            last = self._shares == 0
-        if last:
-            self._lease.release()
+    def __init__(
+        self, memory: FetchMemory, response: Releasable, size: int, shares: list[int]
+    ) -> None:
+        """``shares`` has the number of leases of the response, which all of them refer to."""
+        self._memory: FetchMemory | None = memory
+        self._response = response
+        self._size = size
+        self._shares = shares
 
-
-class Share:
-    """The share of one partition. A second release does nothing."""
-
-    __slots__ = ("_shared",)
-
-    def __init__(self, shared: SharedLease) -> None:
-        self._shared: SharedLease | None = shared
+    def share(self) -> SharedLease:
+        """Return another lease of the response. This one must not be released yet."""
+        memory, shares = self._memory, self._shares
+        assert memory is not None
+        memory._share(shares)
+        return SharedLease(memory, self._response, self._size, shares)
 
     def release(self) -> None:
-        shared, self._shared = self._shared, None
-        if shared is not None:
-            shared.release()
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory._release(self._response, self._size, self._shares)

@@ -14,7 +14,7 @@ import anyio
 from kohort.errors import KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._cluster_view import FetchCluster, PooledResponse
+from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._connections import FetchConnection
 from kohort.fetcher._errors import Failure, FailureAction
@@ -25,14 +25,14 @@ from kohort.fetcher._planning import FetchPlanner, PlannedFetch
 from kohort.fetcher._request import FetchResult, fetch_request, partitions_of, read_results
 from kohort.fetcher._response_intake import ResponseIntake
 from kohort.fetcher._sessions import SESSION_ERRORS
-from kohort.transport import OversizedFrameError, RepeatedLog
+from kohort.transport import Leased, OversizedFrameError, RepeatedLog
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.fetcher._deserialize import DeserializeRecord
     from kohort.protocol.messages import FetchResponse
 
-    _Response = PooledResponse[FetchResponse]
+    _Response = Leased[FetchResponse]
 
 logger = logging.getLogger("kohort.fetcher")
 
@@ -92,7 +92,7 @@ class ReceivedResponse:
         self.partitions: dict[TopicPartition, FetchResponse.PartitionData] = {}
         self.results: dict[TopicPartition, FetchResult] = {}
 
-    def receive(self, pooled: PooledResponse[FetchResponse], max_bytes: int) -> None:
+    def receive(self, pooled: Leased[FetchResponse], max_bytes: int) -> None:
         """Note the response to a fetch of ``max_bytes``."""
         response = self.response = pooled.response
         size, largest, plain = 0, 0, not response.error_code
@@ -232,7 +232,7 @@ class FetchSender:
         received.state = ResponseState.BUFFERING
         received.now = self.clock()
         response = pooled.response
-        lease = SharedLease(self._memory.count(pooled, received.size)) if pooled.is_pooled else None
+        lease = self._memory.count(pooled, received.size) if pooled.is_pooled else None
         try:
             is_ready = not response.error_code and self._buffer_partitions(
                 connection, received, response, lease

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import anyio
 
@@ -24,7 +24,8 @@ from kohort.protocol.messages import (
     OffsetForLeaderEpochResponse,
 )
 from kohort.subscription import SubscriptionState
-from kohort.transport import BrokerAddress, Leader, Line, TopicMetadata
+from kohort.transport import BrokerAddress, Leader, Leased, Line, TopicMetadata
+from kohort.transport.connection._frames import Frame
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -66,16 +67,20 @@ class Log:
         return data
 
 
-class FakeLease(Generic[R]):
+class FakeLease(Leased[R]):
     """A response that counts as leased until it is released."""
 
     def __init__(self, cluster: FakeCluster, response: R) -> None:
+        super().__init__(response, Frame(b""))
         self._cluster = cluster
-        self.response = response
-        self.is_pooled = True
         cluster.leases += 1
 
+    @property
+    def is_pooled(self) -> bool:
+        return True
+
     def release(self) -> None:
+        super().release()
         self._cluster.leases -= 1
 
 
@@ -193,8 +198,8 @@ class FakeCluster:
         timeout_ms: int | None = None,
         max_version: int | None = None,
         min_version: int | None = None,
-        on_response: Callable[[FakeLease[R]], None] | None = None,
-    ) -> FakeLease[R]:
+        on_response: Callable[[Leased[R]], None] | None = None,
+    ) -> Leased[R]:
         assert isinstance(message, FetchRequest)
         assert node is not None
         assert max_version in (12, 18)
@@ -210,7 +215,7 @@ class FakeCluster:
             response = self._scripted(node, message) or await self._fetch(node, message)
         finally:
             self._busy.discard((node, purpose))
-        leased: FakeLease[R] = FakeLease(self, response)
+        leased = FakeLease(self, response)
         if on_response is not None:
             on_response(leased)
         return leased

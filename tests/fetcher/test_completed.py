@@ -15,7 +15,7 @@ from kohort.errors import (
 )
 from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._memory import SharedLease
+from kohort.fetcher._memory import FetchMemory
 from tests.fetcher.making import (
     T0,
     Compression,
@@ -119,7 +119,7 @@ def test_the_lease_is_released_with_the_last_batch_decoded() -> None:
 
 def test_a_shared_lease_is_released_with_its_last_share() -> None:
     lease = CountedLease()
-    shared = SharedLease(lease)
+    shared = FetchMemory(100).count(lease, 10)
     shares = [shared.share(), shared.share()]
     shared.release()
     for share in shares:

@@ -40,7 +40,7 @@ from typing import Any
 from kohort.errors import DataError, MessageDecodeError
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._errors import Failure
-from kohort.fetcher._memory import SharedLease
+from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._request import FetchResult, partitions_of, read_results
 from kohort.protocol import decode_response
 from kohort.protocol.messages import FetchResponse
@@ -118,7 +118,7 @@ def read(case: Case, *, arrow: bool) -> list[Any]:
 
 
 def _answers(case: Case, response: FetchResponse) -> dict[TopicPartition, FetchResult]:
-    asks, lease = case.requests, SharedLease(_NoLease())
+    asks, lease = case.requests, FetchMemory(1 << 62).count(_NoLease(), 0)
     there = partitions_of(response, asks)
     return read_results(there, asks, options=DecodeOptions(), lease=lease, largest=1 << 20)
 
