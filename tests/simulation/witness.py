@@ -10,7 +10,7 @@ from unittest.mock import patch
 from kohort.broker.cluster._cluster_state import ClusterState
 from kohort.broker.groups import GroupCoordinator
 from kohort.broker.groups._offsets import OffsetToCommit
-from kohort.broker.groups._records import read_key, read_value
+from kohort.broker.groups.classic._records import read_key, read_value
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import (
     GroupMetadataKey,

@@ -6,7 +6,6 @@ record. Deadlines are in a table of timers. So tests can drive a group without n
 
 from __future__ import annotations
 
-from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._coordinator import (
     PARTITIONS,
     GroupCoordinator,
@@ -19,15 +18,15 @@ from kohort.broker.groups._environment import (
     SendResponse,
     TimerKey,
 )
-from kohort.broker.groups._group import ClassicGroup
-from kohort.broker.groups._join import Caller
 from kohort.broker.groups._limits import BOUNDED_LIMITS, GroupLimits
 from kohort.broker.groups._loading import load_groups
 from kohort.broker.groups._member import CommittedOffset, Member
 from kohort.broker.groups._offsets import OffsetToCommit
-from kohort.broker.groups._state import TRANSITIONS, GroupState
 from kohort.broker.groups._topic_view import TopicInfo
-from kohort.broker.groups.consumer._group import ConsumerGroup, ConsumerGroupState
+from kohort.broker.groups.classic._group import ClassicGroup
+from kohort.broker.groups.classic._join import Caller
+from kohort.broker.groups.classic._state import TRANSITIONS, GroupState
+from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup, ConsumerGroupState
 from kohort.broker.groups.consumer._member import ConsumerMember
 from kohort.broker.groups.consumer._offset_checks import validate_consumer_fetch
 

@@ -13,12 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 import anyio
 
 from kohort.broker._hashes import coordinator_partition
-from kohort.broker.groups import _requests
-from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._environment import Append, GroupEnvironment, TimerKey
 from kohort.broker.groups._expiration import expire, next_expiration
-from kohort.broker.groups._group import ClassicGroup, join_error
-from kohort.broker.groups._join import Caller, join
 from kohort.broker.groups._loading import load_groups
 from kohort.broker.groups._offsets import (
     OffsetToCommit,
@@ -26,14 +22,6 @@ from kohort.broker.groups._offsets import (
     commit,
     delete_offsets,
 )
-from kohort.broker.groups._rebalance import (
-    complete_join,
-    on_initial_delay,
-    on_session_timeout,
-    on_sync_timeout,
-)
-from kohort.broker.groups._records import append_empty_group, group_metadata_key
-from kohort.broker.groups._state import GroupState
 from kohort.broker.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscribed
 from kohort.broker.groups._transactional import (
     PendingOffsets,
@@ -41,9 +29,20 @@ from kohort.broker.groups._transactional import (
     load_pending,
     validate_transactional_commit,
 )
+from kohort.broker.groups.classic import _requests
+from kohort.broker.groups.classic._group import ClassicGroup, join_error
+from kohort.broker.groups.classic._join import Caller, join
+from kohort.broker.groups.classic._rebalance import (
+    complete_join,
+    on_initial_delay,
+    on_session_timeout,
+    on_sync_timeout,
+)
+from kohort.broker.groups.classic._records import append_empty_group, group_metadata_key
+from kohort.broker.groups.classic._state import GroupState
 from kohort.broker.groups.consumer._classic_members import heartbeat_classic, sync_classic
 from kohort.broker.groups.consumer._errors import GroupRequestError, heartbeat_error
-from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._records import delete_group_records
 from kohort.broker.groups.consumer._requests import ConsumerRequests
 from kohort.broker.groups.consumer._validation import validate_heartbeat

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 
-from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._member import CommittedOffset
 from kohort.broker.groups._offsets import append_offset_tombstones
-from kohort.broker.groups._records import group_metadata_key
-from kohort.broker.groups._state import GroupState
 from kohort.broker.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscribed
 from kohort.broker.groups._transactional import PendingOffsets
-from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.classic._records import group_metadata_key
+from kohort.broker.groups.classic._state import GroupState
+from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._records import delete_group_records
 
 

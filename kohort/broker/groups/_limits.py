@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.broker.groups.consumer.assignors import ASSIGNORS
+from kohort.broker.groups.assignors import ASSIGNORS
 from kohort.errors import InvalidOptionError
 
 BOUNDED_LIMITS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")

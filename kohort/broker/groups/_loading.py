@@ -5,13 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._environment import GroupEnvironment
-from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._member import CommittedOffset, Member
-from kohort.broker.groups._records import read_key, read_value
-from kohort.broker.groups._state import GroupState
-from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.classic._group import ClassicGroup
+from kohort.broker.groups.classic._records import read_key, read_value
+from kohort.broker.groups.classic._state import GroupState
+from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._loading import (
     CONSUMER_RECORDS,
     EPOCH_RECORD,

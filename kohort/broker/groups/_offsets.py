@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._base_group import BaseGroup
-from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._member import CommittedOffset
-from kohort.broker.groups._records import offset_commit_key, offset_commit_value
-from kohort.broker.groups._state import GroupState
-from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.classic._group import ClassicGroup
+from kohort.broker.groups.classic._records import offset_commit_key, offset_commit_value
+from kohort.broker.groups.classic._state import GroupState
+from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._offset_checks import validate_consumer_commit
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetCommitRequest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from kohort.broker.groups._any_group import AnyGroup
-from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.errors import MessageDecodeError
 from kohort.protocol import decode_from
 from kohort.protocol.messages import ConsumerProtocolSubscription

@@ -7,20 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kohort.broker.groups._any_group import AnyGroup
 from kohort.broker.groups._environment import GroupEnvironment
-from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._loading import stored_offset
 from kohort.broker.groups._member import CommittedOffset
 from kohort.broker.groups._offsets import OffsetToCommit, committed_offset
-from kohort.broker.groups._records import (
+from kohort.broker.groups.classic._group import ClassicGroup
+from kohort.broker.groups.classic._records import (
     offset_commit_key,
     offset_commit_value,
     read_key,
     read_value,
 )
-from kohort.broker.groups._state import GroupState
-from kohort.broker.groups.consumer._group import ConsumerGroup
+from kohort.broker.groups.classic._state import GroupState
+from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._offset_checks import validate_consumer_transaction
 from kohort.errors import ErrorCode
 from kohort.protocol import Buffer

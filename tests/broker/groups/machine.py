@@ -14,15 +14,15 @@ from kohort.broker.groups import (
     OffsetToCommit,
     SendResponse,
 )
-from kohort.broker.groups._join import join
 from kohort.broker.groups._offsets import commit
-from kohort.broker.groups._rebalance import (
+from kohort.broker.groups.classic._join import join
+from kohort.broker.groups.classic._rebalance import (
     complete_join,
     on_initial_delay,
     on_session_timeout,
     on_sync_timeout,
 )
-from kohort.broker.groups._requests import heartbeat, leave, sync
+from kohort.broker.groups.classic._requests import heartbeat, leave, sync
 from kohort.protocol import Response
 from kohort.protocol.messages import (
     HeartbeatRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kohort.broker.groups import TRANSITIONS, GroupState
-from kohort.broker.groups._requests import heartbeat
+from kohort.broker.groups.classic._requests import heartbeat
 from kohort.protocol.messages import HeartbeatRequest
 from tests.broker.groups.machine import PROTOCOLS, Machine
 

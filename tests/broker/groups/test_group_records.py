@@ -20,7 +20,7 @@ from kohort.broker.groups import (
     load_groups,
 )
 from kohort.broker.groups._loading import _restore
-from kohort.broker.groups._records import (
+from kohort.broker.groups.classic._records import (
     append_empty_group,
     group_metadata_key,
     group_metadata_value,

@@ -11,8 +11,8 @@ import pytest
 from kohort import TopicPartition
 from kohort.broker.groups import CommittedOffset
 from kohort.broker.groups._expiration import expire
-from kohort.broker.groups._records import offset_commit_value, read_key
 from kohort.broker.groups._transactional import PendingOffsets
+from kohort.broker.groups.classic._records import offset_commit_value, read_key
 from kohort.protocol.messages import (
     FindCoordinatorRequest,
     GroupMetadataKey,

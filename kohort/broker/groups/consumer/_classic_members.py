@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from kohort.broker.groups._join import Caller
+from kohort.broker.groups.classic._join import Caller
 from kohort.broker.groups.consumer._embedded_protocol import (
     ClassicSubscription,
     encode_assignment,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import Enum
+from typing import TypeAlias
 
 from kohort.broker.groups._base_group import BaseGroup
 from kohort.broker.groups._environment import GroupEnvironment
+from kohort.broker.groups.classic._group import ClassicGroup
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._member import (
     AssignmentState,
@@ -197,3 +199,7 @@ class ConsumerGroup(BaseGroup):
             for name in dict.fromkeys(protocol.name for protocol in member.classic.protocols)
         )
         return (name for name, count in supported.items() if count == len(members))
+
+
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+"""A group of either protocol. A coordinator has them in one table."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from kohort.broker.groups._join import Caller
+from kohort.broker.groups.classic._join import Caller
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import (
     AssignmentState,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._member import Member
-from kohort.broker.groups._records import append_group_metadata, group_metadata_key
-from kohort.broker.groups._state import GroupState
+from kohort.broker.groups.classic._group import ClassicGroup
+from kohort.broker.groups.classic._records import append_group_metadata, group_metadata_key
+from kohort.broker.groups.classic._state import GroupState
 from kohort.broker.groups.consumer._embedded_protocol import (
     encode_assignment,
     read_assignment,

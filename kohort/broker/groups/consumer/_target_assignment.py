@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kohort.broker.groups.assignors import MemberSpec, assign
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._records import set_assignment_epoch, set_target
-from kohort.broker.groups.consumer.assignors import MemberSpec, assign
 
 
 def update_target(group: ConsumerGroup, now: float) -> bool:

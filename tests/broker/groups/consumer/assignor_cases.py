@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from kohort.broker.groups.consumer.assignors import MemberSpec, assign
+from kohort.broker.groups.assignors import MemberSpec, assign
 
 Named = dict[str, dict[str, list[int]]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec, assign
+from kohort.broker.groups.assignors import ASSIGNORS, MemberSpec, assign
 from tests.broker.groups.consumer.assignor_cases import assigned, check_rules, expected
 
 VECTORS: list[dict[str, Any]] = json.loads(

@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-from kohort.broker.groups._group import ClassicGroup, InitialDelay
-from kohort.broker.groups._records import append_group_metadata
-from kohort.broker.groups._state import GroupState
+from kohort.broker.groups.classic._group import ClassicGroup, InitialDelay
+from kohort.broker.groups.classic._records import append_group_metadata
+from kohort.broker.groups.classic._state import GroupState
 from kohort.errors import ErrorCode
 
 

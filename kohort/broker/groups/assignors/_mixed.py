@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from kohort.broker.groups.consumer.assignors._member import MemberSpec
+from kohort.broker.groups.assignors._member import MemberSpec
 
 _MAX_ROUNDS = 16
 """Most rounds over all topics. Each one about halves the imbalance, and few groups need three."""

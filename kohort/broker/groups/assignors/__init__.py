@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.broker.groups.consumer.assignors._member import Assignment, MemberSpec
-from kohort.broker.groups.consumer.assignors._mixed import assign_mixed
-from kohort.broker.groups.consumer.assignors._range import assign_range
-from kohort.broker.groups.consumer.assignors._uniform import assign_uniform
+from kohort.broker.groups.assignors._member import Assignment, MemberSpec
+from kohort.broker.groups.assignors._mixed import assign_mixed
+from kohort.broker.groups.assignors._range import assign_range
+from kohort.broker.groups.assignors._uniform import assign_uniform
 
 __all__ = ["ASSIGNORS", "Assignment", "MemberSpec", "assign"]
 

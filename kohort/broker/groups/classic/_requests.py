@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kohort.broker.groups._group import ClassicGroup
-from kohort.broker.groups._rebalance import prepare_or_complete
-from kohort.broker.groups._records import append_group_metadata
-from kohort.broker.groups._state import GroupState
+from kohort.broker.groups.classic._group import ClassicGroup
+from kohort.broker.groups.classic._rebalance import prepare_or_complete
+from kohort.broker.groups.classic._records import append_group_metadata
+from kohort.broker.groups.classic._state import GroupState
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
     HeartbeatRequest,

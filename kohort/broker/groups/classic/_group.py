@@ -7,7 +7,7 @@ from collections import Counter
 from kohort.broker.groups._base_group import BaseGroup
 from kohort.broker.groups._environment import GroupEnvironment
 from kohort.broker.groups._member import Member, Protocols
-from kohort.broker.groups._state import TRANSITIONS, GroupState
+from kohort.broker.groups.classic._state import TRANSITIONS, GroupState
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
 

@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kohort.broker.groups._group import ClassicGroup, join_error
 from kohort.broker.groups._member import Member, Protocols
-from kohort.broker.groups._rebalance import (
+from kohort.broker.groups.classic._group import ClassicGroup, join_error
+from kohort.broker.groups.classic._rebalance import (
     maybe_complete_join,
     prepare_or_complete,
     prepare_rebalance,
 )
-from kohort.broker.groups._records import append_group_metadata
-from kohort.broker.groups._state import GroupState
+from kohort.broker.groups.classic._records import append_group_metadata
+from kohort.broker.groups.classic._state import GroupState
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupRequest, JoinGroupResponse
 

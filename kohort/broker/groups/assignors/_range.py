@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.broker.groups.consumer.assignors._member import MemberSpec
+from kohort.broker.groups.assignors._member import MemberSpec
 
 
 def assign_range(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from kohort.broker.groups._group import ClassicGroup
 from kohort.broker.groups._member import CommittedOffset
+from kohort.broker.groups.classic._group import ClassicGroup
 from kohort.protocol import Buffer, Message, decode, encode
 from kohort.protocol.messages import (
     GroupMetadataKey,

@@ -1,0 +1,1 @@
+"""Classic groups: a state machine of members, rebalances and generations."""
