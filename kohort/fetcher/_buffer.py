@@ -90,7 +90,7 @@ class FetchBuffer:
         errors that were not raised before. A caller that waits for records passes False until its
         timeout ends, so that it neither spins nor misses the error. ``on_error`` is called first
         for data that cannot be read. A caller that passes a new ``target`` finds the delivered
-        records there if an exception is raised (see consumer/_delivery).
+        records there if an exception is raised (see consumer/driver/_delivery).
         """
         if target is None:
             target = RecordTarget()

@@ -105,7 +105,7 @@ class ErrorPolicy:
         if self._decide(fetch, error, repeat) is not PolicyAction.SKIP:
             return False
         self._log_skip(error, error.next_offset)
-        # skip() makes its changes in one run of statements (see consumer/_delivery).
+        # skip() makes its changes in one run of statements (see consumer/driver/_delivery).
         fetch.skip()
         self.counters.records_skipped += 1
         self.counters.bytes_skipped += len(error.raw or b"")

@@ -1,4 +1,41 @@
-"""The fetcher, which fills the buffer from all brokers before the caller needs the records."""
+"""The fetcher, which fills the buffer from all brokers before the caller needs the records.
+
+One cycle has these steps. The event loop runs all of them except the last one.
+
+1. ``Candidates`` checks the partitions that changed. ``Positions`` looks missing positions up, and
+   validates positions under a new leader.
+2. ``FetchPlanner`` gives the partitions that may be fetched to connections. Each planned fetch has
+   a task, which ``FetchSender`` serves.
+3. The callback that receives the response puts it into the buffer, and may notify a waiting caller.
+   The task handles responses with errors, notes facts for the next fetch, and plans that.
+4. The caller drains the ``FetchBuffer``. If that makes room, ``on_room`` wakes the fetcher.
+
+The event loop owns the candidates, plans, sessions, sizes, back-offs, leaders and replicas. The
+lock of the subscription guards positions and queues. ``FetchMemory`` has a lock for the leases.
+
+A change must keep these invariants:
+
+1. A connection has at most one fetch in flight. It and its reserved bytes are freed however the
+   fetch ends, also if planning fails.
+2. Fetched records move the fetch offset when they are appended, and the position when a drain
+   delivers them. Each move is one step under the lock.
+3. Assignment, seek and reset give a partition a new epoch. A result of another epoch is dropped at
+   the append, and records of another epoch are dropped at the delivery. Both hold the lock, so a
+   late response or a drain never undoes a seek or a rebalance.
+4. A paused partition, or one that a rebalance revokes, keeps its buffered fetches. A drain does not
+   deliver them. Evicted fetches are fetched again from the position.
+5. Decoding, CRC checks, deserializers and ``on_error`` run on the caller's thread, without the
+   lock. A fetch being decoded is busy, so no append drops it.
+6. Ctrl-C may be raised in any call of a drain, which then puts records and positions back. A drain
+   never removes the fetches that it finishes. If an append has removed one, it is fetched again.
+   In the async API, Ctrl-C may end the callback of a response. The response then stays BUFFERING,
+   and the next request of its session is a full one (see consumer/driver/_delivery).
+7. Errors of a partition wait in its queue after the data before them. An error of one partition
+   never delays another one.
+8. A change that may make a partition fetchable touches it, or no cycle checks it again. See
+   ``_candidates`` for the list.
+9. The fetcher's objects refer to it weakly. So the last reference to a closed consumer frees it.
+"""
 
 from __future__ import annotations
 
