@@ -13,9 +13,7 @@ from tests.house.test_circles import circles
 MAX_FLAT = 20
 EQUALS = {"kohort.broker.apis", "kohort.protocol.messages"}
 """Lists of equals: one module for each API or message."""
-FLAT = {
-    f"kohort.{name}" for name in ("config", "fetcher", "records", "security", "spark_connector")
-}
+FLAT = {f"kohort.{name}" for name in ("config", "fetcher", "records", "security")}
 """Larger folders without a partition whose imports run in one direction."""
 
 
