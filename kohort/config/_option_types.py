@@ -105,15 +105,18 @@ class Boolean(OptionType):
     annotation = "bool"
     _WORDS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
+    def __init__(self, words: Mapping[str, bool] | None = None) -> None:
+        self._words = self._WORDS if words is None else {**self._WORDS, **words}
+
     def check(self, value: Any) -> bool:
         if not isinstance(value, bool):
             raise TypeError("not a bool")
         return value
 
     def parse(self, text: str) -> bool:
-        if text.lower() not in self._WORDS:
+        if text.lower() not in self._words:
             raise ValueError("neither true nor false")
-        return self._WORDS[text.lower()]
+        return self._words[text.lower()]
 
 
 class Text(OptionType):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._option_types import Boolean, OneOf, OptionType, ValueFault, literal
+from kohort.config._option_types import OneOf, OptionType, ValueFault, literal
 from kohort.config._secret import Concealed, Secret, conceal
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----\s*")
@@ -265,10 +265,8 @@ class Opaque(OptionType):
         return value
 
 
-class HostnameCheck(Boolean):
-    """True or False. Java's algorithm ``https`` is True, ``none`` and an empty text are False."""
-
-    _WORDS = {**Boolean._WORDS, "https": True, "none": False, "": False}
+HOSTNAME_WORDS = {"https": True, "none": False, "": False}
+"""Java's algorithms of the check of host names."""
 
 
 class TlsVersion(OptionType):
@@ -290,13 +288,6 @@ class TlsVersion(OptionType):
         names = [part.strip() for part in text.split(",")]
         known = [name for name in names if name in TLS_VERSIONS]
         return min(known, default=text)
-
-
-class StoreType(UpperOneOf):
-    """Java's name of a store type, or None."""
-
-    def __init__(self) -> None:
-        super().__init__("PEM", "PKCS12", "JKS", nullable=True)
 
 
 class Ciphers(OptionType):
@@ -321,8 +312,11 @@ class Ciphers(OptionType):
         return text or None
 
 
-class Pairs(OptionType):
-    """Pairs of texts, as a mapping or as ``name=value,name=value``."""
+class Extensions(OptionType):
+    """SASL extensions (RFC 7628), as a mapping or as ``name=value,name=value``.
+
+    Names have letters only, values no control characters.
+    """
 
     expected = 'a mapping of str to str, or "name=value,name=value"'
     annotation = "Mapping[str, str] | Sequence[tuple[str, str]] | str"
@@ -336,6 +330,13 @@ class Pairs(OptionType):
         pairs = tuple(tuple(item) for item in items if not isinstance(item, str))
         if any(len(pair) != 2 or not all(isinstance(part, str) for part in pair) for pair in pairs):
             raise ValueFault("names and values are texts")
+        for name, text in pairs:
+            if not (name.isascii() and name.isalpha()):
+                raise ValueFault("an extension name may contain only letters")
+            if name == "auth":
+                raise ValueFault("the name auth is reserved")
+            if not all(char in "\t\r\n" or " " <= char <= "~" for char in text) or not text:
+                raise ValueFault("an extension has a character that SASL does not allow")
         return pairs
 
     def parse(self, text: str) -> dict[str, str]:
@@ -345,21 +346,6 @@ class Pairs(OptionType):
             if not equals or not name.strip():
                 raise ValueFault("a part without =")
             pairs[name.strip()] = value.strip()
-        return pairs
-
-
-class Extensions(Pairs):
-    """SASL extensions (RFC 7628). Names have letters only, values no control characters."""
-
-    def check(self, value: Any) -> tuple[tuple[str, str], ...]:
-        pairs = super().check(value)
-        for name, text in pairs:
-            if not (name.isascii() and name.isalpha()):
-                raise ValueFault("an extension name may contain only letters")
-            if name == "auth":
-                raise ValueFault("the name auth is reserved")
-            if not all(char in "\t\r\n" or " " <= char <= "~" for char in text) or not text:
-                raise ValueFault("an extension has a character that SASL does not allow")
         return pairs
 
 

@@ -10,17 +10,17 @@ from kohort.config._option import SecuritySection, option, section
 from kohort.config._option_types import Boolean
 from kohort.config._secret import Secret
 from kohort.config._security_types import (
+    HOSTNAME_WORDS,
     CaPath,
     CertificateList,
     Ciphers,
     FilePath,
-    HostnameCheck,
     KeyPassword,
     KeyText,
     SecretText,
     SslContext,
-    StoreType,
     TlsVersion,
+    UpperOneOf,
 )
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class TlsConfig(SecuritySection):
     ssl_check_hostname: bool = field(
         default=True,
         metadata=option(
-            HostnameCheck(),
+            Boolean(HOSTNAME_WORDS),
             "Compare the address of a broker with its certificate. False leaves the other checks.",
             properties=("ssl.endpoint.identification.algorithm",),
         ),
@@ -159,7 +159,7 @@ class StoreConfig(SecuritySection):
     ssl_keystore_type: str | None = field(
         default=None,
         metadata=option(
-            StoreType(),
+            UpperOneOf("PEM", "PKCS12", "JKS", nullable=True),
             "Type of ssl_keystore_location. None, or JKS: detected from the file.",
         ),
     )
@@ -175,7 +175,7 @@ class StoreConfig(SecuritySection):
     ssl_truststore_type: str | None = field(
         default=None,
         metadata=option(
-            StoreType(),
+            UpperOneOf("PEM", "PKCS12", "JKS", nullable=True),
             "Type of ssl_truststore_location. None, or JKS: detected from the file.",
         ),
     )

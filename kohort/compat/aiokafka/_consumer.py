@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import warnings
 import weakref
@@ -15,22 +16,28 @@ from typing import Any, NoReturn, Self
 from kohort import AsyncKafkaConsumer
 from kohort import TopicPartition as NativePartition
 from kohort.compat.aiokafka import errors
-from kohort.compat.aiokafka._base import checked_topics
 from kohort.compat.aiokafka._kohort import NOWHERE, POLL_MS, START_MS, WAIT_MS, NativeConsumer
-from kohort.compat.aiokafka._offsets import AioOffsets
 from kohort.compat.aiokafka._options import ASSIGNORS, CLIENT_ID, check_options, chosen_loop
-from kohort.compat.aiokafka._private import AioClient, AioCoordinator
+from kohort.compat.aiokafka._private import INTERNAL_TOPICS, AioClient, AioCoordinator
 from kohort.compat.aiokafka._subscription import (
     INSIDE_LISTENER,
     SubscriptionKind,
     SubscriptionView,
 )
-from kohort.compat.aiokafka._values import all_partitions, to_native, to_partitions
-from kohort.compat.aiokafka.structs import ConsumerRecord, TopicPartition
+from kohort.compat.aiokafka._values import (
+    all_partitions,
+    offsets_to_commit,
+    to_native,
+    to_partitions,
+)
+from kohort.compat.aiokafka.abc import ConsumerRebalanceListener
+from kohort.compat.aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from kohort.errors import (
     ConsumerClosedError,
     CorruptBatchError,
     KafkaError,
+    KafkaTimeoutError,
+    NotAssignedError,
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
@@ -41,7 +48,7 @@ STOP_SECONDS = 5.0
 """Time that ``stop()`` gives to pending calls to return."""
 
 
-class AIOKafkaConsumer(AioOffsets):
+class AIOKafkaConsumer:
     """A client that reads topics, with the methods of aiokafka's consumer.
 
     It rebalances also while it is not polled. Records, errors, offsets and partitions are
@@ -348,6 +355,298 @@ class AIOKafkaConsumer(AioOffsets):
         """Return the paused partitions."""
         return set(to_partitions(self._kohort.native.paused()) & self._assigned_partitions())
 
+    # -- subscription and assignment ----------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Any = (),
+        pattern: Any = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Subscribe to topics or to a pattern, in place of an earlier subscription.
+
+        The assignment ends at once, and the group is joined again.
+        """
+        if not (topics or pattern):
+            raise TypeError("You should provide either `topics` or `pattern`")
+        if topics and pattern:
+            raise TypeError("You can't provide both `topics` and `pattern`")
+        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+            raise TypeError("listener should be an instance of ConsumerRebalanceListener")
+        if pattern is None:
+            self._subscription.subscribe(checked_topics(topics), listener)
+        else:
+            try:
+                compiled = re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
+            self._subscription.subscribe_pattern(compiled, listener)
+        self._call_in_order(self._apply_subscription)
+
+    def _apply_subscription(self) -> None:
+        """Give kohort's consumer the subscription of now."""
+        view, native = self._subscription, self._kohort.native
+        if view.kind is SubscriptionKind.ASSIGNED:
+            native.assign(to_native(view.assignment or ()))
+            return
+        before = native.subscription()
+        if view.pattern is not None:
+            native.subscribe(pattern=view.pattern, listener=view.adapter)
+        elif view.named:
+            native.subscribe(sorted(view.named), listener=view.adapter)
+            if before == view.named and self._group_id is not None:
+                native.enforce_rebalance("subscribe() was called again")
+
+    def _call_in_order(self, function: Callable[[], Any]) -> None:
+        """Call the function now, or after an unsubscribe() that has not ended.
+
+        Before ``start()`` there is nothing to call.
+        """
+        if self._fetcher is not None and not self._closed:
+            with self._kohort.errors.translating():
+                self._kohort.calls.run(function)
+
+    def unsubscribe(self) -> None:
+        """Remove subscription and assignment at once, and leave the group in the background."""
+        if self._closed:
+            return
+        self._subscription.unsubscribe()
+        native = self._kohort.native
+        self._call_in_order(native.unsubscribe)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign these partitions, in place of the earlier ones."""
+        self._subscription.assign(partitions)
+        if self._subscription.assignment:
+            self._call_in_order(self._apply_subscription)
+        else:
+            native = self._kohort.native
+            self._call_in_order(native.unsubscribe)
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics; those that match the pattern now."""
+        return self._subscription.topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the assigned partitions."""
+        return self._assigned_partitions()
+
+    def _assigned_partitions(self) -> frozenset[TopicPartition]:
+        return self._assigned_now() or frozenset()
+
+    def _assigned_now(self) -> frozenset[TopicPartition] | None:
+        """Return the assignment, or None if there is none yet."""
+        view = self._subscription
+        if self._group_id is None and view.is_automatic:
+            if self._fetcher is None or self._kohort.calls.is_busy:
+                return None
+            return to_partitions(self._kohort.native.assignment()) or None
+        return view.assignment
+
+    def _chosen_or_assigned(self, partitions: tuple[Any, ...]) -> frozenset[TopicPartition]:
+        """Return the partitions, all by default. Raise an error for what is not assigned."""
+        if not all_partitions(partitions):
+            raise TypeError("partitions must be TopicPartition instances")
+        assigned = self._assigned_partitions()
+        if not partitions:
+            assert assigned, "No partitions are currently assigned"
+            return assigned
+        foreign = to_partitions(partitions) - assigned
+        if foreign:
+            raise errors.IllegalStateError(f"Partitions {set(foreign)} are not assigned")
+        return to_partitions(partitions)
+
+    def _require_started(self) -> None:
+        if self._fetcher is None:
+            raise errors.IllegalStateError("The consumer is not started. Await start() first")
+
+    # -- offsets and metadata -----------------------------------------------------------------
+
+    async def commit(self, offsets: Any = None) -> None:
+        """Commit the positions, or these offsets, and wait for it without a time limit."""
+        self._require_group()
+        view = self._subscription
+        if view.subscription is None:
+            raise errors.IllegalStateError("Not subscribed to any topics")
+        if view.assignment is None:
+            raise errors.IllegalStateError("No partitions assigned")
+        chosen = None if offsets is None else offsets_to_commit(offsets)
+        for tp in chosen or ():
+            if tp not in view.assignment:
+                raise errors.IllegalStateError(f"Partition {tp} is not assigned")
+        self._require_started()
+        await self._kohort.calls.settled()
+        with self._kohort.errors.translating():
+            while True:
+                try:
+                    return await self._kohort.native.commit(chosen)
+                except KafkaTimeoutError:
+                    if self._closed:
+                        raise
+
+    def _require_group(self) -> None:
+        if self._group_id is None:
+            raise errors.IllegalOperation("Requires group_id")
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """Return the committed offset of a partition, or None."""
+        self._require_group()
+        self._require_started()
+        with self._kohort.errors.translating():
+            return await self._kohort.native.committed(NativePartition(*partition))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record, and wait until it is known."""
+        tp, view = NativePartition(*partition), self._subscription
+        if tp not in self._assigned_partitions():
+            raise errors.IllegalStateError(f"Partition {partition} is not assigned")
+        self._require_started()
+        while True:
+            with self._kohort.errors.translating():
+                try:
+                    await self._kohort.calls.settled()
+                    return await self._kohort.native.position(tp)
+                except (NotAssignedError, KafkaTimeoutError):
+                    pass  # a rebalance, which may bring the partition back
+            if view.subscription is None or (view.assignment and tp not in view.assignment):
+                raise errors.IllegalStateError(f"Partition {partition} is not assigned")
+            await asyncio.sleep(WAIT_MS / 1000)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the offset after the last record, or None before the first fetch."""
+        return self._fetched(self._kohort.native.highwater, partition)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the last stable offset, or None before the first fetch."""
+        return self._fetched(self._kohort.native.last_stable_offset, partition)
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return the time of the last fetch in milliseconds, or None before the first."""
+        return self._fetched(self._kohort.native.last_poll_timestamp, partition)
+
+    def _fetched(
+        self, read: Callable[[NativePartition], int | None], partition: TopicPartition
+    ) -> int | None:
+        assert partition in self._assigned_partitions(), "Partition is not assigned"
+        try:
+            return read(NativePartition(*partition))
+        except NotAssignedError:
+            return None  # a rebalance has begun
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read this offset of the partition next."""
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError("Offset must be a positive integer")
+        self._require_started()
+        assert self._assigned_now() is not None, "No partitions are currently assigned"
+        tp, native = NativePartition(*partition), self._kohort.native
+        if tp not in self._assigned_partitions():
+            raise errors.IllegalStateError(f"No current assignment for partition {partition}")
+
+        def move() -> None:
+            try:
+                native.seek(tp, offset)
+            except NotAssignedError:
+                logger.info("seek() has no effect on %s-%d: a rebalance has begun", *tp)
+
+        self._call_in_order(move)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Set positions to the first offsets, and wait until they are known."""
+        return await self._seek_and_wait(self._kohort.native.seek_to_beginning, partitions)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Set positions to the log end offsets, and wait until they are known."""
+        return await self._seek_and_wait(self._kohort.native.seek_to_end, partitions)
+
+    async def _seek_and_wait(
+        self, method: Callable[..., None], partitions: tuple[Any, ...]
+    ) -> bool:
+        chosen = to_native(self._chosen_or_assigned(partitions))
+        self._require_started()
+        await self._kohort.calls.settled()
+        with self._kohort.errors.translating():
+            method(*chosen)
+        return await self._wait_for_positions(chosen, self._kohort.request_seconds)
+
+    async def _wait_for_positions(
+        self, partitions: Iterable[tuple[str, int]], seconds: float
+    ) -> bool:
+        """Wait for positions, so that no record produced later is missed."""
+        chosen = to_native(partitions)
+        found: list[Any] = []
+        try:
+            async with asyncio.timeout(seconds):
+                looked_up = [self._kohort.native.position(tp) for tp in chosen]
+                found = await asyncio.gather(*looked_up, return_exceptions=True)
+        except TimeoutError:
+            return False
+        return not any(isinstance(each, BaseException) for each in found)
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, int | None]:
+        """Set positions to the committed offsets, and return these offsets."""
+        chosen = self._chosen_or_assigned(partitions)
+        self._require_group()
+        self._require_started()
+        found: dict[TopicPartition, int | None] = {}
+        with self._kohort.errors.translating():
+            for tp in chosen:
+                offset = found[tp] = await self._kohort.native.committed(NativePartition(*tp))
+                if offset is not None:
+                    self._kohort.native.seek(NativePartition(*tp), offset)
+        return found
+
+    async def offsets_for_times(
+        self, timestamps: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offset at or after a timestamp for each partition, or None."""
+        for tp, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise ValueError(
+                    f"The target time for partition {tp} is {timestamp}. "
+                    "The target time cannot be negative."
+                )
+        self._require_started()
+        wanted = {NativePartition(*tp): int(each) for tp, each in timestamps.items()}
+        with self._kohort.errors.translating():
+            found = await self._kohort.native.offsets_for_times(wanted)
+        return {
+            TopicPartition(*tp): None if at is None else OffsetAndTimestamp(at.offset, at.timestamp)
+            for tp, at in found.items()
+        }
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        self._require_started()
+        with self._kohort.errors.translating():
+            found = await self._kohort.native.beginning_offsets(to_native(partitions))
+        return {TopicPartition(*tp): offset for tp, offset in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition."""
+        self._require_started()
+        with self._kohort.errors.translating():
+            found = await self._kohort.native.end_offsets(to_native(partitions))
+        return {TopicPartition(*tp): offset for tp, offset in found.items()}
+
+    # -- the cluster --------------------------------------------------------------------------
+
+    async def topics(self) -> set[str]:
+        """Return all topics except internal ones."""
+        self._require_started()
+        with self._kohort.errors.translating():
+            found = await self._kohort.native.topics()
+        self._client.cluster.names = frozenset(found)
+        return set(found) - INTERNAL_TOPICS
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the known partitions of a topic, or None."""
+        return self._kohort.native.known_partitions(topic)
+
 
 def _weak_subscription(native: AsyncKafkaConsumer[Any, Any]) -> Callable[[], Iterable[str]]:
     method = weakref.WeakMethod(native.subscription)
@@ -357,3 +656,10 @@ def _weak_subscription(native: AsyncKafkaConsumer[Any, Any]) -> Callable[[], Ite
         return () if found is None else found()
 
     return read
+
+
+def checked_topics(topics: Any) -> frozenset[str]:
+    """Return the topics as a set. Raise TypeError for a single name."""
+    if not isinstance(topics, (tuple, set, list)):
+        raise TypeError("Topics should be list of strings")
+    return frozenset(topics)
