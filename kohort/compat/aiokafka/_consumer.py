@@ -57,6 +57,9 @@ class AIOKafkaConsumer:
 
     __module__ = "kohort.compat.aiokafka"
 
+    _closed: bool | None = None
+    """For the __del__ of a consumer whose options are wrong."""
+
     def __init__(
         self,
         *topics: str,
