@@ -28,8 +28,9 @@ class AsyncCallbacks:
     """The runs of the engine's callbacks, of which only one at a time is in progress.
 
     A poll runs assignors, and starts a task of the consumer for listeners, whose end it waits for.
-    Without a poll the engine starts this task, if ``rebalance_without_poll`` allows it. close() and
-    unsubscribe() run callbacks themselves.
+    Without a poll the engine starts this task, if ``rebalance_without_poll`` allows it. The latest
+    poll must then be less than ``max_poll_interval_ms`` ago. close() and unsubscribe() run
+    callbacks themselves.
 
     A cancelled poll does not cancel the task. Otherwise a listener would stop half-way, and the
     group would continue as if it had returned.

@@ -1,4 +1,15 @@
-"""The queue of callbacks from the engine to the caller, which runs them on its thread or task."""
+"""The queue of callbacks from the engine to the caller, which runs them on its thread or task.
+
+The engine puts a callback into the queue and awaits its end. The sync API runs callbacks inside
+calls of the caller. The async API also runs them without a poll (``driver/_async_callbacks``).
+
+Inside a callback, ``commit()``, ``position()``, ``seek()`` and ``pause()`` are ordinary calls.
+``poll()`` raises ReentrantCallError. ``close()`` marks the consumer as closing, and completes when
+the callback has returned.
+
+``wakeup()`` sets a flag in the queue and notifies the caller. ``poll()`` reads the flag where it
+raises errors, so it never interrupts a callback.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,38 @@
 """The engine, which connects transport, group, fetcher and subscription.
 
-It runs in one task of one event loop, which the API chooses. All methods are called in that loop.
-Only the subscription and the callback queue may be used from other threads.
+It runs in one task of one event loop, and does all I/O of a consumer. A driver chooses that loop:
+the caller's for the async API, and that of the consumer thread for the sync API. ``run()`` starts
+these tasks in this order:
+
+1. ClusterClient, for connections and metadata. The others start after it.
+2. TopicWatch, which applies the subscription to the metadata.
+3. PositionFinder, which looks up first positions.
+4. Fetcher, which fetches ahead of the caller.
+5. CoordinatorClient, in a group. It sends heartbeats and watches ``max_poll_interval_ms``.
+6. AutoCommit, which commits at intervals, if that is enabled.
+7. OpenTransactions, for readers of committed records, and the report of statistics, if requested.
+
+close() first awaits ``leave()``, while the caller runs the last callbacks. Then it cancels
+``run()``, which ends all tasks. Commits in progress fail, a waiting caller is notified, and the
+fetcher and the connections close. A group member that has not left sends a last request over a new
+connection.
+
+The rest runs on the caller's side. ``poll()`` drains the buffer, decodes batches and checks their
+CRCs. It runs deserializers, listeners and the user's assignors.
+
+Invariants:
+
+1. Methods are called in the engine's event loop, unless they say "from any thread". Other threads
+   may use only the subscription and the callback queue.
+2. No listener, deserializer or assignor of the user runs in a task of the engine. The engine posts
+   a callback to the CallbackQueue and awaits its end.
+3. The lock of the subscription guards the positions and the queues of the buffer.
+4. A part takes the other parts that it uses. It refers to the engine weakly, so that a closed
+   consumer is freed at once.
+5. An unexpected error ends the engine and stays in ``failure``. Each later call that needs the
+   engine raises.
+6. ``metrics()`` and ``explain()`` read ``parts``. They and ``lag()`` send no request.
+7. The last request of a consumer that was not closed comes without callbacks and commits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,25 @@
-"""The lookup of first positions: the committed offset, or else the rules of the offset reset."""
+"""The lookup of first positions: the committed offset, or else the rules of the offset reset.
+
+A partition has two offsets. The position is the next offset to return. It moves on the caller's
+thread, together with the return of records. The fetch offset is the next offset to fetch, ahead of
+the position. PositionFinder sets the first one of both. Without a committed offset
+FirstPositionRules chooses. TopicBaseline has what the metadata showed when the subscription began.
+A topic or partition that comes later is new, and read from its beginning by default.
+
+Invariants:
+
+1. A seek or a revocation raises the epoch of a partition under the lock of the subscription. Data
+   and look-ups of an earlier epoch are dropped. A pause keeps the buffer.
+2. The rule is looked up when the offset is requested, because then the metadata is known.
+3. A position is valid under the epoch of a leader. Under a later epoch nothing more is fetched
+   before its validation (``fetcher/_validation``). ``poll()`` still returns what was fetched
+   before.
+4. A position belongs to the id of its topic (``subscription/_history``). TopicWatch passes the ids
+   on before any other part reads new metadata.
+5. A recreated topic is neither fetched nor committed under the old position. Its error follows the
+   fetched data in the queue (``fetcher/_recreated``). So the change happens inside ``poll()``.
+6. A look-up belongs to the id at the time of its request. After another id it is made again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,31 @@
-"""The membership of ``group_protocol="auto"``, which becomes a consumer or a classic membership."""
+"""The membership of ``group_protocol="auto"``, which becomes a consumer or a classic membership.
+
+UndecidedMembership has one membership inside, and passes events and commands through. It begins as
+a consumer membership whose heartbeats that join include a look-up (ChooseProtocol). So a failed
+look-up is a failed heartbeat, which is retried or reported in one way. If the choice is the classic
+protocol, a classic membership takes over with the subscription of that time.
+
+A member keeps its protocol. It chooses again in these cases:
+
+- It has left the group and subscribes.
+- It is classic and joins after a loss of its membership. The group may have become a consumer group
+  meanwhile.
+- It is classic and its JoinGroup returned INCONSISTENT_GROUP_PROTOCOL. A consumer group may have no
+  assignor in common with it.
+- It is classic and subscribes to a pattern that brokers evaluate. Only the consumer protocol has
+  such patterns, so the member leaves first.
+
+Invariants:
+
+1. A membership that is replaced owns nothing. A member gives up lost partitions before it joins,
+   and a member that has left has none.
+2. A membership ignores the events of a former one, because no two of them share a token. The
+   commands of a consumer membership are cancelled when a classic one takes over.
+3. Only the result of the latest ChooseProtocol counts.
+4. A classic member looks the protocol up again at most every 5 s. Meanwhile its command or error
+   passes unchanged.
+5. Counts, losses and the history include those of former memberships.
+"""
 
 from __future__ import annotations
 
@@ -72,18 +99,7 @@ _LEAVE_SECONDS = 5.0
 
 
 class UndecidedMembership:
-    """A membership that chooses the group protocol at each join.
-
-    It begins as a consumer membership whose heartbeats that join include a look-up
-    (ChooseProtocol). So a failed look-up is a failed heartbeat, which is retried or reported in one
-    way. If the choice is the classic protocol, a classic membership takes over. The consumer
-    membership owns nothing then, because it has given up lost partitions before the join.
-
-    A member keeps its protocol. A consumer that has left the group chooses again when it
-    subscribes. So does a classic one that joins after a loss of its membership, because the group
-    may have become a consumer group. So does one whose JoinGroup returned
-    INCONSISTENT_GROUP_PROTOCOL, because such a group may have no assignor in common with it.
-    """
+    """A membership that chooses the group protocol at its joins."""
 
     def __init__(
         self,

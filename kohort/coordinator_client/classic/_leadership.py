@@ -21,6 +21,12 @@ class Leadership:
     A restarted static member gets the assignment of its former process. The coordinator begins no
     rebalance for another subscription, and the leader does not know of it. So a follower that gets
     nothing of a topic looks the assignment up, and watches its own topics.
+
+    A static leader that restarts in a stable group keeps the old assignment, too (KIP-814). Topics
+    may have changed since then, and its rights. So it looks the assignment up once.
+
+    No member does so after a restart if the assignor is the user's, which may leave partitions out.
+    A member that finds partitions without an owner joins again.
     """
 
     def __init__(self, pending: PendingCommands) -> None:

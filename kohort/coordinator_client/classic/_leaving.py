@@ -1,4 +1,10 @@
-"""The last callback and LeaveGroup, after unsubscribe() or close()."""
+"""The last callback and LeaveGroup, after unsubscribe() or close().
+
+A cooperative member that leaves during a rebalance still takes part in it, for at most a second.
+The last callback runs while JoinGroup is in flight. If the round of joins ends first, the commit of
+the callback is repeated in the new generation, after SyncGroup. That works only if the generation
+follows the old one directly. Otherwise another member may own the partitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,41 @@
-"""The membership of the classic protocol, a state machine without I/O, clock and threads."""
+"""The membership of the classic protocol, a state machine without I/O, clock and threads.
+
+``machine/_membership`` has the rules of every membership. This one routes its events to its parts:
+
+- Rebalance has one rebalance from top to bottom, from the wait for poll() to STABLE.
+- GroupExchange has its requests: JoinGroup, the leader's assignment and SyncGroup.
+- SignalHandler turns error codes of heartbeats and commits into signals. REACTIONS says what a
+  signal does in each state.
+- Leaving has the last callback and LeaveGroup, beside a rebalance that may still run.
+- Leadership has the topics that the member watches, and those of the assignment.
+- Heartbeats has the times of heartbeats, and MembershipFailures the loss of the membership.
+
+An eager member gives up all partitions before JoinGroup. A cooperative member gives up only those
+of unsubscribed topics. After SyncGroup it revokes what the assignment takes away, and then joins a
+second time, so that the new owners get it. They learn of this second rebalance by a heartbeat. So
+the first heartbeats after a cooperative JoinGroup come at short intervals, which double.
+
+Invariants:
+
+1. JoinGroup and SyncGroup have a separate connection. The coordinator delays them, and handles the
+   requests of a connection in order. Heartbeats, commits and LeaveGroup must not wait for them.
+2. A callback waits until the caller is inside poll() or holds no records. Only then are the records
+   of earlier polls processed.
+3. Of the reactions, only "rejoin" and "restart" interrupt a rebalance. They throw Restarted where a
+   step waits, but never during a callback. An error code raises it in the step of its request.
+4. A member sends JoinGroup only after ``on_lost`` for the partitions of a lost membership.
+5. The heartbeats of a generation continue during callbacks, so that these can commit. Those of a
+   leaving member end after its last callback.
+6. Commits count while JoinGroup is in flight. From its response to that of SyncGroup the
+   coordinator rejects them.
+7. A leaving cooperative member with partitions takes part in the rebalance for at most a second. It
+   accepts only a generation that directly follows its own. After another one, other members may own
+   the partitions.
+8. A static member that closes or fails sends no LeaveGroup, unless the caller asked for one. Its
+   partitions wait for its restart.
+9. The leader watches the topics of all members. A restarted static member, and a classic member of
+   a consumer group, may not know what the assignment covers. They look it up (see Leadership).
+"""
 
 from __future__ import annotations
 

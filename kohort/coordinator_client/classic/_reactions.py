@@ -1,6 +1,6 @@
 """The table of reactions: what each signal does in each state of a classic member.
 
-``_signal_handler`` turns the actions of ``_error_code_actions`` into signals, and applies this
+``_signals`` turns the actions of ``_error_code_actions`` into signals, and applies this
 table. Errors of JoinGroup, SyncGroup and the assignor are not signals. The rebalance itself handles
 them.
 """

@@ -1,4 +1,40 @@
-"""The membership in a consumer group (KIP-848), a state machine without I/O, clock and threads."""
+"""The membership in a consumer group (KIP-848), a state machine without I/O, clock and threads.
+
+``machine/_membership`` has the rules of every membership. Here the broker assigns the partitions,
+and one request does everything. ConsumerGroupHeartbeat joins, subscribes, keeps the session,
+acknowledges and leaves. Its response has the member epoch, and the target assignment if it changed.
+Reconciliation has these steps from top to bottom:
+
+1. JOINING: heartbeats with epoch 0 carry the subscription, until one is accepted.
+2. RECONCILING: the member revokes what the target lacks, and then adds what is new. Its callbacks
+   wait for poll().
+3. ACKNOWLEDGING: heartbeats carry the owned partitions until one has a response. Then the
+   coordinator gives revoked partitions to their new owners.
+4. STABLE: the member waits for another target.
+
+ConsumerHeartbeats chooses the fields of a request, and HeartbeatSchedule its time. TargetAssignment
+has the target. ConsumerSignals turns responses into signals, and CONSUMER_REACTIONS says what a
+signal does in each state. ConsumerLeaving has the last callback and the last heartbeat.
+
+Invariants:
+
+1. A heartbeat has a field only if it changed since the coordinator got it. After an error, and for
+   another coordinator, the next one has all fields, because either side may have missed some.
+2. At most one heartbeat is in flight. They are sent at the broker's interval, but at least three
+   times in a session timeout.
+3. A target replaces the earlier one. Each step uses the latest, also if it came during a callback.
+4. Partitions are compared by topic id. That of a recreated topic is revoked under the old id, and
+   added under the new one.
+5. Revocations come before additions, and do not wait for the names of topics.
+6. Delivery of a revoked partition stops when the target arrives. The next owner would otherwise
+   read again what is delivered after the callback's commit.
+7. FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND end a membership. ``on_lost`` runs
+   before the member joins again.
+8. A rejected commit or read of offsets makes a heartbeat due at once. It brings the new epoch, or
+   shows that the member was removed.
+9. A leaving member stays subscribed and sends heartbeats until its last callback has ended. Its
+   last heartbeat has epoch -1, or -2 for a static member that returns.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The table of reactions: what each signal does in each state of a consumer group member.
 
-``_consumer_signals`` turns the responses to heartbeats into signals, and applies this table.
+``_signals`` turns the responses to heartbeats into signals, and applies this table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The table of actions for the error codes of the coordinator.
 
-The action for a heartbeat or a commit becomes a signal in ``_signal_handler``. The reaction to the
-signal is in ``_signal_reactions``.
+The action for a heartbeat or a commit becomes a signal in ``_signals``. The reaction to the
+signal is in ``_reactions``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,41 @@
-"""A membership under any group protocol: what the driver and the offsets read of it."""
+"""A membership under any group protocol, and what all memberships have in common.
+
+A membership is a state machine without I/O, clock and threads. ``handle(event, now)`` returns the
+commands to run, and ``next_deadline()`` the time of the next Tick. CoordinatorClient drives it. The
+driver runs the commands, and returns their results as events.
+
+ClassicMembership, ConsumerMembership and UndecidedMembership are the machines. They share these
+parts, all in this package:
+
+- ``_commands`` and ``_events`` have everything that passes between a machine and its driver.
+- PendingCommands has the commands to return, and the token and role of each one in progress.
+- StateCell has the state of a member. TRANSITIONS is the table of its transitions.
+- CommonMemberData has the member id, the generation or epoch, and the owned partitions.
+- FailureReports has the losses of a membership, and the errors that poll() raises.
+- LeavingSteps drives the last callback and the last request, which each protocol writes.
+- PollInterval and RebalanceHistory have times, and give no commands.
+- ``_error_code_actions`` has the action for each API and error code.
+
+A rebalance and the leaving are generators, whose steps read from top to bottom. A generator yields
+while it waits for an event or a time. The driver awaits each callback of the consumer
+(GroupCallbacks) in a separate task, so heartbeats continue while a listener runs.
+
+Invariants:
+
+1. The driver completes a command that has a token by exactly one event with that token. After
+   Cancel it sends none.
+2. At most one command of each role is in progress. An event with a stale token is dropped. Two
+   memberships of one consumer never use the same token.
+3. A machine handles one event at a time. An exception of it is a bug. Then the driver ends, and
+   poll() raises an error.
+4. Only ``move()`` of StateCell sets a state. It checks and logs each transition.
+5. A reaction never interrupts a callback. After the callback the steps check the generation.
+6. A partition stays owned until the callback that gives it up has ended, so that it can commit.
+7. Delivery of the partitions of a lost membership stops at once, and ``on_lost`` follows.
+8. ``confirmed_until`` is the end of the session that the last successful heartbeat began. It counts
+   from the sending. After it others may own the partitions, so poll() returns no records until a
+   heartbeat succeeds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,41 @@
-"""ClusterClient: requests to the brokers of a cluster, and its metadata."""
+"""ClusterClient: requests to the brokers of a cluster, and its metadata.
+
+``run()`` owns every task of the transport. Nodes has the brokers, with a back-off and connections
+for each. A node has one connection for each purpose, so fetches and the coordinator do not wait for
+each other. The first request opens it, and a task serves it until it ends. MetadataUpdater
+refreshes the snapshot. Bootstrap addresses are nodes with negative ids.
+
+A request to a node takes these steps, all within one timeout:
+
+1. It waits for the end of the node's back-off, and then for a connection.
+2. A connection without a response for long, and without requests in flight, may be dead.
+   ``is_alive()`` checks it, and a new one replaces a dead one. So the request is sent once.
+3. The connection sends the request with the time that is left.
+
+A request to any broker goes to the node with the fewest requests in flight, then to the one that
+was idle longest. It opens connections side by side. The next broker is tried when one has failed or
+has not responded for half a second. The first open connection ends the other attempts.
+
+The client uses bootstrap addresses at the start, and while every known broker is in back-off
+(KIP-899). It forgets the known brokers if they return no metadata for
+``metadata_recovery_rebootstrap_trigger_ms``, or request it (KIP-1102).
+
+Invariants:
+
+1. All of it belongs to one event loop, so it has no locks. Other threads only read ``metadata``,
+   ``bootstrapped`` and ``line()``, and release a lease.
+2. A back-off begins before callers of failed requests continue. So a caller that retries at once
+   does not spin.
+3. A close by this client begins no back-off. A broker that accepts and closes each time keeps its
+   count of failures, because only a response resets it.
+4. A SecurityError of a connection is a refusal, because the same settings fail again. Callers of
+   ``request()`` get a KafkaConnectionError instead. The back-off is then 1 to 30 s.
+5. Before the first contact ``wait_bootstrapped()`` raises a refusal of all bootstrap servers. Later
+   ``on_refusal()`` reports each cause once.
+6. The last reference to a closed client frees it without the garbage collector. So parts call their
+   owner through ``weak_callback()``, and ``start_soon()`` starts the tasks. Log calls pass
+   ``str(error)``, because handlers may keep records, and a traceback refers to everything.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,33 @@
 """BrokerConnection: handshake, versions, pipelined requests and their deadlines.
 
-Responses come in the order of the requests. A request that passes its deadline therefore closes
-the connection, because its missing response holds back all later ones. A deadline moves with the
-bytes that arrive, so that a slow line is not taken for a silent one. The cancellation of a caller
-leaves the connection open. The response is dropped when it comes.
+``open()`` does what comes before the first request: the TLS handshake, ApiVersions and the login.
+The request ApiVersions is the Greeting. If the broker closes at it without a byte, a lower version
+follows on a new connection. ``run()`` then serves the connection with these parts:
+
+- Pipeline has the queue of requests, and those in flight. RequestSender sends them.
+- ResponseReader completes requests, and measures the rate of the broker (Line). On asyncio the
+  event loop calls it when the socket is readable. On trio and over streams it is a task.
+- DeadlineTimer is one timer for all deadlines.
+- Logins renews the SASL session. Other requests wait for about one round trip.
+- ConnectionEnd has the end, and its reason.
+
+Invariants:
+
+1. A connection belongs to one event loop, so it has no locks.
+2. Responses come in the order of the requests. A request that passes its deadline therefore closes
+   the connection, because its missing response holds back all later ones. A request that was not
+   sent yet fails alone.
+3. A deadline moves with the bytes that arrive, while at least 1 KiB/s of a response come. So it
+   ends a silent connection, but not a slow one.
+4. The cancellation of a caller leaves the connection open. The response is dropped when it comes,
+   and the deadline still applies.
+5. The end comes once, and fails all requests that wait or are in flight. One that caused it gets
+   the error itself, and the others get a KafkaConnectionError.
+6. ``call_on_close()`` runs before any waiting caller continues, so a back-off begins first.
+7. A throttle time in a response pauses later requests of this connection (KIP-219). In older
+   versions of an API the broker pauses, and the client does not. Logins continue.
+8. A buffer is used again only if no view of it exists. A lease that ends too early costs memory,
+   never data.
 """
 
 from __future__ import annotations
