@@ -47,7 +47,7 @@ help: ## Show this list.
 demo: $(VENV)/.demo ## Run a consumer group over 336,776 flights, with members that join, leave and die.
 	$(BIN)/kohort demo
 
-quick: $(VENV)/.dev ## Check a change in a minute: style, types, the quick tests and 40 seeds.
+quick: $(VENV)/.dev ## Check a change in a minute: style, types, tests of what changed, 40 seeds.
 	$(BIN)/python -m tools.quick $(ARGS)
 
 test: $(VENV)/.dev ## Prove every feature once, on Apache Kafka and Spark too.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from tests.house._source import ROOT
-from tools.quick import quick_tests
+from tools.quick import chosen_tests
 
 
-def test_quick_names_tests_that_exist() -> None:
-    assert [name for name in quick_tests() if not (ROOT / name).exists()] == []
+def test_quick_chooses_chosen_tests_what_changed() -> None:
+    test = str(ROOT / "tests" / "fetcher" / "test_buffer.py")
+    assert test in chosen_tests(["kohort/fetcher/_buffer.py"])
+    assert chosen_tests([test.removeprefix(f"{ROOT}/")]) == [test]
+    assert len(chosen_tests(["kohort/coordinator_client/classic/_rebalance.py"])) > 10
+    assert chosen_tests(["docs/install.md"]) == []
 
 
 def test_slow_tests_are_listed_once_and_exist() -> None:
