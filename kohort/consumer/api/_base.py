@@ -389,10 +389,10 @@ class ConsumerBase:
         )
         return _explanation.Explanation(facts)
 
-    def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
+    def metrics(self) -> dict[str, dict[str, float]] | None:
         """Return ``{group: {name: value}}``, or None if ``metrics_enabled=False``. No I/O.
 
-        docs/reference/metrics.md lists the names. ``raw`` has no effect.
+        docs/reference/metrics.md lists the names.
         """
         from kohort.consumer.diagnosis._metrics import collect
 
