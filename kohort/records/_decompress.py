@@ -1,7 +1,17 @@
 """Decompression into reused memory, under a budget that is checked before memory is allocated.
 
-Sizes written in frames are unverified. Each codec is limited to the size that its frame can have,
-if that can be computed. Otherwise the budget limits it while it runs.
+Sizes written in frames are unverified:
+
+- The headers of its blocks give the limit of a zstd or lz4 frame. The decoder allocates memory for
+  what a frame can contain.
+- While its size is unverified, a frame gets at most 7 times its bytes and 384 KiB. It gets more if
+  the ratio of the batch before makes that likely.
+- Frames claim windows and block sizes for which the libraries allocate memory at once. These claims
+  are reduced before the libraries see them.
+- ``_snappy`` first measures a snappy block that claims more.
+
+Each other codec is limited by the budget while it runs. Independent lz4 blocks go directly to their
+final place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,14 @@
-"""RecordSet: the records of one partition in a fetch response, decoded on request."""
+"""RecordSet: the records of one partition in a fetch response, decoded on request.
+
+The engine reads the headers of its batches once. One call then decodes each run of plain batches,
+however small they are. RecordBatch decodes one batch at a time. It takes compressed batches,
+batches of transactions and bad ones, and all that the fast path refuses. So one place describes
+errors.
+
+Brokers return what a log contains. So a fetch of any version may return messages of formats 0 and 1
+between batches. They come if the ``message.format.version`` of a topic changed. A RecordSet
+separates runs of messages (``_legacy``) from runs of batches.
+"""
 
 from __future__ import annotations
 

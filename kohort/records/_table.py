@@ -1,4 +1,17 @@
-"""TablePlan: rows of several partitions, decoded into one table of Arrow's layout."""
+"""TablePlan: rows of several partitions, decoded into one table of Arrow's layout.
+
+One pass fills a table, without the interpreter's lock. It checks each record and copies it into the
+columns while the record is in the processor's cache. SizeHistory estimates the room from the last
+table. A batch that does not fit leaves no rows. Then the table grows, and the batch comes again.
+
+The pass also decompresses LZ4 and zstd, batch by batch (``_unpack.h``). It calls C functions by
+their addresses. Those of LZ4 are in the package of the extra ``lz4``. Those of zstd are in the
+system's libzstd, because cramjam exports none. Python decompresses other codecs and frames that
+producers do not write. It also does so if a function is missing.
+
+Record objects use the function of LZ4, too. They do not use that of zstd, because its versions
+differ in the broken frames that they refuse.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,22 @@
-"""RecordColumns: the rows of one partition as columns that are read in place."""
+"""RecordColumns: the rows of one partition as columns that are read in place.
+
+It follows these decisions:
+
+1. Its attributes are the names of ``arrow_schema()``, which are those of Spark's Kafka source.
+   Hence the spelling of ``timestampType``. ``topic`` and ``partition`` are single values, because
+   all rows have the same.
+2. ``value[i]`` is bytes, because functions such as ``json.loads`` take no memoryview. ``view(i)``
+   is for large values. Arrow, polars and DuckDB read the memory of the table, so they copy nothing.
+3. Iteration yields records, as many as ``len()`` says. A data frame yields its columns, but
+   RecordColumns stands for the records of a partition. It makes one record at a time. It copies the
+   keys and values of at most 64 rows or 64 KiB at once.
+4. RecordTable is the one way to make a table of several RecordColumns. It takes any iterable,
+   because programs collect the lists of several polls. Adjacent rows of one poll become one chunk
+   again. It is an Arrow stream and not a ``pyarrow.Table``, so that polars and DuckDB need no
+   pyarrow.
+5. Columns have raw bytes. The first table of a consumer with a deserializer therefore warns. The
+   warning comes before any row is taken, so a program that makes it an error loses no rows.
+"""
 
 from __future__ import annotations
 

@@ -8,15 +8,28 @@ in ``finally``, and the records may be out of their buffer already. Four rules k
 
 1. A :class:`Delivery` exists before the poll begins. It stores the target of a drain before the
    drain, and other records without a call after they are taken.
-2. A poll that raises rolls its delivery back. The records return to the buffer, and their
-   positions return with them.
-3. Attributes that must change together are stored in one run of statements without a call, which
-   no signal handler interrupts.
+2. A poll that raises rolls its delivery back. The records return to the buffer, and their positions
+   return with them.
+3. Attributes that must change together are stored in one run of statements without a call, which no
+   signal handler interrupts.
 4. Two objects that would be inconsistent in between are one: the lock and its owner, a queued
    callback and its place in the queue.
 
-On trio KeyboardInterrupt is raised in the running task. ``_interrupts`` keeps it out of the
-engine's tasks. tests/consumer/test_interrupts.py interrupts every call of a poll once.
+An interrupted drain returns its decoded records to the fetches. The consumer fetches the rows of a
+table again. Cancellation of an async call follows the same rules.
+
+The consumer thread gets no signals. On trio KeyboardInterrupt is raised in the running task.
+``_interrupts`` keeps it out of the engine's tasks. So the consumer still leaves its group. Other
+parts follow these rules:
+
+- A callback stays in the queue until it is done. An interrupted listener counts as called, and the
+  rebalance continues. An interrupted assignor counts as failed.
+- A call waits for a CallResult. Ctrl-C in a method of ``concurrent.futures.Future`` may leave its
+  lock acquired, and then the consumer thread would wait for the lock.
+- The consumer stores its thread before it starts it, so an interrupt leaves no unknown thread.
+- ``poll_arrow()`` and ``poll_batches()`` import before they poll.
+
+tests/consumer/test_interrupts.py interrupts every call of a poll once.
 """
 
 from __future__ import annotations

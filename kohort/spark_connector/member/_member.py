@@ -1,4 +1,13 @@
-"""Group member in the driver process of a query. One thread does all client I/O."""
+"""Group member in the driver process of a query. One thread does all client I/O.
+
+A stream in a group has a GroupMember, whose thread owns the consumer. Spark's thread never calls
+the consumer. The two threads share MemberPartitions under one lock. It has the owned partitions and
+since when, the ranges of the current micro-batch, and the finished ones.
+
+A revocation runs on the member's thread inside ``poll()``, and waits for Spark's next call, which
+is the end of the batch. A request for the batch after an offset proves that the batch up to it is
+in Spark's commit log. So that is the time to commit (``_group_driver``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""ConsumerGroupHeartbeat: a member joins, reports what it owns, and learns its assignment."""
+"""ConsumerGroupHeartbeat: a member joins, reports what it owns, and learns its assignment.
+
+No request waits in a group of the consumer protocol. A heartbeat does these steps, in one batch of
+records:
+
+1. ``_validation`` and ``_member_lookup`` check the request, before anything changes.
+2. ``_subscriptions`` starts a new group epoch if subscriptions or topics have changed. It resolves
+   patterns after the response.
+3. ``_target_assignment`` runs the assignor if the epoch is new and the interval has passed.
+4. ``_reconciliation`` moves the member one step towards its target assignment.
+"""
 
 from __future__ import annotations
 
