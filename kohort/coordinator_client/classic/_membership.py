@@ -19,8 +19,8 @@ Invariants:
 
 1. JoinGroup and SyncGroup have a separate connection. The coordinator delays them, and handles the
    requests of a connection in order. Heartbeats, commits and LeaveGroup must not wait for them.
-2. A callback waits until the caller is inside poll() or holds no records. Only then are the records
-   of earlier polls processed.
+2. A rebalance waits before its callbacks until the caller is inside poll() or holds no records.
+   Only then are the records of earlier polls processed.
 3. Of the reactions, only "rejoin" and "restart" interrupt a rebalance. They throw Restarted where a
    step waits, but never during a callback. An error code raises it in the step of its request.
 4. A member sends JoinGroup only after ``on_lost`` for the partitions of a lost membership.
