@@ -8,7 +8,7 @@ from typing import Any
 from kohort.config._client import RequestOptions
 from kohort.config._option import invalid, option, section
 from kohort.config._option_types import INT32_MAX, Boolean, Integer, OneOf, OneOfOr
-from kohort.config._reset import NewPartitionsReset, Reset
+from kohort.config._reset import Reset
 
 
 @section
@@ -94,7 +94,7 @@ class FetchConfig(RequestOptions):
     auto_offset_reset_new_partitions: str | None = field(
         default=None,
         metadata=option(
-            NewPartitionsReset(),
+            Reset(is_for_new=True),
             "The same for topics and partitions that appear after the subscription began "
             "(KIP-1327). Kafka's default is the value of auto_offset_reset.",
             shown_default='"earliest"; "none" with auto_offset_reset="none"',

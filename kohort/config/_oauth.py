@@ -9,7 +9,7 @@ from kohort.config._option import SecuritySection, option, section
 from kohort.config._option_types import Boolean, Integer
 from kohort.config._secret import Secret
 from kohort.config._security_types import (
-    CaPath,
+    SYSTEM_CA,
     CertificateList,
     Claims,
     Extensions,
@@ -71,7 +71,7 @@ class OAuthConfig(SecuritySection):
     sasl_oauthbearer_https_cafile: str | None = field(
         default=None,
         metadata=option(
-            CaPath(),
+            FilePath(SYSTEM_CA),
             "PEM file, or folder, of the CAs of the token endpoint. None means those of the "
             "system.",
             properties=("https.ca.location",),

@@ -18,9 +18,12 @@ _ISO = (
 
 
 class Reset(OneOf):
-    """One of the words of Java or other clients, or a duration in Java's notation."""
+    """One of the words of Java or other clients, or a duration in Java's notation.
 
-    def __init__(self) -> None:
+    For new partitions it may also be the name of the general option, or None.
+    """
+
+    def __init__(self, *, is_for_new: bool = False) -> None:
         super().__init__(
             "earliest",
             "latest",
@@ -35,28 +38,21 @@ class Reset(OneOf):
         )
         self.expected += ', or "by_duration:PT1H30M" (ISO 8601 with days, hours, minutes, seconds)'
         self.annotation = f"{literal(*self.words)} | str"
+        self._is_for_new = is_for_new
+        if is_for_new:
+            self.expected += ', or "auto_offset_reset", or None'
+            self.annotation = f"{literal(*self.words, AS_THE_OTHERS)} | str | None"
 
-    def check(self, value: Any) -> str:
+    def check(self, value: Any) -> Any:
+        if self._is_for_new:
+            if value is None:
+                return None
+            if isinstance(value, str) and value.lower().replace(".", "_") == AS_THE_OTHERS:
+                return AS_THE_OTHERS
         if isinstance(value, str) and value.lower().startswith(_BY_DURATION):
             text = value[len(_BY_DURATION) :].upper()
             _milliseconds(text)
             return _BY_DURATION + text
-        return super().check(value)
-
-
-class NewPartitionsReset(Reset):
-    """A value for new partitions: one of Reset, the name of the general option, or None."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.expected += ', or "auto_offset_reset", or None'
-        self.annotation = f"{literal(*self.words, AS_THE_OTHERS)} | str | None"
-
-    def check(self, value: Any) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, str) and value.lower().replace(".", "_") == AS_THE_OTHERS:
-            return AS_THE_OTHERS
         return super().check(value)
 
 

@@ -15,10 +15,19 @@ TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
 class FilePath(OptionType):
-    """A path of a file, or None. The file is read elsewhere."""
+    """A path of a file, or None. The file is read elsewhere.
+
+    In text, ``none`` is a word that stands for None.
+    """
 
     expected = "a path, or None"
     annotation = "str | PathLike[str] | None"
+
+    def __init__(self, none: str | None = None) -> None:
+        self._none = none
+
+    def parse(self, text: str) -> str | None:
+        return None if text == self._none else text
 
     def check(self, value: Any) -> str | None:
         if value is None:
@@ -31,13 +40,6 @@ class FilePath(OptionType):
         if not path or "\0" in path:
             raise ValueFault("no path")
         return path
-
-
-class CaPath(FilePath):
-    """A path of CA certificates. librdkafka's word ``probe`` selects the system's."""
-
-    def parse(self, text: str) -> str | None:
-        return None if text == "probe" else text
 
 
 class SecretText(OptionType):
@@ -267,6 +269,8 @@ class Opaque(OptionType):
 
 HOSTNAME_WORDS = {"https": True, "none": False, "": False}
 """Java's algorithms of the check of host names."""
+SYSTEM_CA = "probe"
+"""librdkafka's word for the CA certificates of the system."""
 
 
 class TlsVersion(OptionType):

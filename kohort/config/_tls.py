@@ -11,7 +11,7 @@ from kohort.config._option_types import Boolean
 from kohort.config._secret import Secret
 from kohort.config._security_types import (
     HOSTNAME_WORDS,
-    CaPath,
+    SYSTEM_CA,
     CertificateList,
     Ciphers,
     FilePath,
@@ -42,7 +42,7 @@ class TlsConfig(SecuritySection):
     ssl_cafile: str | None = field(
         default=None,
         metadata=option(
-            CaPath(),
+            FilePath(SYSTEM_CA),
             "PEM file, or folder, of the CA certificates of the brokers. None means those of the "
             "system.",
             properties=("ssl.ca.location",),
