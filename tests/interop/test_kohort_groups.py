@@ -259,6 +259,9 @@ def test_a_static_member_comes_back_to_its_partitions(broker: Broker, unique: Un
         options = {"group_id": group, "group_instance_id": "a", "client_id": "static"}
         static = consumer(broker.bootstrap_servers, topic, **options)
         join(stays, static, sizes=(3, 3))
+        # The assignment is known before the listener has been called for it.
+        kept = ("assigned", frozenset(tp.partition for tp in stays.assignment()))
+        wait_until(lambda: calls.calls[-1] == kept, lambda: stays.poll(timeout_ms=50))
         before = static.assignment(), static.group_metadata().generation_id
         heard = list(calls.calls)
         static.close()

@@ -359,7 +359,8 @@ def test_unsecured_token_logs_in_for_its_life(raw: RawLogin) -> None:
     raw.handshake("OAUTHBEARER")
     answer = raw.authenticate(bearer(unsecured_token("alice", 300)))
     assert (answer.error_code, answer.auth_bytes) == (0, b"")
-    assert 240_000 < answer.session_lifetime_ms <= 300_000
+    # The token is dated by this process, its life counted by the cluster's clock.
+    assert 240_000 < answer.session_lifetime_ms < 301_000
     assert raw.is_open()
 
 
