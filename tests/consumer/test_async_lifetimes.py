@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from kohort import AsyncKafkaConsumer, TopicPartition
 from kohort.errors import ConsumerClosedError, IllegalStateError, NoBrokersAvailable
 from kohort.testing import MemoryCluster
 from kohort.transport import ByteConnection
-from tests.consumer.kit import PATIENCE, Recorder, aread, values
+from tests.consumer.kit import PATIENCE, AsyncRecorder, Partitions, Recorder, aread, values
 
 pytestmark = pytest.mark.anyio
 
@@ -266,3 +267,46 @@ def test_abandoned_consumer_ends_its_task_when_warnings_are_errors(
 
     asyncio.run(main())
     assert [type(each) for each in raised] == [ResourceWarning]
+
+
+def test_waiting_iteration_keeps_the_consumer_alive(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        consumer = AsyncKafkaConsumer(**options)
+        await consumer.start()
+        task = asyncio.ensure_future(anext(consumer))
+        await asyncio.sleep(0)
+        kept = weakref.ref(consumer)
+        del consumer
+        gc.collect()
+        found = kept()
+        assert found is not None
+        await found.close()
+        with pytest.raises(StopAsyncIteration):
+            await task
+
+    asyncio.run(main())
+
+
+def test_running_listener_keeps_the_consumer_alive(options: dict[str, Any], topic: str) -> None:
+    async def main() -> None:
+        begun, over = asyncio.Event(), asyncio.Event()
+
+        async def wait(_: Partitions) -> None:
+            begun.set()
+            await over.wait()
+
+        consumer = AsyncKafkaConsumer(group_id=topic, **options)
+        consumer.subscribe([topic], listener=AsyncRecorder(assigned=wait))
+        poll = asyncio.ensure_future(consumer.poll(timeout_ms=1000 * PATIENCE))
+        await begun.wait()
+        poll.cancel()
+        await asyncio.wait([poll])
+        kept = weakref.ref(consumer)
+        del consumer, poll
+        gc.collect()
+        found = kept()
+        assert found is not None
+        over.set()
+        await found.close()
+
+    asyncio.run(main())

@@ -116,3 +116,19 @@ def test_methods_have_the_same_docstring(name: str) -> None:
     plain, awaited = getattr(KafkaConsumer, name), getattr(AsyncKafkaConsumer, name)
     assert inspect.getdoc(plain)
     assert inspect.getdoc(plain) == inspect.getdoc(awaited)
+
+
+class Closing(KafkaConsumer[bytes, bytes]):
+    """A consumer whose own close() does more."""
+
+    calls = 0
+
+    def close(self, *args: Any, **options: Any) -> None:
+        self.calls += 1
+        super().close(*args, **options)
+
+
+def test_a_block_ends_by_the_close_of_a_subclass() -> None:
+    with Closing("orders", bootstrap_servers="localhost:1") as consumer:
+        pass
+    assert consumer.calls == 1

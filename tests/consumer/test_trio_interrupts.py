@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from typing import Any
@@ -68,3 +69,8 @@ def test_a_module_that_is_imported_later_is_protected(monkeypatch: pytest.Monkey
         return await run()
 
     assert trio.run(main)
+
+
+@pytest.mark.parametrize("name", _interrupts.PROTECTED_MODULES)
+def test_protected_modules_exist(name: str) -> None:
+    importlib.import_module(name)

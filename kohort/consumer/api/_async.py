@@ -246,7 +246,11 @@ class AsyncKafkaConsumer(AsyncIteration, ConsumerBase, Generic[K, V]):
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        await self._driver.leave_block(with_error=exc_type is not None)
+        self._driver.life.left_with_error = exc_type is not None
+        try:
+            await self.close()
+        finally:
+            await self._driver.leave_block()
 
     # -- records ------------------------------------------------------------------------------
 
@@ -350,8 +354,9 @@ class AsyncKafkaConsumer(AsyncIteration, ConsumerBase, Generic[K, V]):
         self._driver.check_iterable()
         return self
 
-    def _step(self) -> Coroutine[Any, Any, ConsumerRecord[K, V]]:
-        return self._driver.step()
+    async def _step(self) -> ConsumerRecord[K, V]:
+        # The coroutine keeps the consumer alive while it waits.
+        return await self._driver.step()
 
     # -- subscription -------------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from kohort.coordinator_client import MembershipSnapshot
 else:
     _explanation = LazyModule("kohort.consumer.diagnosis._explanation")
-
-logger = logging.getLogger("kohort.consumer")
 
 
 class ConsumerBase:
@@ -80,6 +78,7 @@ class ConsumerBase:
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         self._driver = driver = self._make_driver(config)
+        driver.owner = weakref.ref(self)
         self._record_run = driver.record_run
         if topics:
             driver.engine.subscription.subscribe(_arguments.topic_names(topics))

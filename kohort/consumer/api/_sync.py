@@ -244,7 +244,11 @@ class KafkaConsumer(SyncIteration, ConsumerBase, Generic[K, V]):
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        self._driver.leave_block(with_error=exc_type is not None)
+        self._driver.life.left_with_error = exc_type is not None
+        try:
+            self.close()
+        finally:
+            self._driver.leave_block()
 
     # -- records ------------------------------------------------------------------------------
 
@@ -347,6 +351,7 @@ class KafkaConsumer(SyncIteration, ConsumerBase, Generic[K, V]):
         return self
 
     def _step(self) -> ConsumerRecord[K, V]:
+        # The coroutine keeps the consumer alive while it waits.
         return self._driver.step()
 
     # -- subscription -------------------------------------------------------------------------

@@ -42,12 +42,15 @@ class AsyncCallbacks:
         life: ConsumerLife,
         signal: TaskSignal,
         close_pending: Callable[[], Awaitable[None]],
+        owner: Callable[[], object],
     ) -> None:
         self._config = config
         self._life = life
         self._signal = signal
         self._close_pending = weakref.WeakMethod(close_pending)
-        """Method of the consumer that runs a close() which was called in a callback."""
+        """Method of the driver that runs a close() which was called in a callback."""
+        self._owner = owner
+        """Function that returns the consumer, or None if nothing refers to it."""
         self._engine: Engine
         self._runner: CallbackRunner
         self._background_task: BackgroundTask | None = None
@@ -119,12 +122,14 @@ class AsyncCallbacks:
 
         There is one at a time, because the background task can only cancel the latest.
         """
-        close_pending = self._close_pending()
-        if self.is_spawned or self._background_task is None or close_pending is None:
+        close_pending, consumer = self._close_pending(), self._owner()
+        if self.is_spawned or self._background_task is None:
+            return
+        if close_pending is None or consumer is None:
             return
         self.is_spawned = True
-        # The task keeps the consumer alive until it has ended.
-        self._background_task.spawn(partial(self._run_in_task, close_pending), context)
+        run = partial(self._run_in_task, close_pending, consumer)
+        self._background_task.spawn(run, context)
 
     def _start_unpolled(self) -> None:
         """Start a task that runs the queued callbacks, if they may run without a poll."""
@@ -154,7 +159,10 @@ class AsyncCallbacks:
             return False
         return bool(self.active_polls) or self._may_run_unpolled()
 
-    async def _run_in_task(self, close_pending: Callable[[], Awaitable[None]]) -> None:
+    async def _run_in_task(
+        self, close_pending: Callable[[], Awaitable[None]], _consumer: object
+    ) -> None:
+        """Run the queued callbacks. The task keeps the consumer alive until it has ended."""
         callback_queue, life = self._engine.callback_queue, self._life
         try:
             if not self._may_run():

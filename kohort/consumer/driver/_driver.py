@@ -4,16 +4,19 @@ A driver runs the engine for one API. KafkaConsumer has a ThreadDriver, whose en
 thread. AsyncKafkaConsumer has a TaskDriver, whose engine runs in a task of the caller's event loop.
 Both have the same methods, which the methods of the APIs call:
 
-- ``call(plan)`` awaits a call of the engine.
+- ``call(plan)`` awaits a call of the engine. ``position()`` is a call that may be unnecessary.
 - ``deliver(delivery, timeout, chosen)`` polls until a delivery has records, and ``step()`` returns
-  the next record of an iteration.
+  the next record of an iteration, which ``check_iterable()`` begins.
 - ``start()``, ``close(request)``, ``unsubscribe()`` and ``wakeup()`` are those of the consumer.
+  ``enter_block()`` and ``leave_block()`` stand around a ``with`` block.
 - ``start_commit(offsets, callback)`` starts a commit, and returns its future.
+  ``run_commit_callbacks()`` calls the callbacks of ended ones.
 
 Invariants:
 
-1. Only a driver touches its thread or task. An API refers to its driver, and no driver to its API.
-   So a consumer that nothing refers to is freed, and its ``__del__`` ends the engine.
+1. Only a driver touches its thread or task. A consumer refers to its driver, and a driver weakly to
+   its consumer. So a consumer that nothing refers to is freed, and its ``__del__`` ends the engine.
+   A call or a callback task that waits keeps the consumer alive.
 2. The engine refers to its driver weakly, for the same reason.
 3. Callbacks run on the caller's side, one at a time, inside a call that polls or leaves. A
    TaskDriver may also run them in a task of the consumer.
@@ -110,6 +113,8 @@ class Driver:
             config.fetch.max_poll_records, deserializes=deserializes, timed=self.asynchronous
         )
         self.life = ConsumerLife()
+        self.owner: Callable[[], object] = lambda: None
+        """A weak reference to the consumer that has this driver."""
 
     @property
     def request_seconds(self) -> float:

@@ -17,7 +17,6 @@ PROTECTED_MODULES = (
     "kohort.fetcher",
     "kohort.coordinator_client",
     "kohort.consumer.engine._autocommit",
-    "kohort.consumer.engine._requests",
     "kohort.consumer.engine._engine",
     "kohort.consumer.engine._topics",
     "kohort.consumer.engine._positions",

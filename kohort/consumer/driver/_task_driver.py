@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import wait
 from contextlib import asynccontextmanager
@@ -78,7 +79,10 @@ class TaskDriver(Driver):
         self._yield_at = self._run_until = -math.inf
         engine = make_engine(config, notify=self._signal.notify, clock=anyio.current_time)
         super().__init__(config, engine)
-        self._callbacks = AsyncCallbacks(config, self.life, self._signal, self._close_pending)
+        driver = weakref.proxy(self)
+        self._callbacks = AsyncCallbacks(
+            config, self.life, self._signal, self._close_pending, lambda: driver.owner()
+        )
         self._serve_callbacks()
 
     def _serve_callbacks(self) -> None:
@@ -370,14 +374,10 @@ class TaskDriver(Driver):
         """Begin an ``async with`` block: start, but leave errors of the group to a poll."""
         await self._start(in_block=True)
 
-    async def leave_block(self, *, with_error: bool) -> None:
-        """End an ``async with`` block, and close the consumer."""
-        try:
-            self.life.left_with_error = with_error
-            await self._close(CloseRequest(True, CLOSE_TIMEOUT, None))
-        finally:
-            if self.background_task is not None:
-                await self.background_task.leave_block()
+    async def leave_block(self) -> None:
+        """End an ``async with`` block of a closed consumer."""
+        if self.background_task is not None:
+            await self.background_task.leave_block()
 
     def abandon(self) -> bool:
         """End the task without a wait. Return True if the consumer should have been closed."""

@@ -416,10 +416,8 @@ class ThreadDriver(Driver):
     def enter_block(self) -> None:
         """Begin a ``with`` block. The first call in it starts the thread."""
 
-    def leave_block(self, *, with_error: bool) -> None:
-        """End a ``with`` block, and close the consumer."""
-        self.life.left_with_error = with_error
-        self.close(CloseRequest(True, CLOSE_TIMEOUT, None))
+    def leave_block(self) -> None:
+        """End a ``with`` block of a closed consumer."""
 
     def abandon(self) -> bool:
         """End the thread without a wait. Return True if the consumer should have been closed."""

@@ -19,8 +19,9 @@ Invariants:
 
 1. A membership that is replaced owns nothing. A member gives up lost partitions before it joins,
    and a member that has left has none.
-2. A membership ignores the events of a former one, because no two of them share a token. The
-   commands of a consumer membership are cancelled when a classic one takes over.
+2. A membership ignores the events of a former one, because no two of them share a token. When a
+   classic one takes over, commands are cancelled whose events a consumer membership awaits. Its
+   last requests go on.
 3. Only the result of the latest ChooseProtocol counts.
 4. A classic member looks the protocol up again at most every 5 s. Meanwhile its command or error
    passes unchanged.
@@ -58,6 +59,15 @@ from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import InconsistentGroupProtocolError
 from kohort.types import TopicPartition
 
+logger = logging.getLogger(__name__)
+
+_JOIN_EPOCH = 0
+"""The member epoch of a heartbeat that joins."""
+_CHOICE_SECONDS = 5.0
+"""Least time between two look-ups of a classic member."""
+_LEAVE_SECONDS = 5.0
+"""Time for a classic member to leave after a subscription by a pattern of the brokers."""
+
 
 class FormerMemberships:
     """The counts and the history of memberships that another one has replaced."""
@@ -86,16 +96,6 @@ class FormerMemberships:
             rebalance_longest=max(self._longest, current.rebalance_longest),
             heartbeats=self._heartbeats + current.heartbeats,
         )
-
-
-logger = logging.getLogger(__name__)
-
-_JOIN_EPOCH = 0
-"""The member epoch of a heartbeat that joins."""
-_CHOICE_SECONDS = 5.0
-"""Least time between two look-ups of a classic member."""
-_LEAVE_SECONDS = 5.0
-"""Time for a classic member to leave after a subscription by a pattern of the brokers."""
 
 
 class UndecidedMembership:
