@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
@@ -28,13 +27,18 @@ class SubscriptionMode(Enum):
     MANUAL = "manual"
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetReset:
-    """The rule for partitions without a valid position (``auto_offset_reset``)."""
+class _ResetFields(NamedTuple):
+    """Fields of a reset. A named tuple has no constants, and a dataclass is slow to import."""
 
     value: str
     duration_ms: int | None = None
     """The largest age of the first record to read (KIP-1106), or None."""
+
+
+class OffsetReset(_ResetFields):
+    """The rule for partitions without a valid position (``auto_offset_reset``)."""
+
+    __slots__ = ()
 
     EARLIEST: ClassVar[OffsetReset]
     LATEST: ClassVar[OffsetReset]
