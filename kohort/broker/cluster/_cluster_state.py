@@ -230,15 +230,21 @@ class ClusterState:
 
     def _offsets_topic(self) -> Topic:
         """Return ``__consumer_offsets``, which is created on the first use of a group."""
-        topic = self.topics.get(CONSUMER_OFFSETS)
+        return self.internal_topic(CONSUMER_OFFSETS, PARTITIONS, OFFSETS_FACTOR, "producer")
+
+    def internal_topic(
+        self, name: str, partitions: int, factor_config: str, compression: str
+    ) -> Topic:
+        """Return a topic of the cluster's own state, and create it on its first use."""
+        topic = self.topics.get(name)
         if topic is None:
             configs = {
                 "cleanup.policy": "compact",
-                "compression.type": "producer",
+                "compression.type": compression,
                 "segment.bytes": "104857600",
             }
-            factor = self.config.replication_factor_of(OFFSETS_FACTOR)
-            topic = self.topics.create(CONSUMER_OFFSETS, PARTITIONS, factor, configs)
+            factor = self.config.replication_factor_of(factor_config)
+            topic = self.topics.create(name, partitions, factor, configs)
         return topic
 
     def group(self, group_id: str) -> AnyGroup | None:

@@ -53,6 +53,12 @@ class TransactionCluster(Protocol):
         """Return wall-clock milliseconds."""
         ...
 
+    def internal_topic(
+        self, name: str, partitions: int, factor_config: str, compression: str
+    ) -> Topic:
+        """Return a topic of the cluster's own state, and create it on its first use."""
+        ...
+
 
 class TransactionRouter:
     """Calls between brokers for transactions, which replace Kafka's requests between brokers."""
@@ -81,19 +87,9 @@ class TransactionRouter:
         """Return ``__transaction_state``, which is created on the first use of a
         transactional id.
         """
-        cluster = self._cluster
-        topic = cluster.topics.get(TRANSACTION_STATE)
-        if topic is None:
-            configs = {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "segment.bytes": "104857600",
-            }
-            factor = cluster.config.replication_factor_of(TRANSACTIONS_FACTOR)
-            topic = cluster.topics.create(
-                TRANSACTION_STATE, TRANSACTION_PARTITIONS, factor, configs
-            )
-        return topic
+        return self._cluster.internal_topic(
+            TRANSACTION_STATE, TRANSACTION_PARTITIONS, TRANSACTIONS_FACTOR, "uncompressed"
+        )
 
     def partition(self, transactional_id: str) -> Partition:
         """Return the partition of ``__transaction_state`` whose leader coordinates the id."""

@@ -39,7 +39,8 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, parked: object, now: fl
         _become_stable(group, given, now)
 
 
-def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+def _check_member(group: ClassicGroup, request: SyncGroupRequest | HeartbeatRequest) -> ErrorCode:
+    """Return the error for a request that is of no member of the current generation."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.validate_member(request.member_id, request.group_instance_id)
@@ -47,6 +48,13 @@ def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         return error
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
+
+
+def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    error = _check_member(group, request)
+    if error is not ErrorCode.NONE:
+        return error
     if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (
         None,
         group.protocol,
@@ -70,13 +78,9 @@ def _become_stable(group: ClassicGroup, given: dict[str, bytes], now: float) -> 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, now: float) -> ErrorCode:
     """Restart the member's session; REBALANCE_IN_PROGRESS makes it rejoin."""
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    error = group.validate_member(request.member_id, request.group_instance_id)
+    error = _check_member(group, request)
     if error is not ErrorCode.NONE:
         return error
-    if request.generation_id != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
     group.restart_session(group.members[request.member_id], now)
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
