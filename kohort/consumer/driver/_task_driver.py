@@ -161,7 +161,7 @@ class TaskDriver(Driver):
     async def _undo_start(self, root: BackgroundTask, undoing: ConsumerState) -> None:
         """Restore the state before start(), with the same subscription or assignment."""
         if self.life.is_ending:  # another task closed it meanwhile
-            await self._close(NO_COMMIT)
+            await self.close(NO_COMMIT)
             return
         self.life.move(undoing)
         ended = self._ended = anyio.Event()
@@ -238,15 +238,12 @@ class TaskDriver(Driver):
         if self.background_task is not None:
             self.background_task.call_soon(self._signal.notify)
 
-    async def close(self, request: CloseRequest) -> None:
-        """Leave the group and end the task, or let the running callback do so at its end."""
-        await self._close(request)
-
     async def _close_pending(self) -> None:
         assert self.life.close_request is not None
-        await self._close(self.life.close_request)
+        await self.close(self.life.close_request)
 
-    async def _close(self, request: CloseRequest) -> None:
+    async def close(self, request: CloseRequest) -> None:
+        """Leave the group and end the task, or let the running callback do so at its end."""
         life = self.life
         self.engine.subscription.wake_up.set()
         if life.is_closed or not life.is_of_this_process:
@@ -268,7 +265,7 @@ class TaskDriver(Driver):
         if life.is_ending:
             await self._ended.wait()
             if not life.is_closed:  # a failed start() was being undone
-                await self._close(request)
+                await self.close(request)
             return
         life.move(ConsumerState.CLOSING)
         ended = self._ended = anyio.Event()

@@ -115,7 +115,6 @@ class ThreadDriver(Driver):
         self.thread: ConsumerThread | None = None
         self._closing_until: float | None = None
         engine = make_engine(config, notify=self._signal.notify, clock=time.monotonic)
-        self._callback_queue = engine.callback_queue
         super().__init__(config, engine)
 
         async def invoke(
@@ -259,7 +258,7 @@ class ThreadDriver(Driver):
     def _run_as_owner(self, what: str, function: Callable[[], T]) -> T:
         """Run a function as poll(): hold the owner lock, count as activity, allow callbacks."""
         self.running_thread()
-        lock, callback_queue = self.owner_lock, self._callback_queue
+        lock, callback_queue = self.owner_lock, self.engine.callback_queue
         nested = lock.is_held_by_caller
         try:
             lock.acquire(what)
@@ -535,7 +534,7 @@ class ThreadDriver(Driver):
 
     def _next_buffered(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next buffered record, or None if a poll is needed first."""
-        callback_queue = self._callback_queue
+        callback_queue = self.engine.callback_queue
         self.iteration_buffer.end_run()
         self.engine.subscription.wake_up.is_set = False
         if (
