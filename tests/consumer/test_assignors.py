@@ -81,7 +81,7 @@ def _last_join(cluster: Cluster) -> JoinGroupRequest:
     return last
 
 
-def test_an_assignor_of_ones_own_and_its_user_data_on_the_callers_thread(
+def test_custom_assignor_with_user_data_runs_in_callers_thread(
     make: MakeConsumer, topic: str, group: str
 ) -> None:
     mine, theirs = Mine(b"a"), Mine(b"b")
@@ -137,7 +137,7 @@ def test_a_class_will_do_and_several_are_offered_in_order(
     assert cluster.group(group).protocol == "mine"
 
 
-def test_the_default_offers_what_java_offers_and_round_robin_last(
+def test_default_assignors_are_those_of_java_then_round_robin(
     make: MakeConsumer, cluster: Cluster, topic: str, group: str
 ) -> None:
     consumer = make(topic, group_id=group, group_protocol="classic")
@@ -147,7 +147,7 @@ def test_the_default_offers_what_java_offers_and_round_robin_last(
     assert cluster.group(group).protocol == "range"
 
 
-def test_a_cooperative_assignor_that_moves_a_partition_at_once_is_an_error(
+def test_cooperative_assignor_must_not_move_a_partition_at_once(
     make: MakeConsumer, topic: str, group: str
 ) -> None:
     class Rash(CooperativeStickyAssignor):

@@ -221,7 +221,7 @@ def test_another_event_loop_is_refused_while_the_first_one_lives(
     asyncio.run(main())
 
 
-def test_a_consumer_whose_event_loop_has_ended_says_so_and_can_be_stopped(
+def test_consumer_of_an_ended_event_loop_raises_and_can_close(
     options: dict[str, Any],
 ) -> None:
     consumer = AsyncKafkaConsumer(group_id="nobody", **options)
@@ -250,7 +250,7 @@ def test_one_that_nobody_stops_warns_how_to_stop_it(options: dict[str, Any]) -> 
     asyncio.run(main())
 
 
-def test_abandoned_consumer_ends_its_task_when_warnings_are_errors(
+def test_abandoned_consumer_ends_its_task_if_warnings_are_errors(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Any] = []

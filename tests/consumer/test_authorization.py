@@ -168,7 +168,7 @@ async def test_fetches_of_a_refused_topic_are_sent_ever_less_often(cluster: Memo
 
 
 @on_secured_cluster
-async def test_revoked_read_is_reported_and_reading_goes_on_after_a_grant(
+async def test_revoked_read_is_reported_and_a_grant_resumes_reading(
     cluster: MemoryCluster,
 ) -> None:
     rights = cluster.grant(ME, "READ", topic="a")

@@ -63,7 +63,7 @@ class Spoiled:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", NONSENSE)
-async def test_nonsense_is_a_typed_error_without_a_spin_and_over_when_it_is_over(
+async def test_nonsense_raises_typed_errors_without_a_busy_loop(
     cluster: Cluster, topic: str, kind: str
 ) -> None:
     cluster.produce(topic, [b"before"], partition=0)

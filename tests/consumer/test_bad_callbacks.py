@@ -49,7 +49,7 @@ def test_a_raising_listener_does_not_spin(
     assert values(read(consumer, 1)) == [b"a"]
 
 
-def test_a_raising_assignor_is_told_and_tried_again_without_a_spin(
+def test_assignor_error_is_raised_and_retried_without_busy_loop(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     class Failing(RangeAssignor):

@@ -64,7 +64,7 @@ def test_what_is_no_broker_is_told_apart(kind: str, make: MakeConsumer) -> None:
         consumer.close()
 
 
-def test_unreachable_servers_are_reported_once_in_the_log_and_again_and_again_by_poll(
+def test_unreachable_servers_are_logged_once_and_raised_by_poll(
     make: MakeConsumer, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -162,7 +162,7 @@ def test_an_unknown_topic_is_reported_once_and_awaited(
     assert values(read(consumer, 1)) == [b"here now"]
 
 
-def test_an_assigned_partition_that_is_not_there_is_reported_once_and_awaited(
+def test_missing_assigned_partition_is_raised_once_and_awaited(
     cluster: Cluster, topic: str, make: MakeConsumer
 ) -> None:
     there, missing = TopicPartition(topic, 0), TopicPartition(topic, 2)
@@ -191,7 +191,7 @@ def test_an_assigned_partition_that_is_not_there_is_reported_once_and_awaited(
         lambda consumer, tp: consumer.bootstrap(),
     ],
 )
-def test_what_asks_the_cluster_gives_up_when_no_server_was_there_in_time(
+def test_cluster_query_raises_when_no_server_responds_in_time(
     make: MakeConsumer, call: Callable[[KafkaConsumer, TopicPartition], object]
 ) -> None:
     server = f"127.0.0.1:{free_ports(1)[0]}"
@@ -205,7 +205,7 @@ def test_what_asks_the_cluster_gives_up_when_no_server_was_there_in_time(
 
 
 @pytest.mark.anyio
-async def test_an_unknown_topic_does_not_keep_the_async_face_from_starting(
+async def test_unknown_topic_does_not_prevent_the_async_start(
     cluster: Cluster, topic: str, options: dict[str, Any]
 ) -> None:
     missing = f"{topic}-missing"

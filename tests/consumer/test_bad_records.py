@@ -87,7 +87,7 @@ def test_f1_a_raising_deserializer_neither_spins_nor_blocks(
 
 
 @pytest.mark.anyio
-async def test_f4_what_a_raising_deserializer_comes_after_is_neither_lost_nor_committed(
+async def test_f4_deserializer_error_neither_loses_nor_commits_records(
     cluster: Cluster, topic: str, group: str, options: dict[str, Any]
 ) -> None:
     """aiokafka 0.14 drops the records that getmany() had taken, and commits them."""
@@ -160,7 +160,7 @@ def test_iteration_raises_at_the_record_and_goes_on_behind_it(
 
 
 @pytest.mark.parametrize("how", ["crc", "records", "codec", "magic", "length"])
-def test_f1_a_damaged_batch_neither_spins_nor_costs_other_partitions_anything(
+def test_f1_damaged_batch_spares_others_without_a_busy_loop(
     cluster: Cluster, topic: str, make: MakeConsumer, how: str
 ) -> None:
     bad = TopicPartition(topic, 0)
@@ -186,7 +186,7 @@ def test_f1_a_damaged_batch_neither_spins_nor_costs_other_partitions_anything(
     assert values(poll_until(consumer, lambda: consumer.position(bad) == 3)) == [b"b", b"c"]
 
 
-def test_a_batch_that_claims_to_be_larger_than_any_answer_is_told(
+def test_batch_that_claims_more_than_any_response_holds_raises(
     cluster: Cluster, topic: str, make: MakeConsumer
 ) -> None:
     bad = TopicPartition(topic, 0)

@@ -91,7 +91,7 @@ def test_second_member_joins_within_an_interval(interval: int, seed: int) -> Non
     play(script, seed=seed, consumer_heartbeat_interval_ms=interval)
 
 
-def test_four_members_at_once_settle_in_six_seconds_with_defaults() -> None:
+def test_four_members_at_once_settle_in_six_seconds_by_default() -> None:
     async def script(cluster: MemoryCluster) -> None:
         consumers = [member(cluster) for _ in range(4)]
         async with (
@@ -168,7 +168,7 @@ def test_close_decides_whether_a_member_stays(leave_group: bool) -> None:
     play(script)
 
 
-def test_crashed_static_member_gets_its_name_back_after_the_session() -> None:
+def test_crashed_static_member_rejoins_after_its_session() -> None:
     async def script(cluster: MemoryCluster) -> None:
         first = member(cluster, group_instance_id="one")
         async with first:
@@ -292,7 +292,7 @@ def test_new_partitions_and_topics_are_assigned() -> None:
     play(script)
 
 
-def test_recreated_topic_is_assigned_again_and_read_from_its_start() -> None:
+def test_recreated_topic_is_reassigned_and_read_from_its_start() -> None:
     async def script(cluster: MemoryCluster) -> None:
         listener = Recorder()
         one = member(cluster, metadata_max_age_ms=500)

@@ -123,7 +123,7 @@ def in_a_world(test: Callable[[World], Awaitable[None]], **topics: int) -> None:
     run_virtual(main)
 
 
-def test_partitions_that_stay_are_read_on_while_the_group_rebalances() -> None:
+def test_kept_partitions_are_read_while_the_group_rebalances() -> None:
     """The third member's JoinGroup takes 5 s. The first member reads on without repeats."""
 
     async def test(world: World) -> None:
@@ -170,7 +170,7 @@ def test_a_rolling_upgrade_from_range_loses_and_repeats_nothing() -> None:
     in_a_world(test, t=6)
 
 
-def test_topics_no_longer_subscribed_to_are_revoked_before_the_join_and_the_others_stay() -> None:
+def test_only_unsubscribed_topics_are_revoked_before_the_join() -> None:
     async def test(world: World) -> None:
         one = world.join(COOPERATIVE, topics=("t", "u"))
         await until(lambda: len(one.owned) == 3)

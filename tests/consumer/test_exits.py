@@ -161,7 +161,7 @@ def test_a_static_member_stays_when_its_process_ends(
     assert [each.group_instance_id for each in cluster.group(group).members] == ["one"]
 
 
-def test_the_end_of_a_process_commits_nothing_and_calls_no_listener(
+def test_process_exit_commits_nothing_and_calls_no_listener(
     cluster: Cluster, tmp_path: Path, topic: str, group: str
 ) -> None:
     cluster.produce(topic, [b"read, and not processed"], partition=0)
@@ -194,7 +194,7 @@ while not consumer.poll(timeout_ms=100):
 
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "os._exit(0)"])
-def test_a_forked_child_that_ends_leaves_the_group_of_its_parent_alone(
+def test_exit_of_a_forked_child_leaves_its_parents_group_alone(
     cluster: Cluster, tmp_path: Path, topic: str, group: str, end: str
 ) -> None:
     given = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": group}

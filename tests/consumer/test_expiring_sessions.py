@@ -89,7 +89,7 @@ def test_groups_read_for_a_minute_while_secrets_are_rotated(
 @pytest.mark.long
 @pytest.mark.real_kafka
 @pytest.mark.timeout(300)
-def test_groups_read_for_a_minute_on_kafka_while_secrets_are_rotated(
+def test_groups_read_for_a_minute_on_kafka_with_rotated_secrets(
     on_kafka: Site,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],

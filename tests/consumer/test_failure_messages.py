@@ -57,7 +57,7 @@ async def test_an_async_lookup_names_the_advertised_address() -> None:
                 await consumer.beginning_offsets([PLACE])
 
 
-def test_a_broker_that_was_reached_is_not_said_to_be_misadvertised(
+def test_reached_broker_is_not_reported_as_misadvertised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Cluster(topics={"t": 1}) as cluster:

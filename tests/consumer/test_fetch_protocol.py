@@ -79,7 +79,7 @@ def test_partitions_with_nothing_new_are_well() -> None:
     run_virtual(main)
 
 
-def test_a_broker_that_comes_back_knows_no_session_and_is_told_everything() -> None:
+def test_restarted_broker_gets_a_full_fetch_in_a_new_session() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             async with MemoryConsumer(cluster, "t", group_id=None) as consumer:

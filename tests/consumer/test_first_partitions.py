@@ -65,7 +65,7 @@ def test_start_returns_in_a_member_beyond_the_partitions(protocol: str) -> None:
     run_virtual(main)
 
 
-def test_start_of_a_classic_member_returns_after_an_empty_assignment() -> None:
+def test_start_of_classic_member_returns_on_empty_assignment() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             synced: list[float] = []

@@ -115,7 +115,7 @@ def test_interrupt_strikes_a_generator_until_its_end() -> None:
 
 @pytest.mark.parametrize("iterate", [False, True])
 @pytest.mark.parametrize("deserializer", [None, bytes.decode])
-def test_an_interrupt_anywhere_loses_nothing_and_shuts_nobody_out(
+def test_interrupt_anywhere_loses_no_record_and_keeps_no_lock(
     cluster: Cluster, topic: str, make: MakeConsumer, iterate: bool, deserializer: Any
 ) -> None:
     tp = TopicPartition(topic, 0)
@@ -182,7 +182,7 @@ def test_an_interrupt_ends_the_wait_at_once(topic: str, make: MakeConsumer) -> N
 
 
 @pytest.mark.parametrize("way", ["poll_arrow", "poll_batches"])
-def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
+def test_interrupt_anywhere_in_building_a_table_loses_nothing(
     cluster: Cluster, topic: str, make: MakeConsumer, way: str
 ) -> None:
     tp = TopicPartition(topic, 0)
@@ -216,7 +216,7 @@ def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
     assert interrupts > 50
 
 
-def test_an_interrupt_anywhere_in_the_start_leaves_the_thread_usable(
+def test_interrupt_anywhere_in_start_leaves_the_thread_usable(
     topic: str, make: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python's start of the thread is not struck: it may leave the thread in its first step."""
@@ -255,7 +255,7 @@ def call_with_callbacks(consumer: KafkaConsumer) -> None:
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # struck before its start
 @pytest.mark.parametrize("call", [call_topics, call_with_callbacks])
-def test_an_interrupt_anywhere_in_a_call_leaves_the_thread_usable(
+def test_interrupt_anywhere_in_a_call_leaves_the_thread_usable(
     topic: str, make: MakeConsumer, call: Callable[[KafkaConsumer], None]
 ) -> None:
     consumer = make(topic)

@@ -77,7 +77,7 @@ class Held:
         return state.position, state.consumed, state.consumed_epoch
 
 
-def test_all_is_given_partition_by_partition_and_the_positions_follow() -> None:
+def test_iteration_goes_by_partition_and_moves_the_positions() -> None:
     held = Held()
     given = []
     steps = held.steps()
@@ -91,7 +91,7 @@ def test_all_is_given_partition_by_partition_and_the_positions_follow() -> None:
     assert len(given) - steps.slow > RECORDS
 
 
-def test_what_may_be_committed_has_the_leader_epoch_of_what_was_given() -> None:
+def test_consumed_offset_has_the_leader_epoch_of_its_record() -> None:
     held = Held(lambda offset: offset // 10)
     before = -1
     for record in held.steps():

@@ -87,7 +87,7 @@ def test_leaders_that_move_every_second_cost_no_record(
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_leaders_that_move_every_second_for_a_minute_of_real_time(
+def test_leaders_move_every_second_for_a_minute_of_real_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)

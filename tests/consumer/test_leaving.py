@@ -149,7 +149,7 @@ def _partitions(listener: Recorder, name: str) -> list[TopicPartition]:
 
 
 @EACH_PROTOCOL
-def test_a_listener_that_never_returns_is_given_up_by_the_async_face() -> None:
+def test_async_close_abandons_a_listener_that_never_returns() -> None:
     class Stuck:
         def on_partitions_assigned(self, _: Any) -> None:
             pass
@@ -193,7 +193,7 @@ def test_a_stop_from_inside_a_listener_leaves_as_it_was_told() -> None:
 # -- rebalances that are asked for -----------------------------------------------------------------
 
 
-def test_a_rebalance_can_be_enforced_and_its_reason_reaches_the_coordinator() -> None:
+def test_enforced_rebalance_sends_its_reason_to_the_coordinator() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             one = ClassicConsumer(cluster, "t", client_id="one")

@@ -71,9 +71,7 @@ def test_the_first_join_assigns_and_revokes_nothing(api: str, style: str) -> Non
     perform(api, script, {"t": 4})
 
 
-def test_an_eager_rebalance_revokes_all_a_cooperative_one_what_is_taken_away(
-    api: str, style: str
-) -> None:
+def test_eager_revokes_all_and_cooperative_only_what_moves(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(style))
         await stage.until(lambda: one.calls, one)
@@ -93,7 +91,7 @@ def test_an_eager_rebalance_revokes_all_a_cooperative_one_what_is_taken_away(
     perform(api, script, {"t": 4})
 
 
-def test_each_completed_rebalance_is_told_even_when_nothing_is_new(api: str, style: str) -> None:
+def test_each_rebalance_calls_assigned_even_without_changes(api: str, style: str) -> None:
     if style == CONSUMER:
         pytest.skip("a member cannot request a rebalance")
 
@@ -108,7 +106,7 @@ def test_each_completed_rebalance_is_told_even_when_nothing_is_new(api: str, sty
     perform(api, script, {"t": 4})
 
 
-def test_a_cooperative_member_gives_up_topics_it_no_longer_wants_before_it_joins(api: str) -> None:
+def test_cooperative_revokes_unsubscribed_topics_before_joining(api: str) -> None:
     async def script(stage: Stage) -> None:
         generations: list[int] = []
 
@@ -129,9 +127,7 @@ def test_a_cooperative_member_gives_up_topics_it_no_longer_wants_before_it_joins
 
 
 @pytest.mark.parametrize("style", [COOPERATIVE, CONSUMER])
-def test_partitions_that_stay_are_read_on_during_a_cooperative_rebalance(
-    api: str, style: str
-) -> None:
+def test_kept_partitions_are_read_in_a_cooperative_rebalance(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(style))
         await stage.until(lambda: one.calls, one)
@@ -147,9 +143,7 @@ def test_partitions_that_stay_are_read_on_during_a_cooperative_rebalance(
     perform(api, script, {"t": 4})
 
 
-def test_the_old_assignment_is_visible_in_revoked_where_position_and_commit_work(
-    api: str, style: str
-) -> None:
+def test_revoked_sees_old_assignment_and_position_and_commits(api: str, style: str) -> None:
     async def script(stage: Stage) -> None:
         seen: list[Any] = []
 
@@ -218,7 +212,7 @@ def test_a_seek_in_assigned_comes_before_the_first_record(api: str, style: str) 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-def test_a_lost_membership_is_told_as_lost_then_all_is_assigned_anew(
+def test_lost_membership_calls_lost_and_then_assigned_with_all(
     api: str, style: str, code: ErrorCode
 ) -> None:
     async def script(stage: Stage) -> None:
@@ -245,7 +239,7 @@ def test_a_lost_membership_is_told_as_lost_then_all_is_assigned_anew(
 
 
 @pytest.mark.parametrize("way", ["close", "unsubscribe"])
-def test_close_and_unsubscribe_revoke_while_the_member_is_still_in(
+def test_close_and_unsubscribe_revoke_before_the_member_leaves(
     api: str, style: str, way: str
 ) -> None:
     async def script(stage: Stage) -> None:

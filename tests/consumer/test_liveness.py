@@ -27,7 +27,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @PROTOCOLS
-def test_whoever_does_not_poll_is_warned_leaves_and_is_told_what_it_lost(
+def test_unpolled_member_is_warned_leaves_and_gets_lost_callback(
     caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     async def main() -> None:
@@ -64,7 +64,7 @@ def test_whoever_does_not_poll_is_warned_leaves_and_is_told_what_it_lost(
 
 
 @PROTOCOLS
-def test_whoever_polls_again_in_time_is_warned_anew_the_next_time(
+def test_poll_warning_is_repeated_after_a_poll_in_time(
     caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     async def main() -> None:
@@ -99,7 +99,7 @@ def test_a_long_poll_is_no_absence(caplog: pytest.LogCaptureFixture, protocol: s
 
 @pytest.mark.parametrize("static", [False, True])
 @PROTOCOLS
-def test_a_static_member_that_does_not_poll_keeps_its_place_until_the_session_is_over(
+def test_unpolled_static_member_stays_until_its_session_expires(
     static: bool, protocol: str
 ) -> None:
     async def main() -> None:
@@ -123,7 +123,7 @@ def test_a_static_member_that_does_not_poll_keeps_its_place_until_the_session_is
 
 
 @PROTOCOLS
-def test_a_coordinator_that_falls_silent_is_given_up_after_the_session_and_found_again(
+def test_silent_coordinator_is_looked_up_again_after_the_session(
     caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -178,7 +178,7 @@ def test_single_heartbeats_that_are_lost_cost_nothing(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_a_member_cut_off_for_longer_than_its_session_is_told_and_comes_back(protocol: str) -> None:
+def test_member_cut_off_past_its_session_is_lost_and_rejoins(protocol: str) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             listener = Recorder()
@@ -194,7 +194,7 @@ def test_a_member_cut_off_for_longer_than_its_session_is_told_and_comes_back(pro
 
 
 @PROTOCOLS
-def test_what_is_held_for_iteration_waits_for_the_session_to_be_sure(protocol: str) -> None:
+def test_iteration_withholds_records_until_session_is_confirmed(protocol: str) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             cluster.produce("t", ["a", "b", "c"])

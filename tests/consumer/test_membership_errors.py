@@ -31,7 +31,7 @@ CODES = [
 
 @pytest.mark.parametrize("code", CODES)
 @REQUESTS
-def test_an_error_of_no_known_meaning_does_not_make_the_group_wait_for_a_ghost(
+def test_unexpected_error_leaves_no_dead_member_in_the_group(
     protocol: str, api: str, subscribes: bool, code: ErrorCode
 ) -> None:
     is_retried = protocol == "consumer" and code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -92,7 +92,7 @@ def _typed(errors: list[KafkaError], code: ErrorCode) -> None:
     assert error.code == code
 
 
-def test_a_look_up_that_is_out_of_range_is_told_and_not_tried_again_at_once() -> None:
+def test_out_of_range_offset_lookup_raises_and_backs_off() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster) as consumer:

@@ -55,7 +55,7 @@ def test_lag_is_what_is_left_to_read(
     assert consumer.position(tp) == 10
 
 
-def test_every_figure_stands_in_the_page_and_the_page_has_no_others(
+def test_metrics_page_lists_every_metric_and_no_others(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     cluster.produce(topic, [b"a"], partition=0)
@@ -326,7 +326,7 @@ def test_explain_names_a_member_beyond_the_partitions() -> None:
     run_virtual(main)
 
 
-def test_a_member_too_many_is_told_so_and_one_that_waits_for_others() -> None:
+def test_explain_names_idle_member_and_wait_for_other_members() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             one = ClassicConsumer(cluster, "t")
@@ -375,7 +375,7 @@ def test_what_is_tried_again_in_silence_can_be_seen(protocol: str, api: str, wor
     run_virtual(main)
 
 
-def test_a_record_that_cannot_be_read_stands_in_the_way_until_it_is_passed_over() -> None:
+def test_explain_names_an_unreadable_record_until_seek_passes_it() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             tp = TopicPartition("t", 0)
@@ -395,7 +395,7 @@ def test_a_record_that_cannot_be_read_stands_in_the_way_until_it_is_passed_over(
     run_virtual(main)
 
 
-def test_where_no_broker_answers_any_more_the_end_is_not_said_to_be_reached() -> None:
+def test_explain_does_not_name_log_end_while_brokers_are_silent() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t") as consumer:
@@ -418,7 +418,7 @@ def test_where_no_broker_answers_any_more_the_end_is_not_said_to_be_reached() ->
     run_virtual(main)
 
 
-def test_a_fenced_member_is_told_that_only_a_new_subscription_brings_it_back(
+def test_explain_advises_a_fenced_member_to_subscribe_again(
     each_protocol: str,
 ) -> None:
     async def main() -> None:
@@ -435,7 +435,7 @@ def test_a_fenced_member_is_told_that_only_a_new_subscription_brings_it_back(
 
 
 @EACH_PROTOCOL
-def test_a_consumer_that_is_closed_does_not_say_that_its_rebalances_never_were() -> None:
+def test_explain_of_a_closed_consumer_keeps_its_rebalances() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t") as consumer:

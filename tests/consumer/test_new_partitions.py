@@ -136,7 +136,7 @@ async def poll_until_values(consumer: MemoryConsumer, found: list[bytes]) -> lis
     return errors
 
 
-def test_topic_that_assign_names_before_it_exists_is_read_from_its_beginning() -> None:
+def test_topic_assigned_before_creation_is_read_from_beginning() -> None:
     async def script(cluster: MemoryCluster) -> None:
         async with MemoryConsumer(cluster, **LATEST) as one:
             one.assign([T0])
@@ -202,7 +202,7 @@ def test_each_consumer_goes_by_what_its_metadata_saw() -> None:
     on_cluster(script, t=1)
 
 
-def test_committed_offset_and_seek_come_before_the_rule_for_new_partitions() -> None:
+def test_committed_offset_and_seek_override_new_partition_rule() -> None:
     async def script(cluster: MemoryCluster) -> None:
         async with MemoryConsumer(cluster, "t", enable_auto_commit=False, **LATEST) as one:
             cluster.add_partitions("t", 2)

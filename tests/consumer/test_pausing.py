@@ -12,7 +12,7 @@ from tests.support.virtual import run_virtual
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 
 
-def test_what_is_buffered_comes_to_a_task_that_waits_as_soon_as_it_is_resumed() -> None:
+def test_resume_returns_buffered_records_to_a_waiting_task() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             cluster.produce("t", ["a", "b"])
@@ -35,7 +35,7 @@ def test_what_is_buffered_comes_to_a_task_that_waits_as_soon_as_it_is_resumed() 
     run_virtual(main)
 
 
-def test_what_is_held_for_iteration_of_paused_partitions_is_given_whole_after_that() -> None:
+def test_iteration_returns_all_buffered_records_after_a_pause() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             for tp in PARTITIONS:

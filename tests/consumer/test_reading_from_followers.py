@@ -139,7 +139,7 @@ def test_what_a_follower_says_is_not_the_last_word(code: str, policy: str) -> No
     run_virtual(main)
 
 
-def test_a_follower_that_lags_gives_what_it_has_and_nothing_is_reset() -> None:
+def test_lagging_follower_returns_its_records_without_a_reset() -> None:
     async def main() -> None:
         async with racks() as cluster:
             node, rack = follower(cluster)

@@ -18,7 +18,7 @@ HEARTBEAT_S = 3.0
     ("strategy", "slack"), [("range", 0.1), ("cooperative-sticky", 0.2)], ids=lambda value: value
 )
 @pytest.mark.parametrize("phase", [0.1, 0.5, 0.9])
-def test_a_second_member_has_its_share_within_a_heartbeat_of_the_first(
+def test_second_member_gets_its_share_within_firsts_heartbeat(
     strategy: str, slack: float, phase: float
 ) -> None:
     async def main() -> None:

@@ -177,7 +177,7 @@ def test_buffered_records_of_the_old_topic_come_first(way: Callable[[Any], None]
     on_virtual_time(script)
 
 
-def test_records_held_for_iteration_come_before_those_of_the_new_topic() -> None:
+def test_iteration_returns_buffered_records_before_new_topics() -> None:
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
         async with ClassicConsumer(cluster, "t") as one:
@@ -235,7 +235,7 @@ async def poll_for_error(consumer: MemoryConsumer) -> list[Any]:
 @EACH_PROTOCOL
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("group_id", [None, "g"])
-def test_topic_may_be_recreated_with_another_number_of_partitions(
+def test_recreated_topic_may_have_another_number_of_partitions(
     partitions: int, group_id: str | None
 ) -> None:
     async def script(cluster: MemoryCluster) -> None:
@@ -284,7 +284,7 @@ def test_automatic_commits_of_the_old_topic_are_dropped(
 
 @EACH_PROTOCOL
 @pytest.mark.parametrize("named", [False, True])
-def test_commit_of_old_offsets_fails_until_the_position_has_moved(named: bool) -> None:
+def test_commit_of_old_offsets_fails_until_the_position_moves(named: bool) -> None:
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", OLD, partition=0)
         options: dict[str, Any] = {"enable_auto_commit": False, "metadata_max_age_ms": 1000}
@@ -327,7 +327,7 @@ def test_recreation_is_logged_once_when_a_rebalance_follows(
 @EACH_PROTOCOL
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_offset_of_the_old_topic_is_not_applied_after_a_rebalance(named: bool, reset: str) -> None:
+def test_offset_of_the_old_topic_is_unused_after_a_rebalance(named: bool, reset: str) -> None:
     """Another client committed, by the topic's name, the offset that the consumer had committed."""
 
     async def script(cluster: MemoryCluster) -> None:
@@ -350,7 +350,7 @@ def test_offset_of_the_old_topic_is_not_applied_after_a_rebalance(named: bool, r
 
 @EACH_PROTOCOL
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_topic_recreated_between_two_subscriptions_is_read_from_its_beginning(
+def test_topic_recreated_while_unsubscribed_is_read_from_start(
     reset: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(cluster: MemoryCluster) -> None:
@@ -414,7 +414,7 @@ def test_pattern_reads_a_recreated_topic_from_its_beginning() -> None:
 
 
 @EACH_PROTOCOL
-def test_offset_of_the_new_topic_counts_when_the_metadata_is_late() -> None:
+def test_offset_of_the_new_topic_is_used_when_metadata_is_late() -> None:
     """The partition is assigned while this consumer knows the old id, and others read the new."""
 
     async def script(cluster: MemoryCluster) -> None:

@@ -24,7 +24,7 @@ def fetches(cluster: MemoryCluster) -> int:
 
 
 @pytest.mark.parametrize("change", ["seek", "resume", "assign"])
-def test_change_at_the_log_end_is_served_before_the_long_poll_ends(change: str) -> None:
+def test_change_at_the_log_end_is_served_before_long_poll_ends(change: str) -> None:
     async def main() -> None:
         first, second = TopicPartition("t", 0), TopicPartition("t", 1)
         waits: list[float] = []
@@ -81,7 +81,7 @@ def test_few_fetches_follow_a_seek_to_the_log_end() -> None:
     run_virtual(main)
 
 
-def test_partition_that_full_fetches_leave_out_is_requested_again() -> None:
+def test_partition_omitted_by_full_fetches_is_requested_again() -> None:
     left_out = 0
 
     async def leave_out(call: Call) -> FetchResponse:

@@ -32,7 +32,7 @@ def _classic(cluster: MemoryCluster, name: str, **more: Any) -> MemoryConsumer:
 
 @pytest.mark.parametrize("restarts", ["leader", "follower"])
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_restart_within_the_session_keeps_the_partitions_without_a_rebalance(
+def test_restart_in_session_keeps_partitions_without_rebalance(
     restarts: str, strategy: str
 ) -> None:
     async def main() -> None:
@@ -70,7 +70,7 @@ def test_a_restart_within_the_session_keeps_the_partitions_without_a_rebalance(
     run_virtual(main)
 
 
-def test_a_static_leader_that_comes_back_does_not_deal_but_watches_the_topics() -> None:
+def test_returning_static_leader_watches_topics_and_assigns_none() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             one = _classic(cluster, "one")
@@ -112,7 +112,7 @@ def test_restart_within_the_session_keeps_the_partitions(count: int) -> None:
     run_virtual(main)
 
 
-def test_a_static_leader_finds_partitions_added_while_it_was_away() -> None:
+def test_returning_static_leader_finds_added_partitions() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             one = _classic(cluster, "one")
@@ -185,7 +185,7 @@ def test_after_the_session_a_static_member_has_left() -> None:
     run_virtual(main)
 
 
-def test_the_older_of_two_with_one_name_is_told_once_and_for_good() -> None:
+def test_older_of_two_members_with_one_instance_id_is_fenced() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             cluster.produce("t", ["a", "b"])
@@ -220,7 +220,7 @@ def _settled(cluster: MemoryCluster, members: int) -> bool:
     return group.is_stable and len(shares) == members and min(shares) == max(shares) > 0
 
 
-def test_a_fenced_member_comes_back_when_it_subscribes_again_to_the_same_topics(
+def test_fenced_member_rejoins_by_subscribing_to_the_same_topics(
     each_protocol: str,
 ) -> None:
     async def main() -> None:

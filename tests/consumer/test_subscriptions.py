@@ -111,7 +111,7 @@ def test_broker_pattern_raises_when_options_are_classic(option: str, value: Any)
         consumer.subscribe(pattern=SubscriptionPattern("t.*"))
 
 
-def test_unsubscribe_raises_what_the_listener_raised_when_all_is_done(
+def test_unsubscribe_completes_before_it_raises_listener_error(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     def fail(partitions: Any) -> None:
@@ -170,7 +170,7 @@ async def test_async_unsubscribe_commits_tells_the_listener_and_leaves(
 
 
 @pytest.mark.anyio
-async def test_async_unsubscribe_then_stop_at_once_still_commits_and_leaves(
+async def test_async_close_after_unsubscribe_still_commits_and_leaves(
     cluster: Cluster, topic: str, group: str, options: dict[str, Any]
 ) -> None:
     cluster.produce(topic, [b"1"], partition=0)

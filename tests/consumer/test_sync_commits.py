@@ -55,7 +55,7 @@ def test_automatic_commits_follow_at_their_interval(
     poll_until(consumer, lambda: committed(cluster, group, tp) == 10)
 
 
-def test_what_the_latest_poll_returned_is_not_committed_by_itself(
+def test_records_of_the_latest_poll_are_not_auto_committed(
     cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
 ) -> None:
     consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=10, max_poll_records=4)
@@ -89,7 +89,7 @@ def test_close_commits_what_was_returned(
     assert committed(cluster, group, tp) == 10
 
 
-def test_close_without_autocommit_and_a_block_that_raises_do_not_commit(
+def test_close_without_autocommit_and_failed_block_do_not_commit(
     cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
 ) -> None:
     consumer = make(tp.topic, group_id=group)
@@ -189,7 +189,7 @@ class _Any:
 ANY: Any = _Any()
 
 
-def test_callbacks_of_commits_run_on_the_callers_thread_at_the_next_call(
+def test_commit_callbacks_run_in_callers_thread_at_next_call(
     cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
 ) -> None:
     called: list[tuple[Any, Any, threading.Thread]] = []

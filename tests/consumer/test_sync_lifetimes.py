@@ -396,7 +396,7 @@ def test_one_thread_at_a_time(topic: str, make: MakeConsumer) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(
+def test_forked_child_is_refused_and_its_parent_continues(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     consumer = make(topic, group_id=group)
@@ -458,7 +458,7 @@ def collect_until_ended(thread: threading.Thread, seconds: float = 10.0) -> None
         thread.join(0.05)
 
 
-def test_abandoned_consumer_ends_its_thread_when_warnings_are_errors(
+def test_abandoned_consumer_ends_thread_if_warnings_are_errors(
     topic: str, group: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Any] = []

@@ -46,7 +46,7 @@ def test_first_assigned_alone_with_everything(
     assert listener.threads == {threading.current_thread()}
 
 
-def test_a_rebalance_revokes_everything_before_the_join_and_assigns_what_is_left(
+def test_rebalance_revokes_all_before_join_and_assigns_the_rest(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer, both: Partitions
 ) -> None:
     generations: list[int] = []
@@ -93,7 +93,7 @@ def test_assigned_is_called_even_with_nothing_and_revoked_is_not(
     assert all(p for listener in listeners for name, p in listener.calls if name == "revoked")
 
 
-def test_the_old_assignment_is_visible_in_revoked_and_position_and_commit_work(
+def test_revoked_sees_old_assignment_and_position_and_commits(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer, both: Partitions
 ) -> None:
     """kafka-python 3.0.12 raises RuntimeError from both."""

@@ -93,7 +93,7 @@ def test_seeking_the_ends_of_nothing_is_refused(make: MakeConsumer) -> None:
         make().seek_to_end()
 
 
-def test_position_follows_what_was_returned_and_not_what_was_fetched(
+def test_position_follows_returned_and_not_fetched_records(
     consumer: KafkaConsumer, tp: TopicPartition
 ) -> None:
     assert consumer.position(tp) == 0
@@ -176,7 +176,7 @@ def test_iteration_moves_the_position_with_each_record(
             break
 
 
-def test_iteration_ends_after_consumer_timeout_ms_and_can_be_resumed(
+def test_iteration_ends_after_consumer_timeout_and_can_resume(
     cluster: Cluster, make: MakeConsumer, tp: TopicPartition
 ) -> None:
     consumer = make(consumer_timeout_ms=300)

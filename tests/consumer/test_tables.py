@@ -116,7 +116,7 @@ def test_nothing_there_is_no_rows(topic: str, make: MakeConsumer, way: str) -> N
 
 @WAYS
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
-def test_max_records_cuts_batches_and_what_is_committed_is_what_was_returned(
+def test_max_records_cuts_batches_and_commits_returned_rows_only(
     cluster: Cluster,
     topic: str,
     group: str,

@@ -164,7 +164,7 @@ def test_a_check_that_fails_is_made_again_and_resets_nothing(code: str) -> None:
     run_virtual(main)
 
 
-def test_a_check_that_is_not_allowed_is_told_and_goes_on_once_it_is() -> None:
+def test_unauthorized_validation_raises_and_goes_on_when_granted() -> None:
     async def main() -> None:
         async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t", group_id=None) as consumer:

@@ -59,7 +59,7 @@ def test_a_signal_handler_ends_poll(topic: str, make: MakeConsumer) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_without_anybody_waiting_the_next_poll_ends_and_its_records_come_with_the_one_after(
+def test_wakeup_without_a_waiting_poll_ends_only_the_next_poll(
     cluster: Cluster, topic: str, make: MakeConsumer
 ) -> None:
     cluster.produce(topic, [b"a", b"b"], partition=0)
