@@ -60,6 +60,6 @@ def test_a_partition_may_not_go_from_owner_to_owner_at_once() -> None:
     check_assignments(Sticky(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)
 
 
-def test_what_a_member_owned_in_an_earlier_generation_is_not_its_own_any_more() -> None:
+def test_partitions_of_an_earlier_generation_are_not_owned() -> None:
     members = _owners(generation_of_b=4)
     check_assignments(Named(), CLUSTER, members, {"a": [T0], "b": [T1]}, cooperative=True)

@@ -211,7 +211,7 @@ async def test_a_lost_connection_makes_the_coordinator_unknown() -> None:
         assert consumer.client.snapshot().state == "stable"
 
 
-async def test_a_coordinator_that_is_not_there_yet_is_asked_for_until_it_is() -> None:
+async def test_coordinator_is_looked_up_until_it_is_available() -> None:
     cluster = FakeCluster(t=1)
     answer = FindCoordinatorResponse.Coordinator(key="g", node_id=-1, error_code=15)
     cluster.once(
@@ -373,7 +373,7 @@ async def test_an_assignor_that_raises_or_deals_nonsense_is_reported(assignments
         await consumer.until(lambda: consumer.cluster.requests(LeaveGroupRequest))
 
 
-async def test_a_callback_that_raises_through_the_host_does_not_stop_the_group(
+async def test_callback_error_of_the_host_does_not_stop_the_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Raising(FakeHost):
@@ -399,7 +399,7 @@ async def test_a_defect_is_reported_and_does_not_raise(caplog: pytest.LogCapture
         await consumer.client.leave("done", 1)
 
 
-async def test_cancelling_in_the_midst_of_everything_leaves_nothing_behind() -> None:
+async def test_cancellation_at_any_point_leaves_nothing_behind() -> None:
     for turns in range(40):
         async with running() as consumer:
             consumer.client.subscribe(["t"])
@@ -407,7 +407,7 @@ async def test_cancelling_in_the_midst_of_everything_leaves_nothing_behind() -> 
                 await anyio.lowlevel.checkpoint()
 
 
-async def test_a_session_without_an_answer_makes_the_coordinator_be_looked_up() -> None:
+async def test_coordinator_is_looked_up_after_a_session_of_silence() -> None:
     cluster = FakeCluster(t=1)
     async with running(cluster, session_timeout_ms=150) as consumer:
         consumer.client.subscribe(["t"])
@@ -425,7 +425,7 @@ async def test_a_session_without_an_answer_makes_the_coordinator_be_looked_up() 
         assert consumer.client.snapshot().owned == parts(0)
 
 
-async def test_a_caller_that_does_not_poll_loses_its_membership_and_gets_it_back() -> None:
+async def test_caller_without_poll_loses_and_regains_its_membership() -> None:
     async with running(max_poll_interval_ms=100, rebalance_timeout_ms=100) as consumer:
         host = consumer.host
         consumer.client.subscribe(["t"])
@@ -439,7 +439,7 @@ async def test_a_caller_that_does_not_poll_loses_its_membership_and_gets_it_back
         assert host.names() == ["assigned", "lost", "assigned"]
 
 
-async def test_racks_reach_the_leaders_assignor_and_a_moved_replica_deals_anew() -> None:
+async def test_racks_reach_the_assignor_and_a_moved_replica_rebalances() -> None:
     cluster = FakeCluster(t=1)
     async with running(cluster, client_rack="r1") as consumer:
         consumer.client.subscribe(["t"])

@@ -186,7 +186,7 @@ async def test_commit_fails_when_the_membership_is_lost_meanwhile() -> None:
     assert _epochs(cluster) == [7]
 
 
-async def test_commit_of_a_member_does_not_go_on_from_outside_the_group() -> None:
+async def test_commit_of_a_member_is_not_retried_outside_the_group() -> None:
     cluster, member = FakeCluster(t=2), Member()
     _accept_from(cluster, 8)
 

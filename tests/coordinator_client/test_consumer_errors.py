@@ -194,7 +194,7 @@ def test_unsupported_request_is_reported() -> None:
     assert script.at(MemberState.FAILED)
 
 
-def test_missing_right_on_a_topic_is_reported_once_and_keeps_the_member() -> None:
+def test_missing_topic_right_is_reported_once_and_keeps_member() -> None:
     script = ConsumerScript()
     script.to_stable(0)
     script.subscribe("t", "secret")
@@ -212,7 +212,7 @@ def test_missing_right_on_a_topic_is_reported_once_and_keeps_the_member() -> Non
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_missing_right_on_a_topic_is_reported_for_each_subscription(leaves: bool) -> None:
+def test_missing_topic_right_is_reported_for_each_subscription(leaves: bool) -> None:
     script = ConsumerScript()
     script.to_joining()
     script.answer(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -342,7 +342,7 @@ def test_join_is_retried_when_the_broker_fails() -> None:
     assert script.at(MemberState.FAILED)
 
 
-def test_member_keeps_its_partitions_when_the_broker_fails_for_a_while() -> None:
+def test_member_keeps_partitions_when_broker_fails_for_a_while() -> None:
     script = ConsumerScript()
     script.to_stable(0)
     for _ in range(3):
@@ -476,7 +476,7 @@ def test_static_member_releases_its_own_instance_when_it_rejoins() -> None:
     assert script.machine.generation == 5
 
 
-def test_static_member_releases_its_instance_after_a_lost_join_response() -> None:
+def test_static_member_frees_instance_after_lost_join_response() -> None:
     script = ConsumerScript(static=True)
     script.to_joining()
     joined = script.fail(ConsumerHeartbeat, KafkaConnectionError("gone"))

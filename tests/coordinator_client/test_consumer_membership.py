@@ -41,7 +41,7 @@ def test_join_sends_all_fields_when_caller_is_in_poll() -> None:
     assert len(sent.member_id) == 22
 
 
-def test_first_response_without_an_assignment_is_not_the_last_word() -> None:
+def test_first_response_without_an_assignment_is_not_final() -> None:
     script = ConsumerScript()
     script.to_joining()
     script.answer(2, None)
@@ -109,7 +109,7 @@ def test_revocation_withholds_at_once_and_acknowledges_last() -> None:
     assert script.take(CallRevoked).partitions == parts(1)
 
 
-def test_heartbeats_continue_without_owned_partitions_during_callbacks() -> None:
+def test_heartbeats_omit_owned_partitions_during_callbacks() -> None:
     script = ConsumerScript()
     script.to_stable(0, 1)
     script.pass_time(INTERVAL)
@@ -290,7 +290,7 @@ def test_recreated_topic_is_withheld_and_asks_for_its_assignment() -> None:
     assert script.none_but(ConsumerHeartbeat)
 
 
-def test_target_that_changes_twice_during_assigned_resumes_delivery() -> None:
+def test_target_that_changes_twice_in_assigned_resumes_delivery() -> None:
     script = ConsumerScript()
     script.to_joining()
     script.answer(2, by_id(0, 1))
@@ -344,7 +344,7 @@ def test_revocation_is_acknowledged_while_names_are_looked_up() -> None:
     assert script.at(MemberState.STABLE)
 
 
-def test_look_up_that_ends_before_the_revocation_needs_no_other_poll() -> None:
+def test_lookup_that_ends_before_revocation_needs_no_other_poll() -> None:
     script = ConsumerScript()
     script.to_stable(0, 1, topics=("t", "u"))
     script.resolves = False
@@ -386,7 +386,7 @@ def test_revocation_taken_back_still_waits_for_names() -> None:
     assert not script.has(CallRevoked)
 
 
-def test_partitions_of_a_topic_no_longer_subscribed_are_not_added() -> None:
+def test_partitions_of_an_unsubscribed_topic_are_not_added() -> None:
     script = ConsumerScript()
     script.to_joining("u")
     script.subscribe("t")

@@ -11,7 +11,7 @@ from kohort.errors import ErrorCode
 from tests.coordinator_client.consumer_scripts import INTERVAL, ConsumerScript, by_id
 
 
-def test_log_names_partitions_of_a_lost_membership_as_lost_and_gained(
+def test_log_names_lost_and_gained_partitions_of_lost_membership(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kohort")

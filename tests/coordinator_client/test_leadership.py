@@ -38,7 +38,7 @@ def _returned_static_leader(**changes: Any) -> Script:
     return script
 
 
-def test_leader_does_not_rejoin_for_the_first_metadata_of_its_assignor() -> None:
+def test_leader_does_not_rejoin_for_its_assignors_first_metadata() -> None:
     """The assignor fetches the metadata of topics that the leader has not seen yet."""
     script = Script()
     script.to_joining()

@@ -44,7 +44,7 @@ def test_a_cooperative_member_joins_again_with_what_it_owns() -> None:
     assert script.machine.owned == parts(0, 1)
 
 
-def test_only_what_moves_is_revoked_after_sync_and_a_second_round_follows_at_once() -> None:
+def test_moves_are_revoked_after_sync_and_a_second_join_follows() -> None:
     script = _stable(0, 1, 2)
     script.beat(27)
     script.poll()
@@ -83,7 +83,7 @@ def test_only_what_is_new_is_assigned() -> None:
     assert script.at(MemberState.STABLE)
 
 
-def test_what_is_not_subscribed_to_any_more_is_revoked_before_joining() -> None:
+def test_unsubscribed_topics_are_revoked_before_joining() -> None:
     script = _stable(0, 1)
     script.machine.member.owned |= parts(0, topic="u")
     script.subscribe("u")
@@ -93,7 +93,7 @@ def test_what_is_not_subscribed_to_any_more_is_revoked_before_joining() -> None:
     assert script.take(JoinGroup).owned == parts(0, topic="u")
 
 
-def test_a_membership_lost_while_joining_is_lost_at_the_next_poll() -> None:
+def test_membership_lost_while_joining_is_lost_at_the_next_poll() -> None:
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
@@ -104,7 +104,7 @@ def test_a_membership_lost_while_joining_is_lost_at_the_next_poll() -> None:
     assert script.take(JoinGroup).owned == frozenset()
 
 
-def test_a_sync_that_another_rebalance_overtakes_keeps_the_partitions() -> None:
+def test_sync_that_a_rebalance_overtakes_keeps_the_partitions() -> None:
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
@@ -138,7 +138,7 @@ def test_partitions_are_lost_when_a_rejoin_misses_a_generation() -> None:
 
 
 @pytest.mark.parametrize("until", ["reconciling", "revoking"])
-def test_leaving_loses_what_a_rejoin_has_lost_and_revokes_the_rest(until: str) -> None:
+def test_leaving_calls_lost_for_rejoin_losses_and_revokes_rest(until: str) -> None:
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
@@ -155,7 +155,7 @@ def test_leaving_loses_what_a_rejoin_has_lost_and_revokes_the_rest(until: str) -
     assert script.at(MemberState.UNSUBSCRIBED)
 
 
-def test_all_partitions_are_lost_when_membership_ends_after_a_gap() -> None:
+def test_all_partitions_are_lost_if_membership_ends_after_a_gap() -> None:
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
@@ -187,7 +187,7 @@ def test_partitions_go_by_the_epoch_when_sync_fails_after_a_gap(
     assert script.called_back(callback) == parts(1)
 
 
-def test_partitions_are_revoked_when_the_consumer_group_keeps_the_epoch() -> None:
+def test_partitions_are_revoked_if_consumer_group_keeps_epoch() -> None:
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
@@ -203,7 +203,7 @@ def test_partitions_are_kept_when_only_the_epoch_is_newer() -> None:
     assert script.called_back(CallAssigned) == parts(2)
 
 
-def test_partitions_are_revoked_when_a_rebalance_becomes_an_upgrade() -> None:
+def test_partitions_are_revoked_if_rebalance_becomes_an_upgrade() -> None:
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
@@ -213,7 +213,7 @@ def test_partitions_are_revoked_when_a_rebalance_becomes_an_upgrade() -> None:
     assert script.called_back(CallRevoked) == parts(1)
 
 
-def test_heartbeats_show_a_joining_member_that_its_coordinator_is_there() -> None:
+def test_heartbeats_of_joining_member_only_check_the_coordinator() -> None:
     script = _stable(0)
     script.beat(27)
     script.poll()
@@ -234,7 +234,7 @@ def _syncing_again() -> Script:
     return script
 
 
-def test_leaving_between_join_and_sync_waits_for_sync_so_that_the_last_commit_counts() -> None:
+def test_leaving_waits_for_sync_so_that_the_last_commit_counts() -> None:
     script = _syncing_again()
     script.sync_answer(parts(0))
     assert script.called_back(CallRevoked) == parts(0, 1)
@@ -252,7 +252,7 @@ def test_leaving_does_not_wait_long_for_sync() -> None:
     assert script.at(MemberState.UNSUBSCRIBED)
 
 
-def test_a_membership_that_is_over_when_leaving_waits_for_sync_is_lost() -> None:
+def test_membership_that_ends_while_leaving_awaits_sync_is_lost() -> None:
     for code, callback in ((25, CallLost), (27, CallRevoked), (22, CallLost), (16, CallRevoked)):
         script = _syncing_again()
         script.sync_answer(error_code=code)
@@ -262,7 +262,7 @@ def test_a_membership_that_is_over_when_leaving_waits_for_sync_is_lost() -> None
         assert script.at(MemberState.UNSUBSCRIBED)
 
 
-def test_a_membership_lost_during_the_revoked_callback_loses_the_rest() -> None:
+def test_membership_lost_in_revoked_callback_loses_the_rest() -> None:
     script = _stable(0, 1, 2)
     script.beat(27)
     script.poll()

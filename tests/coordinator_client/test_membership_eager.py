@@ -49,7 +49,7 @@ def test_nothing_is_sent_before_the_caller_polls() -> None:
     )
 
 
-def test_the_member_id_handshake_joins_again_at_once_with_the_id_given() -> None:
+def test_member_rejoins_at_once_with_the_member_id_it_was_given() -> None:
     script = Script()
     script.to_joining()
     script.join_answer(79, member_id="given")
@@ -226,7 +226,7 @@ def test_join_and_sync_go_on_when_the_caller_has_left_poll() -> None:
     assert script.called_back(CallAssigned) == parts(3)
 
 
-def test_heartbeats_go_on_between_join_and_sync_and_in_the_callbacks() -> None:
+def test_heartbeats_continue_until_sync_and_during_callbacks() -> None:
     script = Script()
     script.to_syncing()
     script.beat()
@@ -239,7 +239,7 @@ def test_heartbeats_go_on_between_join_and_sync_and_in_the_callbacks() -> None:
     assert script.at(MemberState.STABLE)
 
 
-def test_a_heartbeat_of_an_earlier_generation_says_nothing_of_this_one() -> None:
+def test_heartbeat_error_of_an_earlier_generation_is_ignored() -> None:
     script = Script()
     script.to_stable()
     script.beat(27)
@@ -281,7 +281,7 @@ def test_the_same_subscription_again_changes_nothing() -> None:
     assert script.at(MemberState.STABLE)
 
 
-def test_a_subscription_changed_after_joining_is_joined_with_afterwards() -> None:
+def test_subscription_changed_while_joining_causes_a_rejoin() -> None:
     script = Script()
     script.to_joining()
     script.subscribe("t", "u")
@@ -360,7 +360,7 @@ def test_a_follower_leaves_watching_to_the_leader() -> None:
     assert script.at(MemberState.STABLE)
 
 
-def test_a_member_with_an_unreadable_subscription_gets_nothing_and_the_others_go_on(
+def test_member_with_unreadable_subscription_gets_no_partitions(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     script = Script()
@@ -409,7 +409,7 @@ def test_each_rebalance_is_logged_once_with_what_it_brought(
     )
 
 
-def test_log_names_partitions_of_a_lost_membership_as_lost_and_gained(
+def test_log_names_lost_and_gained_partitions_of_lost_membership(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kohort")
@@ -425,7 +425,7 @@ def test_log_names_partitions_of_a_lost_membership_as_lost_and_gained(
     assert "gained t 0, lost t 0-1, now 1 partition" in caplog.messages[-1]
 
 
-def test_log_names_the_wait_for_poll_after_a_loss_in_the_callback(
+def test_log_names_the_wait_for_poll_after_loss_in_the_callback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kohort")
@@ -449,7 +449,7 @@ def test_log_names_the_wait_for_poll_after_a_loss_in_the_callback(
     assert "(0.500 s after it was due): generation 3" in caplog.messages[-1]
 
 
-def test_a_lost_membership_calls_lost_at_the_next_poll_and_joins_anew() -> None:
+def test_lost_membership_calls_lost_at_next_poll_and_rejoins() -> None:
     script = Script()
     script.to_stable()
     script.beat(25)
@@ -471,7 +471,7 @@ def test_an_old_generation_keeps_its_member_id() -> None:
     assert script.take(JoinGroup).member_id == "me"
 
 
-def test_a_membership_lost_during_the_revoked_callback_joins_anew_after_it() -> None:
+def test_membership_lost_in_revoked_callback_rejoins_after_it() -> None:
     script = Script()
     script.to_stable()
     script.beat(27)
@@ -482,7 +482,7 @@ def test_a_membership_lost_during_the_revoked_callback_joins_anew_after_it() -> 
     assert script.take(JoinGroup).member_id == ""
 
 
-def test_a_membership_lost_during_the_assigned_callback_is_lost_after_it() -> None:
+def test_membership_lost_in_assigned_callback_is_lost_after_it() -> None:
     script = Script()
     script.to_reconciling()
     script.poll()
@@ -493,7 +493,7 @@ def test_a_membership_lost_during_the_assigned_callback_is_lost_after_it() -> No
     assert script.called_back(CallLost) == parts(0, 1)
 
 
-def test_a_membership_lost_while_the_assignor_runs_makes_its_result_stale() -> None:
+def test_membership_lost_while_assignor_runs_drops_its_result() -> None:
     script = Script()
     script.to_joining()
     script.join_answer(leader="me", members={"me": Subscription(("t",))})

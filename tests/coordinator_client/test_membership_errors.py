@@ -56,7 +56,7 @@ def _reported(script: Script) -> Exception:
 
 
 @pytest.mark.parametrize("api", ACTIONS, ids=lambda api: api.name)
-def test_a_code_that_is_not_listed_is_retried_only_if_it_may_pass(api: ApiKey) -> None:
+def test_unlisted_error_code_is_retried_only_if_retriable(api: ApiKey) -> None:
     for code in {*CODES, 9999} - ACTIONS[api].keys():
         expected = (
             CoordinatorAction.RETRY if error_class(code).retriable else CoordinatorAction.FAIL
@@ -177,7 +177,7 @@ def test_a_commit_of_an_earlier_generation_tells_nothing() -> None:
     assert script.at(MemberState.STABLE)
 
 
-def test_a_fenced_member_comes_back_only_when_it_is_subscribed_anew() -> None:
+def test_fenced_member_rejoins_only_after_a_new_subscription() -> None:
     script = Script(static=True)
     script.to_stable()
     script.beat(82)
@@ -191,7 +191,7 @@ def test_a_fenced_member_comes_back_only_when_it_is_subscribed_anew() -> None:
     assert script.at(MemberState.JOIN_PENDING)
 
 
-def test_after_an_error_the_group_tries_again_when_the_caller_polls_again() -> None:
+def test_member_rejoins_at_the_next_poll_after_an_error() -> None:
     script = Script()
     script.to_joining()
     script.join_answer(30)
@@ -203,7 +203,7 @@ def test_after_an_error_the_group_tries_again_when_the_caller_polls_again() -> N
     assert script.at(MemberState.JOIN_PENDING)
 
 
-def test_a_broker_that_forgets_its_members_at_once_is_not_flooded() -> None:
+def test_broker_that_forgets_members_at_once_is_not_flooded() -> None:
     script = Script()
     script.to_joining()
     sent = 0
@@ -217,7 +217,7 @@ def test_a_broker_that_forgets_its_members_at_once_is_not_flooded() -> None:
     assert sent <= 20
 
 
-def test_a_broker_that_asks_for_a_member_id_for_ever_is_not_flooded() -> None:
+def test_broker_that_always_requires_a_member_id_is_not_flooded() -> None:
     script = Script()
     script.to_joining()
     sent = 0
@@ -231,7 +231,7 @@ def test_a_broker_that_asks_for_a_member_id_for_ever_is_not_flooded() -> None:
     assert sent <= 20
 
 
-def test_a_member_id_that_is_required_but_not_given_is_asked_for_again_later() -> None:
+def test_required_member_id_that_is_not_given_is_requested_later() -> None:
     script = Script()
     script.to_joining()
     script.join_answer(79, member_id="")
@@ -273,7 +273,7 @@ def test_what_no_repetition_mends_is_reported(error: Exception) -> None:
     assert script.at(MemberState.FAILED)
 
 
-def test_garbage_for_a_heartbeat_costs_the_heartbeat_and_not_the_membership() -> None:
+def test_undecodable_heartbeat_response_keeps_the_membership() -> None:
     script = Script()
     script.to_stable()
     script.wait(3)
@@ -283,7 +283,7 @@ def test_garbage_for_a_heartbeat_costs_the_heartbeat_and_not_the_membership() ->
     assert script.at(MemberState.STABLE)
 
 
-def test_an_assignor_that_raises_is_reported_and_the_group_is_left_to_others() -> None:
+def test_assignor_error_is_reported_and_the_member_leaves() -> None:
     script = Script()
     script.to_joining()
     script.join_answer(leader="me", members={"me": Subscription(("t",))})
@@ -293,7 +293,7 @@ def test_an_assignor_that_raises_is_reported_and_the_group_is_left_to_others() -
     assert script.at(MemberState.FAILED)
 
 
-def test_a_static_member_whose_assignor_raises_stays_in_its_place() -> None:
+def test_static_member_stays_in_the_group_after_assignor_error() -> None:
     script = Script(static=True)
     script.to_joining()
     script.join_answer(leader="me", members={"me": Subscription(("t",))})
@@ -301,7 +301,7 @@ def test_a_static_member_whose_assignor_raises_stays_in_its_place() -> None:
     assert not script.has(LeaveGroup)
 
 
-def test_topics_that_cannot_be_looked_up_make_the_leader_join_again() -> None:
+def test_leader_rejoins_when_topics_cannot_be_looked_up() -> None:
     script = Script()
     script.to_joining()
     script.join_answer(leader="me", members={"me": Subscription(("t",))})
@@ -326,7 +326,7 @@ def test_a_sync_answer_of_another_protocol_is_an_error() -> None:
     assert isinstance(script.take(ReportFailure).error, InconsistentGroupProtocolError)
 
 
-def test_an_unreadable_assignment_is_an_error_and_the_group_is_left() -> None:
+def test_unreadable_assignment_is_reported_and_the_member_leaves() -> None:
     script = Script()
     script.to_syncing()
     script.answer(script.take(SyncGroup), SyncGroupResponse(assignment=b"\x00"))
@@ -334,7 +334,7 @@ def test_an_unreadable_assignment_is_an_error_and_the_group_is_left() -> None:
     assert script.has(LeaveGroup)
 
 
-def test_an_answer_to_another_question_is_an_error_and_not_a_crash() -> None:
+def test_response_of_another_api_is_reported_without_a_crash() -> None:
     script = Script()
     script.to_joining()
     script.answer(script.take(JoinGroup), MetadataResponse())

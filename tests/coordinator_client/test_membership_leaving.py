@@ -162,7 +162,7 @@ def test_leaving_is_tried_again_until_its_time_is_over() -> None:
     assert script.at(MemberState.UNSUBSCRIBED)
 
 
-def test_callbacks_that_took_all_the_time_leave_a_moment_for_leaving() -> None:
+def test_callbacks_that_took_all_the_time_still_allow_leaving() -> None:
     script = Script()
     script.to_stable()
     script.leave(timeout=1.0)
@@ -195,7 +195,7 @@ def test_a_parked_join_is_given_up_when_leaving() -> None:
     assert script.take(LeaveGroup).member_id == "given"
 
 
-def test_a_member_id_that_is_asked_for_is_waited_for_and_given_back() -> None:
+def test_leaving_waits_for_requested_member_id_and_returns_it() -> None:
     script = Script()
     script.to_joining()
     script.leave()
@@ -204,7 +204,7 @@ def test_a_member_id_that_is_asked_for_is_waited_for_and_given_back() -> None:
     assert script.take(LeaveGroup).member_id == "given"
 
 
-def test_a_coordinator_that_gives_no_member_id_does_not_hold_up_the_leaving() -> None:
+def test_leaving_is_not_delayed_by_a_missing_member_id() -> None:
     script = Script()
     script.to_joining()
     asked = script.take(JoinGroup)
@@ -224,7 +224,7 @@ def test_a_member_id_that_never_comes_needs_no_leaving(error: Exception) -> None
     assert not script.has(LeaveGroup)
 
 
-def test_a_lost_member_that_leaves_while_it_joins_gives_its_new_id_back() -> None:
+def test_lost_member_leaving_while_joining_returns_its_new_id() -> None:
     script = Script(cooperative=True)
     script.to_stable()
     script.beat(25)

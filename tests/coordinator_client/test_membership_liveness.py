@@ -34,14 +34,14 @@ def test_one_heartbeat_an_interval_and_one_in_flight() -> None:
     assert sum(isinstance(command, Heartbeat) for command in script.commands) == 1
 
 
-def test_a_lost_heartbeat_leaves_time_for_another_within_the_session() -> None:
+def test_lost_heartbeat_leaves_time_for_another_in_the_session() -> None:
     script = Script(session_timeout=6.0, heartbeat_interval=2.0)
     script.to_stable()
     script.wait(2)
     assert script.take(Heartbeat).timeout == 4.0
 
 
-def test_a_session_without_an_answer_costs_the_coordinator_but_not_the_partitions() -> None:
+def test_silent_session_drops_the_coordinator_not_the_partitions() -> None:
     script = Script()
     script.to_stable()
     script.wait(3)
@@ -56,7 +56,7 @@ def test_a_session_without_an_answer_costs_the_coordinator_but_not_the_partition
     )
 
 
-def test_the_session_counts_from_the_sending_of_the_last_heartbeat_that_was_answered() -> None:
+def test_session_counts_from_sending_the_last_answered_heartbeat() -> None:
     script = Script(session_timeout=10.0)
     script.to_stable()
     script.wait(3)
@@ -66,7 +66,7 @@ def test_the_session_counts_from_the_sending_of_the_last_heartbeat_that_was_answ
     assert script.machine.heartbeats.session_end == sent + 10
 
 
-def test_a_coordinator_that_was_long_looked_for_gets_a_whole_session_to_answer() -> None:
+def test_coordinator_found_late_gets_a_whole_session_to_respond() -> None:
     script = Script(session_timeout=10.0)
     script.to_stable()
     script.wait(3)
@@ -95,7 +95,7 @@ def test_heartbeats_that_fail_are_repeated_with_growing_pauses() -> None:
     assert times[-1] <= 1.3
 
 
-def test_a_coordinator_that_falls_silent_while_joining_is_given_up() -> None:
+def test_coordinator_that_is_silent_while_joining_is_dropped() -> None:
     script = Script(cooperative=True)
     script.to_stable()
     script.beat(27)
@@ -156,7 +156,7 @@ def test_a_caller_inside_poll_is_never_late() -> None:
 
 
 @pytest.mark.parametrize("state", ["joining", "syncing", "reconciling"])
-def test_a_caller_that_leaves_poll_for_good_does_not_hold_up_a_rebalance(state: str) -> None:
+def test_caller_that_stops_polling_does_not_delay_a_rebalance(state: str) -> None:
     script = Script(max_poll_interval=10.0)
     getattr(script, f"to_{state}")()
     script.machine.member.member_id = "me"
@@ -169,7 +169,7 @@ def test_a_caller_that_leaves_poll_for_good_does_not_hold_up_a_rebalance(state: 
     assert script.has(JoinGroup)
 
 
-def test_a_callback_that_takes_longer_than_the_poll_interval_costs_the_membership() -> None:
+def test_callback_slower_than_poll_interval_ends_the_membership() -> None:
     script = Script(max_poll_interval=10.0)
     script.to_stable()
     script.beat(27)
@@ -181,7 +181,7 @@ def test_a_callback_that_takes_longer_than_the_poll_interval_costs_the_membershi
     assert script.take(JoinGroup).member_id == ""
 
 
-def test_the_membership_is_sure_for_a_session_after_the_heartbeat_that_was_answered_well() -> None:
+def test_answered_heartbeat_confirms_membership_for_a_session() -> None:
     script = Script(session_timeout=10.0)
     assert script.machine.confirmed_until == math.inf, "without a membership nothing is owned"
     script.to_stable()
@@ -203,9 +203,7 @@ def test_the_membership_is_sure_for_a_session_after_the_heartbeat_that_was_answe
         (ErrorCode.NOT_COORDINATOR, False),
     ],
 )
-def test_a_coordinator_that_cannot_tell_does_not_confirm_a_membership(
-    code: int, sure: bool
-) -> None:
+def test_unavailable_coordinator_does_not_confirm_a_membership(code: int, sure: bool) -> None:
     script = Script(session_timeout=10.0)
     script.to_stable()
     before = script.machine.confirmed_until
@@ -214,7 +212,7 @@ def test_a_coordinator_that_cannot_tell_does_not_confirm_a_membership(
     assert (script.machine.confirmed_until > before) is sure
 
 
-def test_a_cooperative_member_listens_closely_after_a_rebalance_for_one_that_follows() -> None:
+def test_cooperative_member_heartbeats_faster_after_a_rebalance() -> None:
     script = Script(cooperative=True, heartbeat_interval=3.0)
     script.to_stable()
     pauses = []

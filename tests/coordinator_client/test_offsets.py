@@ -83,7 +83,7 @@ async def test_a_commit_carries_the_membership_and_the_leader_epoch() -> None:
         ] == [(0, 5, "note", 3), (1, 7, "", -1)]
 
 
-async def test_a_commit_without_a_subscription_is_from_outside_the_group() -> None:
+async def test_commit_without_a_subscription_is_from_outside_the_group() -> None:
     async with running(group_instance_id="i1") as consumer:
         await consumer.client.commit({T0: AT}, 5)
         (request,) = consumer.cluster.requests(OffsetCommitRequest)
@@ -116,7 +116,7 @@ def _answer_by_id(message: OffsetCommitRequest) -> OffsetCommitResponse:
     return response
 
 
-async def test_partitions_of_others_are_refused_before_anything_is_sent() -> None:
+async def test_commit_of_unassigned_partitions_is_refused_unsent() -> None:
     async with running() as consumer:
         await _stable(consumer)
         stranger = TopicPartition("t", 9)
@@ -197,7 +197,7 @@ async def test_between_join_and_sync_a_commit_is_told_to_come_back() -> None:
         assert request.generation_id_or_member_epoch == 2
 
 
-async def test_a_commit_that_a_rebalance_overtook_is_sent_again_in_the_new_generation() -> None:
+async def test_commit_overtaken_by_rebalance_is_sent_in_new_generation() -> None:
     cluster = FakeCluster(t=2)
     async with running(cluster) as consumer:
         await _stable(consumer)
@@ -220,7 +220,7 @@ async def test_a_commit_that_a_rebalance_overtook_is_sent_again_in_the_new_gener
         assert consumer.client.snapshot().generation_id == 2, "no member was evicted"
 
 
-async def test_a_commit_from_before_the_membership_was_lost_is_not_sent_in_the_next_one() -> None:
+async def test_commit_of_a_lost_membership_is_not_sent_in_the_next() -> None:
     cluster = FakeCluster(t=2)
     async with running(cluster) as consumer:
         await _stable(consumer)
@@ -277,7 +277,7 @@ async def _commit_answered(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [22, 25, 27, 69, 82, 113])
-async def test_from_outside_the_group_those_codes_mean_that_it_has_members(code: int) -> None:
+async def test_member_error_of_outside_commit_means_group_has_members(code: int) -> None:
     async with running() as consumer:
         _refuse_once(consumer.cluster, code)
         with pytest.raises(CommitFailedError, match="only they may commit"):
@@ -329,7 +329,7 @@ async def test_garbage_is_raised() -> None:
             await consumer.client.commit({T0: AT}, 5)
 
 
-async def test_a_commit_that_cannot_be_done_in_time_says_what_stood_in_the_way() -> None:
+async def test_commit_timeout_error_names_what_prevented_the_commit() -> None:
     async with running() as consumer:
         await _stable(consumer)
         consumer.cluster.on(OffsetCommitRequest, lambda message: commit_all(message, 14))
@@ -359,7 +359,7 @@ async def test_a_commit_that_is_repeated_never_overtakes_a_later_one() -> None:
         assert stored == [1, 2, 3, 4, 5]
 
 
-async def test_the_state_of_a_join_is_not_upset_by_a_commit_that_it_overtakes() -> None:
+async def test_commit_overtaken_by_a_join_does_not_change_its_state() -> None:
     cluster = FakeCluster(t=2)
     parked = anyio.Event()
     join = cluster.handlers[JoinGroupRequest]
@@ -508,7 +508,7 @@ async def test_every_code_of_a_fetch_is_recovered_from_or_raised(level: str, ver
                         await consumer.client.committed([T0], 5)
 
 
-async def test_a_topic_id_that_the_broker_does_not_know_is_asked_for_by_name() -> None:
+async def test_topic_with_an_id_unknown_to_the_broker_is_sent_by_name() -> None:
     cluster = FakeCluster()
     cluster.topics["t"] = topic(2, bytes(range(16)))
     codes = [100]

@@ -275,7 +275,7 @@ def _refusing(cluster: FakeCluster) -> None:
     cluster.on(JoinGroupRequest, lambda _: JoinGroupResponse(error_code=23))
 
 
-async def test_classic_member_chooses_again_when_its_assignors_are_refused(auto: Any) -> None:
+async def test_classic_member_chooses_again_if_assignors_are_refused(auto: Any) -> None:
     cluster = _cluster(described=_described("Stable"))
     async with auto(cluster) as consumer:
         assert (await _joined(consumer))[0] == "classic"
@@ -368,7 +368,7 @@ async def test_auto_chooses_again_after_it_has_left(auto: Any) -> None:
         ("partition_assignment_strategy", ("range",)),
     ],
 )
-async def test_auto_stays_classic_with_an_option_of_the_classic_protocol(
+async def test_auto_stays_classic_with_a_classic_protocol_option(
     auto: Any, option: str, value: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -29,7 +29,7 @@ def test_every_state_of_a_member_leads_out_of_the_group() -> None:
         assert state is MemberState.LEAVING or MemberState.LEAVING in TRANSITIONS[state]
 
 
-def test_a_transition_outside_the_table_is_refused_and_changes_nothing() -> None:
+def test_transition_outside_the_table_raises_and_changes_nothing() -> None:
     cell = StateCell("g")
     with pytest.raises(RuntimeError, match="UNSUBSCRIBED to STABLE"):
         cell.move(MemberState.STABLE, "a mistake")

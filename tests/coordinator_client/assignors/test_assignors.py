@@ -42,7 +42,7 @@ def test_range_deals_ten_partitions_to_three_in_runs() -> None:
     assert _numbers(result) == {"a": [0, 1, 2, 3], "b": [4, 5, 6], "c": [7, 8, 9]}
 
 
-def test_range_over_two_topics_gives_the_first_the_surplus_of_both() -> None:
+def test_range_gives_first_member_the_surplus_of_both_topics() -> None:
     members = _members("a", "b", topics=("t", "u"))
     result = RangeAssignor().assign(ClusterTopics({"t": 3, "u": 3}), members)
     assert {member: len(given) for member, given in result.items()} == {"a": 4, "b": 2}
@@ -65,7 +65,7 @@ def test_topics_that_do_not_exist_and_members_that_want_nothing(
     assert assignor.assign(ClusterTopics({}), {}) == {}
 
 
-def test_round_robin_passes_over_members_that_do_not_want_the_topic() -> None:
+def test_round_robin_skips_members_not_subscribed_to_the_topic() -> None:
     members = {"a": Subscription(("t",)), "b": Subscription(("t", "u")), "c": Subscription(("u",))}
     result = RoundRobinAssignor().assign(ClusterTopics({"t": 3, "u": 3}), members)
     assert _numbers(result) == {"a": [0, 2], "b": [1], "c": []}
@@ -138,7 +138,7 @@ def test_what_is_no_assignor_is_an_error_that_helps(strategy: Any, words: str) -
         resolve_assignors(strategy)
 
 
-def test_a_member_rebalances_by_the_highest_protocol_that_all_support() -> None:
+def test_highest_protocol_that_all_assignors_support_is_used() -> None:
     assert common_protocol([RangeAssignor()]) is RebalanceProtocol.EAGER
     assert common_protocol([RangeAssignor(), Both()]) is RebalanceProtocol.EAGER
     assert common_protocol([Mine(), Both()]) is RebalanceProtocol.COOPERATIVE

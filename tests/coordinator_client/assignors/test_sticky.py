@@ -29,7 +29,7 @@ def _sizes(assigned: PartitionsByMember) -> list[int]:
     return sorted(len(partitions) for partitions in assigned.values())
 
 
-def test_the_members_of_a_sticky_group_carry_what_they_had_to_the_next_leader() -> None:
+def test_sticky_members_carry_old_assignment_to_the_next_leader() -> None:
     cluster = ClusterTopics({"t": 6})
     assignors = {"a": StickyAssignor(), "b": StickyAssignor()}
     members = {name: Subscription(("t",)) for name in assignors}
@@ -47,7 +47,7 @@ def test_the_members_of_a_sticky_group_carry_what_they_had_to_the_next_leader() 
     assert set(second["b"]) < set(first["b"])
 
 
-def test_cooperative_sticky_deals_what_moves_only_when_its_owner_has_given_it_up() -> None:
+def test_cooperative_sticky_assigns_moves_only_once_revoked() -> None:
     cluster = ClusterTopics({"t": 4})
     members = {
         "a": Subscription(("t",), owned=_parts(0, 1, 2, 3), generation=1),
@@ -63,7 +63,7 @@ def test_cooperative_sticky_deals_what_moves_only_when_its_owner_has_given_it_up
     assert second == {"a": list(_parts(0, 1)), "b": list(_parts(2, 3))}
 
 
-def test_the_generation_of_a_cooperative_member_too_old_to_say_it_is_in_its_user_data() -> None:
+def test_generation_of_old_cooperative_member_is_in_user_data() -> None:
     cluster = ClusterTopics({"t": 2})
     new, old = CooperativeStickyAssignor(), CooperativeStickyAssignor()
     new.on_assignment(Assignment(()), ConsumerGroupMetadata("g", 5))
@@ -183,7 +183,7 @@ def test_every_deal_is_proper_and_settles(seed: int) -> None:
     }
 
 
-def test_a_thousand_members_and_ten_thousand_partitions_are_dealt_in_seconds() -> None:
+def test_sticky_assigns_10000_partitions_to_1000_in_seconds() -> None:
     rng = random.Random(7)
     topics = [f"topic-{n}" for n in range(100)]
     cluster = ClusterTopics(dict.fromkeys(topics, 100))
