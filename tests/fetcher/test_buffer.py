@@ -47,7 +47,7 @@ class TestDraining:
         bench.buffer.drain(10)
         assert bench.subscription.positions_for_commit()[T0] == OffsetAndMetadata(3, "", 4)
 
-    def test_what_is_returned_moves_the_position_and_nothing_else_does(self) -> None:
+    def test_only_returned_records_move_the_position(self) -> None:
         bench = Bench(T0, T1)
         bench.put(T0, 0, batch(0, 5))
         bench.put(T1, 0, batch(0, 5))
@@ -65,7 +65,7 @@ class TestDraining:
         turns = [list(bench.drain(2)) for _ in range(6)]
         assert turns == [[T0], [T1], [T2], [T0], [T1], [T2]]
 
-    def test_one_drain_goes_over_fetches_and_partitions_up_to_its_limit(self) -> None:
+    def test_drain_takes_from_fetches_and_partitions_up_to_its_limit(self) -> None:
         bench = Bench(T0, T1)
         bench.put(T0, 0, batch(0, 2))
         bench.put(T0, 2, batch(2, 2))
@@ -80,7 +80,7 @@ class TestDraining:
         assert bench.buffer.queues.bytes_buffered() == len(batch(0, 2))
         assert bench.buffer.queues.bytes_by_partition()[T0] == 0
 
-    def test_what_was_over_and_dropped_when_a_drain_broke_off_is_fetched_again(self) -> None:
+    def test_fetch_dropped_by_an_interrupted_drain_is_fetched_again(self) -> None:
         """The fetcher may append just before the buffer puts the drained records back."""
         bench = Bench(T0)
         bench.put(T0, 0, batch(0, 2))
@@ -129,7 +129,7 @@ class TestDraining:
         assert lease.released == 1
         assert bench.position(T0) == 22
 
-    def test_a_revoked_partition_delivers_nothing_and_its_buffer_is_released(self) -> None:
+    def test_revoked_partition_returns_nothing_and_frees_its_buffer(self) -> None:
         bench = Bench(T0, T1)
         lease = CountedLease()
         bench.put(T0, 0, batch(0, 5), lease=lease)
@@ -151,7 +151,7 @@ class TestDraining:
         bench.subscription.resume([T0])
         assert bench.drain() == {T0: [2, 3, 4]}
 
-    def test_an_empty_answer_updates_what_is_known_and_buffers_nothing(self) -> None:
+    def test_empty_response_updates_watermarks_and_buffers_nothing(self) -> None:
         bench = Bench(T0)
         lease = CountedLease()
         bench.put(T0, 0, lease=lease)
@@ -198,7 +198,7 @@ class TestRoom:
         bench.put(T0, 0, batch(0, 1))
         assert bench.with_room() == {T1}
 
-    def test_what_is_held_back_by_a_pause_leaves_the_others_their_room(self) -> None:
+    def test_paused_partition_leaves_buffer_room_for_the_others(self) -> None:
         bench = Bench(T0, T1, max_bytes=len(batch(0, 50)) + 1)
         bench.put(T0, 0, batch(0, 50))
         bench.put(T1, 0, batch(0, 1))
@@ -301,7 +301,7 @@ class TestPoison:
         with pytest.raises(error):
             bench.drain()
 
-    def test_who_can_still_wait_is_told_once_and_then_at_the_end_of_the_wait(
+    def test_error_is_raised_once_in_a_wait_and_again_at_its_end(
         self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         bench = Bench(T0, T1)
@@ -343,7 +343,7 @@ class TestPoison:
 
 
 class TestErrors:
-    def test_an_error_that_passes_is_raised_once_each_time_it_happens(self) -> None:
+    def test_transient_error_is_raised_once_each_time_it_occurs(self) -> None:
         bench = Bench(T0)
         bench.fail(T0, TopicAuthorizationFailedError("no"), is_transient=True)
         with pytest.raises(TopicAuthorizationFailedError):
@@ -373,7 +373,7 @@ class TestErrors:
                 bench.drain()
         assert bench.position(T0) == 2
 
-    def test_out_of_range_is_reset_by_the_policy_after_the_data_before_it(self) -> None:
+    def test_out_of_range_is_reset_after_the_records_before_it(self) -> None:
         bench = Bench(T0, default_reset=OffsetReset.EARLIEST)
         bench.put(T0, 0, batch(0, 2))
         bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), is_transient=False)
@@ -386,7 +386,7 @@ class TestErrors:
         assert bench.rooms == 1
         assert bench.drain() == {}
 
-    def test_reset_waits_for_a_drain_without_records_of_the_partition(self) -> None:
+    def test_reset_waits_for_drain_without_records_of_the_partition(self) -> None:
         bench = Bench(T0, default_reset=OffsetReset.EARLIEST)
         bench.put(T0, 0, batch(0, 2))
         bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), is_transient=False)
@@ -412,7 +412,7 @@ class TestErrors:
 
 
 class TestInterrupts:
-    def test_an_interrupt_while_decoding_loses_nothing_of_any_partition(self) -> None:
+    def test_interrupt_while_decoding_loses_nothing_of_any_partition(self) -> None:
         bench = Bench(T0, T1)
         interrupted: list[int] = []
 

@@ -61,7 +61,7 @@ def test_records_before_the_offset_asked_for_are_passed_over() -> None:
     assert offsets(fetch.take(100)) == [8, 9]
 
 
-def test_the_position_passes_gaps_of_compaction_and_empty_batches() -> None:
+def test_position_passes_gaps_of_compaction_and_empty_batches() -> None:
     fetch = of(0, compacted(0, [2, 5], 9), compacted(10, [], 19), batch(20, 1))
     assert offsets(fetch.take(1)) == [2]
     assert fetch.position == 3
@@ -80,7 +80,7 @@ def test_an_offset_in_the_gap_at_the_end_of_a_batch_is_passed() -> None:
     assert offsets(fetch.take(5)) == [10]
 
 
-def test_control_batches_are_not_delivered_and_the_position_passes_them() -> None:
+def test_position_passes_control_batches_without_returning_them() -> None:
     fetch = of(0, batch(0, 2), marker(2, ControlType.COMMIT, 9))
     assert offsets(fetch.take(10)) == [0, 1]
     assert fetch.position == 3
@@ -149,18 +149,18 @@ def test_crcs_are_not_checked_when_that_is_switched_off() -> None:
     assert offsets(of(0, broken(batch(0, 2)), check_crcs=False).take(9)) == [0, 1]
 
 
-def test_a_corrupt_batch_that_begins_before_the_offset_blames_the_offset() -> None:
+def test_corrupt_batch_that_starts_earlier_is_reported_at_offset() -> None:
     fetch = of(5, broken(batch(3, 4)))
     assert fetch.take(9) == []
     assert fetch.error is not None
     assert fetch.error.offset == 5
 
 
-def test_a_corrupt_batch_that_is_all_before_the_offset_is_of_no_matter() -> None:
+def test_corrupt_batch_before_the_offset_is_ignored() -> None:
     assert offsets(of(4, broken(batch(0, 4)), batch(4, 1)).take(9)) == [4]
 
 
-def test_a_batch_over_the_decompression_budget_is_told_apart_from_a_corrupt_one() -> None:
+def test_batch_over_decompression_budget_is_not_called_corrupt() -> None:
     fetch = of(0, batch(0, 500, compression=Compression.GZIP), budget=100)
     assert fetch.take(9) == []
     assert isinstance(fetch.error, DecompressionBudgetError)

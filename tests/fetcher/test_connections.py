@@ -77,7 +77,7 @@ class TestLanes:
         connections.main.finish()
         assert connections.choose(10.2, 0.5).connection is connections.main
 
-    def test_beside_full_partitions_nothing_is_parked_for_long_at_first(self) -> None:
+    def test_fetch_waits_start_short_beside_full_partitions(self) -> None:
         connections = NodeConnections(1)
         waits = [connections.choose(10.0, 0.5, has_waiting=True).max_wait for _ in range(7)]
         assert waits == [LONG_POLL_AFTER * factor for factor in (1, 2, 4, 8, 16)] + [0.5, 0.5]

@@ -29,7 +29,7 @@ def bench() -> Bench:
     return bench
 
 
-def test_a_table_has_the_rows_of_all_partitions_and_moves_the_positions(bench: Bench) -> None:
+def test_table_has_rows_of_all_partitions_and_moves_positions(bench: Bench) -> None:
     how = TableTarget(TablePlan(), Built)
     bench.buffer.drain_table(how)
     assert how.table is not None
@@ -49,7 +49,7 @@ def test_a_table_that_did_not_arrive_is_fetched_again(bench: Bench) -> None:
     assert bench.drain(100) == {T0: list(range(5))}
 
 
-def test_after_single_records_a_table_begins_behind_them_once_it_is_fetched_anew(
+def test_table_starts_after_drained_records_once_fetched_again(
     bench: Bench,
 ) -> None:
     assert bench.drain(2) == {T0: [0, 1]}
@@ -60,7 +60,7 @@ def test_after_single_records_a_table_begins_behind_them_once_it_is_fetched_anew
     assert target.offset == 2
 
 
-def test_what_was_drained_is_freed_at_once_without_the_garbage_collector(bench: Bench) -> None:
+def test_drained_data_is_freed_without_the_garbage_collector(bench: Bench) -> None:
     def unreachable() -> int:
         gc.collect()
         how = TableTarget(TablePlan(max_rows=4), Built)

@@ -58,9 +58,7 @@ class TestSkippingRecords:
         assert bench.buffer.policy.counters.records_skipped == 4
 
     @pytest.mark.parametrize("limit", [1, 2, 3])
-    def test_the_limit_of_a_drain_holds_and_the_position_passes_only_what_is_over(
-        self, limit: int
-    ) -> None:
+    def test_drain_limit_holds_while_position_passes_skipped_records(self, limit: int) -> None:
         bench = bench_with("skip")
         bench.put(T0, 0, batch(0, 4), batch(4, 4), deserialize=raising_at(1, 3, 4, 7))
         seen: list[int] = []
@@ -73,7 +71,7 @@ class TestSkippingRecords:
         assert seen == [0, 2, 5, 6]
         assert bench.position(T0) == 8
 
-    def test_a_partition_of_nothing_else_moves_on_and_frees_its_buffer(self) -> None:
+    def test_partition_of_bad_records_only_moves_on_and_frees_buffer(self) -> None:
         bench = bench_with("skip", T0, T1)
         lease = CountedLease()
         bench.put(T0, 0, batch(0, 3), deserialize=raising_at(0, 1, 2), lease=lease)
@@ -114,7 +112,7 @@ class TestSkippingRecords:
         assert bench.drain(1) == {T0: [5]}
         assert bench.position(T0) == 6
 
-    def test_records_put_back_before_a_bad_one_come_before_it_is_asked_about(self) -> None:
+    def test_policy_is_called_after_the_records_that_were_put_back(self) -> None:
         """A drain that is undone must not keep the error that it found."""
         asked: list[int | None] = []
 
@@ -183,7 +181,7 @@ class TestSkippingBatches:
         assert bench.drain() == {}
         assert bench.position(T0) == 1000
 
-    def test_where_the_end_cannot_be_told_the_next_offset_is_asked_for(
+    def test_next_offset_is_fetched_if_the_batch_end_is_unknown(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         bench = bench_with("skip")
@@ -213,7 +211,7 @@ class TestSkippingBatches:
                 bench.drain()
         assert bench.position(T0) == 0
 
-    def test_what_the_broker_finds_corrupt_is_asked_for_again_and_told(self) -> None:
+    def test_batch_that_is_corrupt_for_the_broker_raises_and_retries(self) -> None:
         bench = bench_with("skip")
         for _ in range(2):
             error = CorruptBatchError("the broker says so", topic_partition=T0, offset=0)
@@ -262,7 +260,7 @@ def spoilt_twice(bench: Bench, spoil: Spoil) -> None:
 
 @SPOILT
 class TestPausing:
-    def test_the_partition_is_paused_behind_what_is_good_and_says_why(
+    def test_partition_is_paused_after_good_records_with_the_error(
         self, spoil: Spoil, error: type[DataError], caplog: pytest.LogCaptureFixture
     ) -> None:
         bench = bench_with("pause", T0, T1)
@@ -387,7 +385,7 @@ def test_on_error_is_called_again_after_the_error_was_withdrawn() -> None:
     assert bench.subscription.paused() == {T0}
 
 
-def test_what_is_neither_corrupt_nor_undeserializable_is_not_asked_about() -> None:
+def test_policy_is_not_called_for_errors_other_than_bad_data() -> None:
     bench = bench_with("skip")
     bench.fail(T0, NoOffsetForPartitionError("nowhere", topic_partition=T0), is_transient=False)
     with pytest.raises(NoOffsetForPartitionError):

@@ -125,7 +125,7 @@ class TestFetching:
             assert asked(cluster)[T0] == 20
             assert len(cluster.fetches) == 3
 
-    async def test_paused_leaving_and_unpositioned_partitions_are_not_fetched(self) -> None:
+    async def test_paused_revoked_and_unpositioned_partitions_do_not_fetch(self) -> None:
         cluster = FakeCluster()
         extra = TopicPartition("t", 3)
         for tp in (T0, T1, T2, extra):
@@ -144,7 +144,7 @@ class TestFetching:
             await consumer.poll(timeout=0.3)
             assert asked(cluster) == {T0: 0, extra: 0}
 
-    async def test_the_fetch_after_an_answer_is_out_before_the_caller_is_woken(self) -> None:
+    async def test_next_fetch_is_sent_before_the_caller_is_woken(self) -> None:
         cluster = FakeCluster()
         log = cluster.add(T0)
         log.append(10, batch(0, 10))
@@ -174,7 +174,7 @@ class TestFetching:
             consumer.seek(T0, 35)
             assert await consumer.read(5) == {T0: [35, 36, 37, 38, 39]}
 
-    async def test_aborted_transactions_are_left_out_and_the_stable_end_is_known(self) -> None:
+    async def test_aborted_transactions_are_omitted_and_stable_end_known(self) -> None:
         cluster = FakeCluster()
         log = cluster.add(T0)
         transaction = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
@@ -232,7 +232,7 @@ class TestLongPolls:
                 assert await consumer.read(100) == {T1: list(range(100))}
 
     @virtual_time
-    async def test_a_full_partition_finds_no_lane_parked_when_it_has_room_again(self) -> None:
+    async def test_full_partition_finds_a_free_connection_when_it_has_room(self) -> None:
         """If partitions reach their ends one by one, both connections could wait for them."""
         cluster = FakeCluster()
         cluster.add(T0)
@@ -252,7 +252,7 @@ class TestLongPolls:
             assert len(cluster.fetches) - asked < 25, "with room for all, fetches are long polls"
 
     @virtual_time
-    async def test_beside_a_full_partition_others_are_asked_ever_more_patiently(self) -> None:
+    async def test_fetches_beside_a_full_partition_wait_longer_each_time(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0)
         add_filled(cluster, T1, 10)
@@ -340,7 +340,7 @@ class TestErrors:
         assert request.topics[0].partitions[0].current_leader_epoch == 6
 
     @virtual_time
-    async def test_a_leader_that_says_nothing_does_not_hold_up_the_next_one(self) -> None:
+    async def test_silent_leader_does_not_delay_the_next_leader(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0, node=1).append(2, batch(0, 2))
         async with consuming(cluster, owning(T0), fetch_max_wait_ms=20_000) as consumer:
@@ -414,7 +414,7 @@ class TestErrors:
         assert cluster.refreshes >= 3
         assert consumer.fetcher.metrics()["fetch-error-total"] == 3
 
-    async def test_what_is_not_the_protocol_is_told_each_time_and_tried_again(self) -> None:
+    async def test_protocol_violation_is_raised_each_time_and_retried(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0).append(2, batch(0, 2))
         cluster.scripts.extend([lambda node, request: FrameTooLargeError("a frame of 2 GB")] * 2)
@@ -505,7 +505,7 @@ class TestErrors:
             assert await consumer.read(2) == {T0: [4, 5]}
 
     @virtual_time
-    async def test_a_broker_that_answers_nothing_at_once_is_not_asked_in_a_loop(self) -> None:
+    async def test_immediate_empty_responses_cause_no_busy_loop(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0)
         cluster.scripts.extend([lambda node, request: FetchResponse()] * 1000)
@@ -513,7 +513,7 @@ class TestErrors:
             assert await consumer.poll(timeout=0.2) == {}
         assert len(cluster.fetches) <= 8
 
-    async def test_records_from_before_the_offset_only_are_an_error_and_no_loop(self) -> None:
+    async def test_records_only_before_the_offset_raise_without_busy_loop(self) -> None:
         cluster = FakeCluster()
         log = cluster.add(T0)
         log.append(2, batch(0, 2))
@@ -563,7 +563,7 @@ class TestSizes:
         assert sizes[0] == 20
         assert len(whole) in sizes
 
-    async def test_a_batch_that_does_not_fit_at_all_is_an_error_and_not_skipped(self) -> None:
+    async def test_batch_that_does_not_fit_raises_and_is_not_skipped(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0).append(100, batch(0, 100))
         cluster.scripts.extend([cutting(cluster)] * 10)
@@ -613,7 +613,7 @@ class TestPositions:
                     assert await consumer.poll(timeout=0.05) == {}
             assert subscription.position(T0) == 12
 
-    async def test_without_a_rule_a_missing_position_is_an_error_until_a_seek(self) -> None:
+    async def test_missing_position_without_reset_policy_raises_until_seek(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0).append(2, batch(0, 2))
         subscription = SubscriptionState(OffsetReset.NONE)

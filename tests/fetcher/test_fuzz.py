@@ -45,7 +45,7 @@ def test_what_once_went_wrong_is_right(line: dict[str, object]) -> None:
         assert tally.cases == 1
 
 
-def test_a_failure_prints_the_case_and_the_command_that_has_it_again(tmp_path: Path) -> None:
+def test_failure_prints_the_case_and_the_command_to_repeat_it(tmp_path: Path) -> None:
     with pytest.raises(FuzzFailure) as failed:
         fetch_fuzz.run(10, seed=3, start=7, longest_s=0.0)
     assert "again: python -m tests.support.fetch_fuzz --seed 3 --start 7 --cases 1" in str(

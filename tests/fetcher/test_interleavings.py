@@ -198,7 +198,7 @@ Strained.TestCase.settings = Interleaving.TestCase.settings
 TestStrained = Strained.TestCase
 
 
-def test_appending_and_draining_from_two_threads_loses_and_repeats_nothing() -> None:
+def test_append_and_drain_in_two_threads_lose_and_repeat_nothing() -> None:
     partitions = [TopicPartition("t", number) for number in range(4)]
     count = 4_000
     subscription = owning(*partitions)

@@ -92,7 +92,7 @@ def naming(cluster: FakeCluster, follower: int, *, at: int | None = None) -> lis
 @virtual_time
 @pytest.mark.anyio
 @pytest.mark.parametrize("follower", [1, 2, 3, 9], ids=["itself", "known", "offline", "unknown"])
-async def test_brokers_that_send_each_other_the_consumer_are_not_asked_in_a_loop(
+async def test_circular_preferred_replicas_cause_no_busy_loop(
     follower: int,
 ) -> None:
     cluster = replicated()
@@ -107,7 +107,7 @@ async def test_brokers_that_send_each_other_the_consumer_are_not_asked_in_a_loop
 
 @virtual_time
 @pytest.mark.anyio
-async def test_while_a_follower_is_left_the_leader_does_not_hear_of_the_rack() -> None:
+async def test_leader_gets_no_rack_while_a_follower_is_avoided() -> None:
     cluster = replicated()
     asked = naming(cluster, 2, at=1)
     async with consuming(cluster, owning(T0), rack="r") as consumer:

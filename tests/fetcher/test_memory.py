@@ -19,7 +19,7 @@ BATCH = len(batch(0, 10))
 
 
 class TestGrants:
-    def test_what_is_left_is_shared_and_one_partition_always_gets_its_share(self) -> None:
+    def test_remaining_memory_is_shared_and_one_partition_is_assured(self) -> None:
         memory = FetchMemory(100)
         assert memory.grant([10, 10], 50, 2) == (20, 50)
         assert memory.grant([30, 30], 50, 2) == (40, 40)
@@ -58,7 +58,7 @@ class TestRoom:
         assert bench.rooms == 1
         assert bench.with_room() == {T0, T1, T2}
 
-    def test_what_is_paused_keeps_half_and_leaves_the_others_the_rest(self) -> None:
+    def test_paused_partitions_keep_half_and_leave_others_the_rest(self) -> None:
         both = BATCH + len(batch(10, 10))
         bench = bench_of(T0, T1, T2, limit=2 * both)
         for tp in (T0, T1):
@@ -80,7 +80,7 @@ class TestRoom:
         put(bench, refetched, positions[refetched], *data)
         assert bench.drain()[refetched][-1] == 19
 
-    def test_partitions_that_are_not_asked_for_do_not_starve_those_that_are(self) -> None:
+    def test_unrequested_partitions_do_not_starve_requested_ones(self) -> None:
         bench = bench_of(T0, T1, T2, limit=2 * BATCH)
         put(bench, T0, 0, batch(0, 10))
         put(bench, T1, 0, batch(0, 10))
@@ -152,7 +152,7 @@ class TestFetching:
         "buffer_memory": 20 * BATCH,
     }
 
-    async def test_a_caller_that_does_not_poll_costs_no_more_than_the_bound(self) -> None:
+    async def test_caller_that_does_not_poll_stays_within_the_limit(self) -> None:
         cluster = sixty()
         async with consuming(cluster, owning(*PARTITIONS), **self.OPTIONS) as consumer:
             await settled()
@@ -164,7 +164,7 @@ class TestFetching:
             assert len(cluster.fetches) == sent
             assert consumer.fetcher.buffer.queues.limits.memory.in_flight_bytes == 0
 
-    async def test_many_partitions_are_not_all_held_when_the_caller_has_plenty(self) -> None:
+    async def test_not_all_partitions_are_buffered_if_caller_has_plenty(self) -> None:
         cluster = sixty()
         options = self.OPTIONS | {
             "max_partition_fetch_bytes": 5 * BATCH,

@@ -126,7 +126,7 @@ async def test_what_came_in_time_is_in_the_error() -> None:
     assert caught.value.found == {T1: OffsetAndTimestamp(50, -1, 5)}
 
 
-async def test_what_came_is_in_the_error_also_when_a_broker_never_answers() -> None:
+async def test_timeout_error_has_found_offsets_when_a_broker_is_silent() -> None:
     cluster = cluster_of_two()
     cluster.silent.add(1)
     with pytest.raises(OffsetsTimeoutError, match="t-0, t-2") as caught:

@@ -136,7 +136,7 @@ def test_a_new_epoch_of_ours_alone_is_no_change() -> None:
 
 
 @pytest.mark.parametrize("code", SESSION_ERRORS)
-def test_after_an_error_a_full_request_takes_the_place_of_the_session(code: ErrorCode) -> None:
+def test_full_request_replaces_the_session_after_an_error(code: ErrorCode) -> None:
     broker = Broker()
     broker.fetch(fetch_of(T0), fetch_of(T1))
     plan = broker.send(fetch_of(T0), fetch_of(T1))
@@ -161,7 +161,7 @@ def test_an_answer_that_was_lost_ends_the_session_on_both_sides() -> None:
     assert len(broker.sessions) == 1
 
 
-def test_a_broker_without_memory_for_it_is_asked_for_everything_each_time() -> None:
+def test_broker_without_room_for_a_session_gets_full_requests() -> None:
     broker = Broker()
     for _ in range(3):
         plan = broker.send(fetch_of(T0), fetch_of(T1))

@@ -35,7 +35,7 @@ def drain(
     return [(TopicPartition(each.topic, each.partition), list(each.offset)) for each in tables]
 
 
-def test_rows_of_all_partitions_come_at_once_and_move_the_positions() -> None:
+def test_rows_of_all_partitions_come_at_once_and_move_positions() -> None:
     bench = Bench(T0, T1)
     lease = CountedLease()
     bench.put(T0, 0, batch(0, 5), lease=lease)
@@ -79,7 +79,7 @@ def test_bytes_cut_and_every_drain_gets_further() -> None:
 
 
 @pytest.mark.parametrize("how", ["revoked", "lost", "paused", "sought", "pending"])
-def test_a_partition_that_goes_between_measuring_and_delivering_spoils_the_table(how: str) -> None:
+def test_table_is_discarded_if_a_partition_goes_before_delivery(how: str) -> None:
     bench = Bench(T0, T1)
     bench.put(T0, 0, batch(0, 5))
     bench.put(T1, 0, batch(0, 3))
@@ -114,7 +114,7 @@ def test_a_partition_that_goes_between_measuring_and_delivering_spoils_the_table
         assert drain(bench) == [(T1, [0, 1, 2])]
 
 
-def test_rows_that_are_put_back_come_again_before_the_error_behind_them() -> None:
+def test_rows_put_back_return_before_the_error_after_them() -> None:
     bench = Bench(T0, T1)
     bad = batch(0, 2) + broken(batch(2, 2))
     bench.put(T0, 0, bad)
@@ -127,7 +127,7 @@ def test_rows_that_are_put_back_come_again_before_the_error_behind_them() -> Non
     assert (raised.value.offset, raised.value.next_offset) == (2, 4)
 
 
-def test_a_corrupt_batch_comes_behind_what_is_before_it_and_others_go_on() -> None:
+def test_corrupt_batch_raises_after_its_rows_and_spares_others() -> None:
     bench = Bench(T0, T1, T2)
     bench.put(T0, 0, batch(0, 2), broken(batch(2, 2)), batch(4, 2))
     bench.put(T1, 0, batch(0, 1))

@@ -44,7 +44,7 @@ async def truncation(consumer: Consumer) -> LogTruncationError:
     return caught.value
 
 
-async def test_the_leader_is_asked_about_the_last_batch_and_under_its_own_epoch() -> None:
+async def test_validation_sends_epochs_of_the_last_batch_and_leader() -> None:
     cluster = cluster_of(batch(0, 4))
     async with consuming(cluster, owning(T0)) as consumer:
         await consumer.read(4)
@@ -145,7 +145,7 @@ async def test_a_broker_too_old_to_ask_is_read_from_on() -> None:
 
 @virtual_time
 @pytest.mark.parametrize("wrong", ["nothing", "an error", "a bug"])
-async def test_without_an_answer_it_is_asked_again_and_nothing_is_fetched(wrong: str) -> None:
+async def test_validation_is_retried_without_fetches_until_a_response(wrong: str) -> None:
     def answer(node: int, request: Any) -> Any:
         if wrong == "a bug":
             return ZeroDivisionError()
@@ -202,7 +202,7 @@ async def test_one_partition_that_was_cut_off_does_not_hold_up_another() -> None
         assert await consumer.poll() == {T1: [0, 1]}
 
 
-async def test_a_diverging_epoch_in_an_answer_to_a_fetch_is_told_as_well() -> None:
+async def test_diverging_epoch_in_a_fetch_response_is_raised() -> None:
     def diverging(node: int, request: Any) -> FetchResponse:
         data = FetchResponse.PartitionData(
             partition_index=0,

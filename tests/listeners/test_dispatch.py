@@ -86,7 +86,7 @@ def test_the_base_class_does_nothing(callback: CallbackName) -> None:
     assert call_listener(ConsumerRebalanceListener(), callback, PARTITIONS) is None
 
 
-def test_lost_partitions_are_revoked_unless_the_listener_says_otherwise() -> None:
+def test_lost_calls_revoked_unless_the_listener_defines_lost() -> None:
     listener = Recorder()
     assert call_listener(listener, "on_partitions_lost", PARTITIONS) is None
     assert listener.calls == [("revoked", frozenset(PARTITIONS))]
@@ -170,7 +170,7 @@ def test_anything_with_the_two_methods_is_a_listener(listener: Any, asynchronous
     check_listener(listener, asynchronous=asynchronous)
 
 
-def test_coroutine_methods_are_for_the_asynchronous_consumer_only() -> None:
+def test_coroutine_methods_are_for_the_async_consumer_only() -> None:
     check_listener(Coroutines(), asynchronous=True)
     with pytest.raises(TypeError, match=r"Coroutines.on_partitions_revoked is a coroutine"):
         check_listener(Coroutines())
@@ -206,7 +206,7 @@ def test_listeners_of_kafka_python_and_aiokafka_serve_unchanged(client: str) -> 
 
 
 @pytest.mark.anyio
-async def test_asynchronous_listeners_of_kafka_python_serve_the_asynchronous_consumer() -> None:
+async def test_async_listeners_of_kafka_python_serve_async_consumer() -> None:
     base = pytest.importorskip("kafka").AsyncConsumerRebalanceListener
     calls: list[Any] = []
 

@@ -72,7 +72,7 @@ class TestModes:
     def test_topics_follow_a_manual_assignment(self) -> None:
         assert owning(A0, A1, B0).topics() == {"a", "b"}
 
-    def test_subscribing_to_other_topics_withholds_the_old_ones_until_they_are_revoked(
+    def test_unsubscribed_topics_are_withheld_until_their_revocation(
         self,
     ) -> None:
         subscription = SubscriptionState()
@@ -84,7 +84,7 @@ class TestModes:
         assert [t.topic_partition for t in subscription.fetch_targets()] == [B0]
         assert subscription.positions_for_commit().keys() == {A0, B0}
 
-    def test_topics_wanted_again_before_they_were_revoked_are_delivered_on(self) -> None:
+    def test_topics_subscribed_again_before_revocation_are_fetched(self) -> None:
         subscription = SubscriptionState()
         subscription.subscribe(["a", "b"])
         subscription.assign_from_group([A0, B0])
