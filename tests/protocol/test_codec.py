@@ -41,7 +41,7 @@ def test_a_field_that_the_version_lacks_must_hold_its_default() -> None:
         encode(message, 2)
 
 
-def test_a_field_that_the_version_lacks_is_dropped_where_kafka_calls_it_ignorable() -> None:
+def test_ignorable_field_is_dropped_where_the_version_lacks_it() -> None:
     sent = HeartbeatResponse(throttle_time_ms=9, error_code=27)
     assert decode(HeartbeatResponse, 0, encode(sent, 0)) == HeartbeatResponse(error_code=27)
 
@@ -52,7 +52,7 @@ def test_none_is_not_the_default_of_an_array() -> None:
         encode(message, 8)
 
 
-def test_a_tagged_array_that_is_none_is_not_taken_for_an_empty_one() -> None:
+def test_tagged_array_of_none_differs_from_an_empty_one() -> None:
     topic = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
     for epochs in (None, [], [3, 4]):
         message = ConsumerGroupCurrentMemberAssignmentValue(
@@ -62,7 +62,7 @@ def test_a_tagged_array_that_is_none_is_not_taken_for_an_empty_one() -> None:
         assert again.assigned_partitions[0].assignment_epochs == epochs
 
 
-def test_a_tagged_structure_that_is_none_is_not_taken_for_its_default() -> None:
+def test_tagged_structure_of_none_differs_from_its_default() -> None:
     for metadata in (None, ConsumerGroupMemberMetadataValue.ClassicMemberMetadata()):
         message = ConsumerGroupMemberMetadataValue(classic_member_metadata=metadata)
         again = decode(ConsumerGroupMemberMetadataValue, 0, encode(message, 0))
@@ -161,7 +161,7 @@ def test_records_are_written_uncopied() -> None:
     assert any(part is records for part in encode_parts(message, 9))
 
 
-def test_tagged_fields_are_left_out_at_their_default_and_read_back_otherwise() -> None:
+def test_tagged_fields_are_omitted_at_default_and_kept_otherwise() -> None:
     plain = FetchRequest(max_wait_ms=1)
     assert b"the-cluster" not in encode(plain, 15)
     full = FetchRequest(

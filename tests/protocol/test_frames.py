@@ -98,7 +98,7 @@ def test_the_client_id_keeps_its_old_form_in_the_flexible_header() -> None:
     assert decode_request(nameless)[0].client_id is None
 
 
-def test_the_answer_to_api_versions_has_the_old_header_in_every_version() -> None:
+def test_api_versions_response_has_old_header_in_every_version() -> None:
     for version in range(5):
         frame = _frame(encode_response(ApiVersionsResponse(error_code=3), version, 9))
         assert frame.startswith(b"\0\0\0\x09\0\3")

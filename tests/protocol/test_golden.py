@@ -93,7 +93,7 @@ def test_frames_of_consumer_groups_encode_to_the_same_bytes() -> None:
         (_check_request if golden.is_request else _check_response)(golden)
 
 
-def test_an_unknown_version_of_api_versions_has_a_readable_header_and_an_answer() -> None:
+def test_unknown_api_versions_version_is_readable_and_answered() -> None:
     special = load("wire_frames.json")["special"][0]
     header = decode_request_header(base64.b64decode(special["req"]))
     assert (header.request_api_key, header.request_api_version) == (18, 5)

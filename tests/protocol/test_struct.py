@@ -40,7 +40,7 @@ def test_a_constructor_takes_its_fields_and_no_other_keyword(name: str) -> None:
         made.no_such_field = 1
 
 
-def test_an_unknown_keyword_of_the_very_first_message_is_refused_too() -> None:
+def test_unknown_keyword_of_the_first_message_is_refused() -> None:
     class FreshResponse(Response, api_key=1, versions="0"):
         number: Int32 = field(default=5)
 

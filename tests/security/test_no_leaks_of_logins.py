@@ -253,7 +253,7 @@ def test_an_assertion_is_not_shown(
         assert not leaked(secret, shown)
 
 
-def test_a_provider_that_raises_with_a_token_shows_it_as_its_own_error_only(
+def test_token_in_a_providers_error_stays_in_that_error(
     secured: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     def provider() -> str:

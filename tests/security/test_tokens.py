@@ -107,7 +107,7 @@ async def test_provider_extensions_are_asked_for() -> None:
 
 
 @pytest.mark.anyio
-async def test_provider_extensions_are_refused_when_they_are_no_mapping() -> None:
+async def test_provider_extensions_are_refused_if_they_are_no_mapping() -> None:
     source = provider_source(Provider((jwt(), None, "", ["planted"])), clock=lambda: NOW)
     with pytest.raises(OAuthTokenError, match="extensions that are list") as raised:
         await source.get()
@@ -355,7 +355,7 @@ def test_first_message_has_the_token() -> None:
     assert exchange(token()).first() == b"n,,\x01auth=Bearer %s\x01\x01" % jwt().encode()
 
 
-def test_first_message_is_refused_when_the_token_expired_meanwhile() -> None:
+def test_first_message_is_refused_if_token_expired_meanwhile() -> None:
     with pytest.raises(OAuthTokenError, match="expires in 1 s"):
         exchange(token(), NOW + 299).first()
 

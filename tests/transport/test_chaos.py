@@ -66,7 +66,7 @@ async def disturb(cluster: FakeCluster, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_every_request_ends_in_time_and_all_is_well_when_the_faults_end(seed: int) -> None:
+async def test_requests_end_in_time_and_recover_when_the_faults_end(seed: int) -> None:
     rng = random.Random(seed)
     outcomes: list[str] = []
     async with running(brokers=3, request_timeout_ms=TIMEOUT_MS) as (client, cluster):

@@ -66,7 +66,7 @@ async def test_the_first_contact_brings_the_brokers() -> None:
         assert cluster.asked == [[]]
 
 
-async def test_an_unreachable_bootstrap_server_is_passed_over_with_one_warning(
+async def test_unreachable_bootstrap_server_is_passed_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -100,7 +100,7 @@ async def test_all_topics_can_be_wanted() -> None:
         assert cluster.asked[-1] is None
 
 
-async def test_topics_that_are_not_wanted_any_more_go_with_the_next_refresh() -> None:
+async def test_unwanted_topics_disappear_with_the_next_refresh() -> None:
     async with running() as (client, cluster):
         cluster.add_topic("t", [1])
         cluster.add_topic("u", [1])
@@ -134,7 +134,7 @@ async def test_one_refresh_serves_all_who_asked_before_it() -> None:
         assert len(cluster.asked) == asked + 1
 
 
-async def test_who_asks_while_a_refresh_is_under_way_waits_for_the_next() -> None:
+async def test_call_during_a_refresh_waits_for_the_next_refresh() -> None:
     async with running() as (client, cluster):
         (broker,) = cluster.brokers
         waited = []
@@ -166,7 +166,7 @@ async def test_the_errors_of_topics_are_in_the_metadata() -> None:
         assert client.metadata.topics["secret"].error == code
 
 
-async def test_a_topic_that_appears_late_is_found_without_being_asked_for_again() -> None:
+async def test_topic_created_late_is_found_without_another_call() -> None:
     async with running(retry_backoff_ms=10, retry_backoff_max_ms=20) as (client, cluster):
         client.want_topics({"t"})
         await client.wait_refreshed()
@@ -305,7 +305,7 @@ async def test_the_one_who_opens_may_be_cancelled_and_the_others_go_on() -> None
         assert HeartbeatResponse() in done
 
 
-async def test_an_unknown_node_is_an_error_and_the_metadata_is_asked_for() -> None:
+async def test_unknown_node_raises_and_refreshes_the_metadata() -> None:
     async with running(retry_backoff_ms=10) as (client, cluster):
         await client.wait_bootstrapped()
         asked = len(cluster.asked)
@@ -335,7 +335,7 @@ async def test_a_coordinator_is_known_by_the_answer_that_names_it() -> None:
         assert second.count(HeartbeatRequest) == 1
 
 
-async def test_versions_that_do_not_meet_are_an_error_of_the_request_alone() -> None:
+async def test_unsupported_version_fails_only_its_request() -> None:
     async with running() as (client, cluster):
         cluster.versions = api_versions({int(ApiKey.FIND_COORDINATOR): (0, 3)})
         with pytest.raises(UnsupportedVersionError, match="b1:9092 serves"):
@@ -394,7 +394,7 @@ async def test_a_node_in_back_off_is_never_chosen() -> None:
         await until(lambda: client.least_loaded_node() is None)
 
 
-async def test_without_any_broker_left_the_bootstrap_servers_are_asked_again() -> None:
+async def test_bootstrap_servers_are_used_again_without_any_broker() -> None:
     servers = (("b1", 9092), ("spare", 9092))
     async with running(bootstrap=servers, retry_backoff_ms=10) as (client, cluster):
         (broker,) = cluster.brokers
@@ -433,9 +433,7 @@ async def test_a_lost_connection_is_opened_again() -> None:
         assert broker.count(HeartbeatRequest) == 4
 
 
-async def test_a_request_that_gets_no_answer_is_given_up_and_the_next_has_a_new_connection() -> (
-    None
-):
+async def test_request_without_response_times_out_and_next_reconnects() -> None:
     async with running() as (client, cluster):
         await client.wait_bootstrapped()
         await client.request(HeartbeatRequest(), node=1)  # so that no time goes into connecting
@@ -447,7 +445,7 @@ async def test_a_request_that_gets_no_answer_is_given_up_and_the_next_has_a_new_
         await client.request(HeartbeatRequest(), node=1)
 
 
-async def test_bootstrap_connections_are_closed_when_the_brokers_are_known() -> None:
+async def test_bootstrap_connections_close_when_the_brokers_are_known() -> None:
     async with running() as (client, cluster):
         await client.wait_bootstrapped()
         await until(lambda: cluster.network.open_ends == 0)

@@ -47,7 +47,7 @@ def pauses(times: list[float]) -> list[float]:
     return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
-async def test_nobody_reachable_is_told_at_the_end_of_the_bootstrap_time(
+async def test_unreachable_servers_raise_at_the_bootstrap_timeout(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     servers = (("down", 1), ("also-down", 2))
@@ -235,7 +235,7 @@ async def test_back_off_is_by_node_and_shared_by_its_purposes() -> None:
         assert anyio.current_time() == start
 
 
-async def test_a_broker_that_accepts_and_hangs_up_is_backed_off_from_too() -> None:
+async def test_back_off_applies_to_a_broker_that_accepts_and_hangs_up() -> None:
     async def hang_up(peer: Peer) -> None:
         await peer.shake_hands()
         await peer.receive()
@@ -340,7 +340,7 @@ async def test_a_topic_without_a_leader_is_asked_for_until_it_has_one() -> None:
         assert len(cluster.asked) == asked
 
 
-async def test_a_metadata_request_that_fails_is_sent_again_with_back_off() -> None:
+async def test_failed_metadata_request_is_retried_with_back_off() -> None:
     async with running(brokers=2, request_timeout_ms=1000) as (client, cluster):
         await client.wait_bootstrapped()
         for broker in cluster.brokers:
@@ -353,7 +353,7 @@ async def test_a_metadata_request_that_fails_is_sent_again_with_back_off() -> No
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["silent", "down"])
-async def test_brokers_that_say_nothing_for_long_are_given_up_for_the_bootstrap_servers(
+async def test_silent_brokers_are_dropped_for_the_bootstrap_servers(
     caplog: pytest.LogCaptureFixture, down: bool
 ) -> None:
     servers = (("b1", 9092), ("spare", 9092))

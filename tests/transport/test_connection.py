@@ -109,7 +109,7 @@ async def test_a_broker_that_asks_for_endless_silence_is_not_believed(
         assert (await heartbeat(connection, asked)).throttle_time_ms == kept
 
 
-async def test_the_request_carries_the_client_id_and_the_highest_common_version() -> None:
+async def test_request_has_client_id_and_highest_common_version() -> None:
     seen = []
 
     async def serve(peer: Peer) -> None:
@@ -238,9 +238,7 @@ async def test_a_request_cancelled_before_it_was_sent_never_is() -> None:
     assert seen == ["first", "wanted"]
 
 
-async def test_a_request_without_an_answer_closes_the_connection_and_takes_the_others_along() -> (
-    None
-):
+async def test_request_timeout_closes_the_connection_for_all_requests() -> None:
     async def serve(peer: Peer) -> None:
         while await peer.receive() is not None:
             pass
@@ -416,7 +414,7 @@ async def test_garbage_is_an_error_that_names_the_broker(
     assert not error.retriable
 
 
-async def test_an_answer_that_does_not_decode_does_not_pass_for_somebody_elses() -> None:
+async def test_undecodable_response_fails_its_own_request() -> None:
     async def serve(peer: Peer) -> None:
         first, _ = await peer.expect(HeartbeatRequest)
         await peer.expect(HeartbeatRequest)
@@ -491,7 +489,7 @@ async def test_cancelling_its_task_fails_what_is_in_flight() -> None:
     assert isinstance(results[0][1], KafkaConnectionError)
 
 
-async def test_a_message_that_the_version_cannot_hold_leaves_the_connection_alone() -> None:
+async def test_message_that_cannot_be_encoded_keeps_the_connection() -> None:
     async with opened(answer_heartbeats) as (connection, _):
         with pytest.raises(MessageEncodeError):
             await connection.request(
@@ -500,7 +498,7 @@ async def test_a_message_that_the_version_cannot_hold_leaves_the_connection_alon
         assert (await heartbeat(connection, "1")).throttle_time_ms == 1
 
 
-async def test_versions_can_be_narrowed_and_what_is_out_of_reach_says_both_ranges() -> None:
+async def test_versions_can_be_narrowed_and_error_names_both_ranges() -> None:
     async def serve(peer: Peer) -> None:
         await peer.shake_hands(api_versions({int(ApiKey.FETCH): (4, 11)}))
         await peer.receive()
@@ -517,7 +515,7 @@ async def test_versions_can_be_narrowed_and_what_is_out_of_reach_says_both_range
         await connection.aclose()
 
 
-async def test_large_answers_are_leased_and_stay_as_they_are_until_released() -> None:
+async def test_large_responses_are_leased_and_unchanged_until_released() -> None:
     records = [bytes([index]) * 300_000 for index in range(4)]
 
     async def serve(peer: Peer) -> None:

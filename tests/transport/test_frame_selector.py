@@ -81,7 +81,7 @@ def test_frames_are_whole_however_the_bytes_come(
     assert reading.bodies == bodies
 
 
-def test_a_frame_like_the_one_before_takes_one_turn_of_the_event_loop(
+def test_frame_like_the_previous_takes_one_loop_iteration(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
     rng = random.Random(1)
@@ -186,7 +186,7 @@ def test_a_length_out_of_bounds_is_an_error(
         run_of(loop, ends, [data])
 
 
-def test_a_frame_that_is_being_received_lets_go_of_its_buffer_when_it_ends(
+def test_partly_received_frame_frees_its_buffer_when_it_ends(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
     ours, theirs = ends

@@ -115,7 +115,7 @@ async def test_a_broker_that_refuses_every_version_is_given_up() -> None:
     assert asked == [4, 0]
 
 
-async def test_a_broker_that_names_the_refused_version_is_not_asked_for_ever() -> None:
+async def test_handshake_fails_when_broker_offers_the_refused_version() -> None:
     async def serve(peer: Peer) -> None:
         while (frame := await peer.receive_frame()) is not None:
             header = decode_request_header(frame)

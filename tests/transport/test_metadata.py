@@ -59,7 +59,7 @@ def test_what_is_not_known_is_none_or_empty() -> None:
     assert snapshot.topic_by_id(bytes(16)) is None
 
 
-def test_nobody_leads_without_a_leader_or_with_one_that_is_not_there() -> None:
+def test_leader_is_none_without_one_or_if_its_broker_is_unknown() -> None:
     snapshot = after(answer(topic_answer("t", [-1, 7])))
     assert snapshot.leader(T0) is None
     assert snapshot.leader(TopicPartition("t", 1)) is None
@@ -94,7 +94,7 @@ def test_a_topic_created_anew_starts_with_its_own_epochs() -> None:
     assert snapshot.leader(T0) == Leader(2, 0)
 
 
-def test_an_answer_without_topic_ids_does_not_make_it_another_topic() -> None:
+def test_response_without_topic_ids_keeps_the_topic() -> None:
     snapshot = after(
         answer(topic_answer("t", [1], epoch=5)),
         answer(topic_answer("t", [2], epoch=4, topic_id=bytes(16))),
@@ -128,7 +128,7 @@ def test_an_error_that_passes_keeps_what_was_known() -> None:
     assert not snapshot.topics["t"].is_complete
 
 
-def test_a_topic_is_gone_when_several_answers_in_a_row_call_it_unknown() -> None:
+def test_topic_is_gone_after_several_unknown_topic_responses() -> None:
     known = answer(topic_answer("t", [1]))
     unknown = answer(topic_answer("t", [], error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert after(known, unknown, unknown).partitions_for("t") == (0,)
@@ -147,7 +147,7 @@ def test_topic_keeps_its_partitions_when_it_is_refused() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_TOPIC_EXCEPTION])
-def test_an_error_that_stays_is_shown_and_not_asked_about_again_soon(code: int) -> None:
+def test_permanent_error_is_shown_and_not_refreshed_soon(code: int) -> None:
     snapshot = after(answer(topic_answer("t", [1])), answer(topic_answer("t", [], error=code)))
     assert snapshot.topics["t"].error == code
     assert snapshot.partitions_for("t") == ()
@@ -201,7 +201,7 @@ def test_other_leaders_that_were_named_are_not_taken(tp: TopicPartition, leader:
     assert snapshot.with_leaders({tp: leader}, [BrokerAddress(2, "elsewhere", 1)]) is snapshot
 
 
-def test_a_leader_that_nobody_else_knows_of_is_not_believed_for_ever() -> None:
+def test_leader_that_no_response_confirms_is_dropped() -> None:
     said = answer(topic_answer("t", [1, 2], epoch=4))
     snapshot = after(said).with_leaders({T0: Leader(2, (1 << 31) - 1)}, [])
     for _ in range(OLDER_RESPONSES - 1):

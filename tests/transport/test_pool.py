@@ -35,7 +35,7 @@ def test_a_buffer_that_is_leased_is_not_given_out_again() -> None:
     assert taken(pool) is not None
 
 
-def test_a_released_buffer_that_somebody_still_looks_at_stays_put() -> None:
+def test_released_buffer_with_a_live_view_is_not_reused() -> None:
     pool = BufferPool()
     lease = pool.allocate(SIZE)
     lease.view[:4] = b"mine"
@@ -57,7 +57,7 @@ def test_releasing_twice_counts_once() -> None:
     assert pool.reuse(SIZE) is None
 
 
-def test_a_somewhat_larger_buffer_will_do_and_a_much_larger_one_will_not() -> None:
+def test_slightly_larger_buffer_is_reused_and_much_larger_is_not() -> None:
     pool = BufferPool()
     pool.allocate(1 << 20).release()
     assert pool.reuse(1 << 16) is None

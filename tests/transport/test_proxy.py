@@ -185,7 +185,7 @@ async def test_refusals_have_their_types(
     assert says in str(error)
 
 
-async def test_interim_response_is_skipped_and_no_byte_after_the_head_is_lost() -> None:
+async def test_interim_response_is_skipped_and_no_later_byte_is_lost() -> None:
     head = b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.0 200\r\nContent-Length: 9\r\n\r\n"
     with TlsServer(None, scripted([head + b"first"])) as server:
         link = await connector(f"http://127.0.0.1:{server.port}")("broker", 9092)

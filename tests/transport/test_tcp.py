@@ -173,7 +173,7 @@ async def test_all_addresses_that_failed_are_named(monkeypatch: pytest.MonkeyPat
         assert f"{each}:{port}: Connection refused" in str(caught.value)
 
 
-async def test_an_address_that_does_not_answer_leaves_time_for_the_next(
+async def test_silent_address_leaves_time_for_the_next_address(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = port_of(listener)
@@ -299,7 +299,7 @@ async def test_no_socket_is_left_when_connecting_is_cancelled(
     assert [sock.fileno() for sock in made] == [-1]
 
 
-async def test_what_is_expected_wakes_it_whole_and_the_end_wakes_it_always(
+async def test_receive_wakes_for_whole_expected_data_or_the_end(
     listener: socket.socket,
 ) -> None:
     connection, peer = await connected(listener)
