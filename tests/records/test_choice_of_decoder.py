@@ -53,13 +53,13 @@ def _compiled(
     return done.stdout.strip() or done.stderr
 
 
-def test_the_compiled_module_is_used_unless_the_environment_says_otherwise() -> None:
+def test_compiled_module_is_used_unless_environment_forbids_it() -> None:
     decoder_named("compiled")
     assert _compiled(env={"KOHORT_PURE": "0"}) == "True"
     assert _compiled(env={"KOHORT_PURE": "1"}) == "False"
 
 
-def test_a_module_built_from_another_state_of_its_source_is_noticed(tmp_path: Path) -> None:
+def test_module_built_from_another_state_of_source_is_noticed(tmp_path: Path) -> None:
     decoder_named("compiled")
     package = tmp_path / "kohort"
     shutil.copytree(Path(kohort.__file__).parent, package, ignore=shutil.ignore_patterns("__pyc*"))

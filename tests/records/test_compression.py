@@ -61,7 +61,7 @@ def test_an_unknown_codec_is_named() -> None:
         compress(9, b"")
 
 
-def test_snappy_is_read_raw_as_librdkafka_writes_it_and_framed_as_java_does() -> None:
+def test_snappy_is_read_raw_of_librdkafka_and_framed_of_java() -> None:
     raw = bytes(cramjam.snappy.compress_raw(TEXT))
     framed = compress(Compression.SNAPPY, TEXT)
     assert framed.startswith(b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
@@ -101,7 +101,7 @@ def test_lz4_frames_of_every_kind(
                 decompress(Compression.LZ4, broken)
 
 
-def test_a_wrong_lz4_header_checksum_is_read_where_kafka_wrote_it_wrong() -> None:
+def test_wrong_lz4_header_checksum_is_read_where_kafka_wrote_it() -> None:
     """Clients before Kafka 0.10 included the frame's magic in the checksum (KIP-57)."""
     for options in ({"store_size": True}, {"store_size": False, "block_linked": False}):
         packed = bytearray(lz4.frame.compress(TEXT, **options))
@@ -150,7 +150,7 @@ def test_zstd_frames_may_follow_each_other_and_be_skipped() -> None:
     assert decompress(Compression.ZSTD, packed) == b"onetwo"
 
 
-def test_zstd_blocks_that_could_hold_more_than_the_budget_may_hold_less() -> None:
+def test_zstd_budget_counts_content_and_not_possible_block_sizes() -> None:
     """A producer that flushes often writes many small blocks and no content size."""
     parts = [b"part %d " % number for number in range(600)]
     packed = _zstd_stream(parts)
@@ -227,7 +227,7 @@ print(json.dumps(said))
 """
 
 
-def test_a_stream_that_lies_of_its_size_takes_8_times_its_own_and_1_mb_at_most(
+def test_stream_of_false_size_takes_at_most_8_fold_plus_1_mb(
     tmp_path: Path,
 ) -> None:
     child = subprocess.run(

@@ -164,7 +164,7 @@ def test_an_unknown_codec_is_refused_by_its_number(codec: int) -> None:
         _ = RecordBatch.of(_changed(21, struct.pack(">h", codec))).header.compression
 
 
-def test_more_than_the_budget_is_refused_and_stays_readable_with_more() -> None:
+def test_batch_over_budget_is_refused_and_readable_with_more() -> None:
     data = encode_batch([NewRecord(0, b"k", bytes(100_000))], compression=Compression.ZSTD)
     batch = RecordBatch.of(data)
     with pytest.raises(DecompressionBudgetError) as caught:

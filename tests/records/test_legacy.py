@@ -186,7 +186,7 @@ def test_any_messages_come_back_from_any_offset_on(
     assert found.next_offset == max(start, 100 + len(pairs))
 
 
-def test_log_append_time_of_a_compressed_message_is_that_of_all_in_it() -> None:
+def test_log_append_time_of_compressed_message_is_of_all_in_it() -> None:
     inner = message(0, b"a", timestamp=5) + message(1, b"b", timestamp=6)
     records = read(wrapper(11, inner, flags=8, timestamp=777))
     assert [(r.offset, r.timestamp, r.timestamp_type) for r in records] == [
@@ -296,7 +296,7 @@ def test_what_comes_twice_is_read_once() -> None:
             assert rows == expected[start:]
 
 
-def test_offsets_that_are_far_apart_or_go_back_are_no_trouble_for_tables() -> None:
+def test_table_takes_offsets_that_are_far_apart_or_go_back() -> None:
     data = b"".join(message(offset, b"v") for offset in (1, 2, 1 << 40, 7, 8))
     found = RecordSet(data)
     plan = TablePlan()
@@ -396,12 +396,12 @@ def test_what_cannot_be_in_a_compressed_message_is_refused(inner: bytes, what: s
     assert (error.offset, error.next_offset, error.raw) == (0, 21, data)
 
 
-def test_offsets_in_a_compressed_message_of_format_0_end_with_its_own() -> None:
+def test_offsets_in_format_0_compressed_message_end_with_its_own() -> None:
     data = wrapper(20, message(19, b"a", magic=0) + message(21, b"b", magic=0), magic=0)
     assert "offsets up to 21, it has 20" in str(refused(data))
 
 
-def test_compressed_messages_without_a_value_or_with_another_codec_are_refused() -> None:
+def test_compressed_message_without_value_or_known_codec_fails() -> None:
     assert "no value" in str(refused(message(0, None, attributes=1)))
     refused(message(0, b"abc", attributes=5), UnsupportedCodecError)
     refused(message(0, b"not gzip at all", attributes=1))
@@ -415,7 +415,7 @@ def test_the_budget_holds_for_old_messages() -> None:
     assert caught.value.raw == data
 
 
-def test_lz4_of_format_0_has_any_header_checksum_and_of_format_1_the_right_one() -> None:
+def test_lz4_header_checksum_is_checked_in_format_1_and_not_in_0() -> None:
     packed = bytearray(compress(Compression.LZ4, message(0, b"a", magic=0)))
     packed[6] ^= 0x55
     assert len(read(message(0, bytes(packed), magic=0, attributes=3))) == 1

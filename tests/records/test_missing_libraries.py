@@ -55,7 +55,7 @@ def test_lz4_is_read_when_the_package_lz4_is_missing(pure: bool) -> None:
     assert not (pure and "True" in done.stdout)
 
 
-def test_records_are_read_with_one_warning_when_crc32c_is_missing() -> None:
+def test_records_are_read_with_one_warning_if_crc32c_is_missing() -> None:
     done = read("NONE", ("crc32c",), pure=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("pip install crc32c") == 1

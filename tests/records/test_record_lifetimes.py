@@ -48,7 +48,7 @@ def test_nothing_that_they_held_is_held_any_longer() -> None:
     assert gone() is None
 
 
-def test_a_deserialized_value_that_refers_to_its_record_is_collected() -> None:
+def test_deserialized_value_that_refers_to_record_is_collected() -> None:
     class Value:
         record: Any = None
 

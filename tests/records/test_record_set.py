@@ -60,7 +60,7 @@ def test_a_batch_that_was_cut_off_is_told_of() -> None:
     assert found.done
 
 
-def test_records_do_not_look_at_the_bytes_that_they_were_read_from(decoder: ModuleType) -> None:
+def test_records_do_not_refer_to_the_bytes_they_were_read_from(decoder: ModuleType) -> None:
     data = bytearray(batch(0, 3))
     found = RecordSet(data)
     found.read(100)
@@ -71,7 +71,7 @@ def test_records_do_not_look_at_the_bytes_that_they_were_read_from(decoder: Modu
     assert pickle.dumps(found.records) == before
 
 
-def test_compiled_records_are_not_tracked_by_the_garbage_collector(decoder: ModuleType) -> None:
+def test_compiled_records_are_not_tracked_by_garbage_collector(decoder: ModuleType) -> None:
     found = RecordSet(batch(0, 3))
     found.read(100)
     tracked = [gc.is_tracked(record) for record in found.records]

@@ -104,7 +104,7 @@ def test_rows_are_the_records(batches: Any, offset: int, max_rows: int, max_byte
 
 @settings(deadline=None)
 @given(BATCHES, st.data())
-def test_what_is_broken_gives_the_same_rows_and_then_the_same_error(
+def test_broken_data_gives_the_same_rows_and_then_the_same_error(
     batches: Any, draw: st.DataObject
 ) -> None:
     data = bytearray(encoded(batches))
@@ -185,7 +185,7 @@ def test_headers_count_for_the_limit(codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4, Compression.ZSTD])
-def test_a_table_like_the_one_before_it_is_made_without_a_second_copy(codec: Compression) -> None:
+def test_table_like_the_previous_is_built_without_a_second_copy(codec: Compression) -> None:
     text = b"".join(b"%d, " % number for number in range(15_000))
     data = b"".join(
         encode_batch([NewRecord(1, b"k" * 100, text)], base_offset=offset, compression=codec)
@@ -208,7 +208,7 @@ def test_a_table_like_the_one_before_it_is_made_without_a_second_copy(codec: Com
         tracemalloc.stop()
 
 
-def test_room_for_a_table_grows_with_what_comes_and_nothing_in_it_changes() -> None:
+def test_table_buffers_grow_without_changes_of_their_content() -> None:
     history = SizeHistory()
     headers = [("name", b"value"), ("none", None)]
     for sizes in ([1, 50, 3], [1000, 2], [5] * 400, [70_000, 0], [1]):

@@ -97,7 +97,7 @@ def test_a_second_abort_marker_changes_nothing() -> None:
     assert _delivered(AbortedTransactions([(1, 0)]), log) == [4]
 
 
-def test_reading_may_start_in_the_middle_of_an_aborted_transaction() -> None:
+def test_reading_may_start_within_an_aborted_transaction() -> None:
     log = [_data(20, 1), _end(22, 1, ControlType.ABORT), _data(23, 1)]
     assert _delivered(AbortedTransactions([(1, 3)]), log) == [23]
 

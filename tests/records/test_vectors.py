@@ -129,7 +129,7 @@ def test_offset_and_epoch_are_set_as_the_broker_sets_them() -> None:
     assert rewrite_header(produced, header.base_offset, 0) == stored.raw
 
 
-def test_transaction_markers_are_written_as_the_coordinator_writes_them() -> None:
+def test_transaction_markers_equal_those_of_the_coordinator() -> None:
     for name, kind in (("rb-txn-3", ControlType.COMMIT), ("rb-txn-6", ControlType.ABORT)):
         stored = vector(name)
         header = RecordBatch.of(stored.raw).header
