@@ -40,12 +40,12 @@ def test_records_come_in_every_version(cluster: Cluster, raw: Raw, version: int)
     assert values(data(response)[1]) == []
 
 
-def test_aborted_transactions_are_listed_for_those_who_read_committed(raw: Raw) -> None:
+def test_aborted_transactions_are_listed_for_read_committed(raw: Raw) -> None:
     assert data(raw.ask(request((0, 0), isolation=1), 12))[0].aborted_transactions == []
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 6])
-def test_an_offset_out_of_range_is_answered_with_nothing_but_that(
+def test_response_to_offset_out_of_range_has_only_the_error(
     cluster: Cluster, raw: Raw, offset: int
 ) -> None:
     cluster.produce("t", [b"x"] * 5, partition=0)
@@ -100,9 +100,7 @@ def test_a_wait_ends_when_a_record_comes(cluster: Cluster, raw: Raw) -> None:
     assert values(data(response)[1]) == [b"x"]
 
 
-def test_min_bytes_are_waited_for_and_the_rest_is_given_when_the_time_is_over(
-    cluster: Cluster, raw: Raw
-) -> None:
+def test_fetch_waits_for_min_bytes_until_max_wait(cluster: Cluster, raw: Raw) -> None:
     cluster.produce("t", ["x"], partition=0)
     raw.send(request((0, 0), max_wait_ms=300, min_bytes=100_000), 12)
     assert not raw.has_answer(0.05)
@@ -176,7 +174,7 @@ def test_an_error_is_told_in_each_answer_of_a_session(raw: Raw) -> None:
         } == {9: 3}
 
 
-def test_forgotten_partitions_are_gone_and_with_the_last_one_the_session(raw: Raw) -> None:
+def test_fetch_session_ends_with_its_last_forgotten_partition(raw: Raw) -> None:
     session = raw.ask(request((0, 5), (1, 5), session=(0, 0)), 12).session_id
     again = raw.ask(request(session=(session, 1), forgotten=(0,)), 12)
     assert set(data(again)) == {1}

@@ -232,7 +232,7 @@ def test_two_waiting_fetches_of_one_session_both_respond() -> None:
     run_virtual(main)
 
 
-def test_older_fetch_leaves_partitions_pending_for_the_latest_view() -> None:
+def test_older_fetch_keeps_partitions_pending_for_latest_view() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster, anyio.create_task_group() as tasks:
             client = Client(cluster)

@@ -36,7 +36,7 @@ def test_groups_go_to_the_partition_that_kafka_puts_them_in() -> None:
         assert coordinator_partition(group, 4) == vector["p4"]
 
 
-def test_the_smallest_hash_has_no_absolute_value_and_counts_as_zero() -> None:
+def test_smallest_hash_without_absolute_value_counts_as_zero() -> None:
     smallest = next(v["group"] for v in VECTORS["coordinator"] if v["is_min"])
     assert java_string_hash(smallest) == -(1 << 31)
     assert coordinator_partition(smallest, 50) == 0

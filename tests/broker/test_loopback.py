@@ -19,7 +19,7 @@ TURNS = 20
 
 
 @pytest.mark.anyio
-async def test_all_who_wait_at_the_door_are_let_in_within_few_turns_of_the_loop() -> None:
+async def test_waiting_connections_are_accepted_in_few_loop_iterations() -> None:
     """With one connection per iteration a large group would rebalance for every few members."""
     config = ClusterConfig()
     server = ClusterServer(config, LoopbackNetwork(config))

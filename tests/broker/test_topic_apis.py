@@ -269,7 +269,7 @@ def test_topics_that_cannot_be_created(cluster: Cluster, raw: Raw) -> None:
     assert cluster.topics == {"t": 2}
 
 
-def test_a_topic_may_be_tried_without_being_made_and_placed_by_hand(
+def test_create_topics_only_validates_or_takes_replica_placement(
     cluster: Cluster, raw: Raw
 ) -> None:
     assert (

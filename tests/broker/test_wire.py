@@ -71,9 +71,7 @@ def test_ranges_are_those_of_a_broker() -> None:
 
 
 @pytest.mark.parametrize("version", [6, 99, -1])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
-    raw: Raw, version: int
-) -> None:
+def test_unknown_api_versions_version_is_answered_in_version_0(raw: Raw, version: int) -> None:
     raw.send_frame(head(18, version, 7) + b"\0\2x\2y\0")
     assert raw.receive_frame() == bytes.fromhex("00000007 0023 00000001 0012 0000 0005")
     assert raw.ask(ApiVersionsRequest(), 0).error_code == 0, "the connection goes on"
@@ -139,16 +137,14 @@ def test_garbage_ends_its_connection_and_no_other(cluster: Cluster, raw: Raw, da
     assert alive(cluster)
 
 
-def test_a_frame_over_the_bound_ends_the_connection_before_it_comes() -> None:
+def test_oversized_frame_closes_the_connection_before_its_body() -> None:
     with Cluster(max_request_bytes=1000) as cluster, Raw(cluster) as raw:
         raw.send_bytes(struct.pack(">i", 1001))
         assert raw.is_closed()
         assert alive(cluster)
 
 
-def test_a_frame_that_stays_half_is_waited_for_and_let_go_with_its_connection(
-    cluster: Cluster, raw: Raw
-) -> None:
+def test_partial_frame_waits_and_is_dropped_with_its_connection(cluster: Cluster, raw: Raw) -> None:
     raw.send_bytes(struct.pack(">i", 100) + head(3, 12))
     assert not raw.has_answer(0.05)
     raw.close()
@@ -223,7 +219,7 @@ def test_a_null_client_id_is_taken(raw: Raw) -> None:
     assert raw.ask(MetadataRequest(topics=[]), 12, client_id=None).brokers
 
 
-def test_answers_come_in_the_order_of_requests_also_behind_one_that_waits(raw: Raw) -> None:
+def test_responses_keep_request_order_after_a_waiting_fetch(raw: Raw) -> None:
     topic_id = raw.ask(MetadataRequest(topics=None), 12).topics[0].topic_id
     wait = FetchRequest(
         max_wait_ms=150,
@@ -282,7 +278,7 @@ def test_mutated_requests_over_real_sockets_crash_nothing(
     assert failures == [], "an unreadable request is no error of the broker"
 
 
-def test_an_answer_longer_than_a_string_may_be_ends_the_connection(
+def test_response_with_an_oversized_string_closes_connection(
     cluster: Cluster, raw: Raw, caplog: pytest.LogCaptureFixture
 ) -> None:
     find_coordinator(raw)

@@ -154,7 +154,7 @@ def test_what_is_not_served_ends_the_connection(frame: Frame) -> None:
         assert raw.is_closed()
 
 
-def test_every_frame_has_its_test_and_what_is_not_served_is_told_of() -> None:
+def test_every_frame_is_tested_or_listed_as_not_served() -> None:
     assert len(ALL_FRAMES) == 261
     assert len({frame.key for frame in ALL_FRAMES}) == 44
     assert len(SERVED_FRAMES) + len(OTHER_FRAMES) == len(ALL_FRAMES)

@@ -409,7 +409,7 @@ def test_a_forgotten_rebalance_is_excused_until_the_next_epoch() -> None:
     assert invariants.all_is_well_in_the_end(log_of(left)) == []
 
 
-def test_new_partitions_are_excused_until_the_next_epoch_after_an_upgrade() -> None:
+def test_upgrade_excuses_new_partitions_until_the_next_epoch() -> None:
     every = frozenset(TopicPartition(t, n) for t, count in TOPICS.items() for n in range(count))
     stable = GenerationStored(generation=5, assignments=(("a", "A", every),))
     grown, upgrade = Grown(topic="t", count=5), EpochStored(epoch=5)
@@ -427,7 +427,7 @@ def test_new_partitions_are_excused_until_the_next_epoch_after_an_upgrade() -> N
     assert found(grown, upgrade, NeverSettled(why="nobody owns t-0")) == 1
 
 
-def test_a_classic_member_that_an_upgrade_does_not_store_owns_nothing() -> None:
+def test_classic_member_not_stored_by_an_upgrade_owns_nothing() -> None:
     events = [
         GenerationStored(generation=5, assignments=(("a", "A", ONE), ("b", "B", frozenset()))),
         Assigned(who="a", partitions=ONE),

@@ -124,7 +124,7 @@ def test_chance_goes_by_the_seed() -> None:
     assert len(set(runs[0])) == 2
 
 
-def test_a_fault_with_an_argument_that_cannot_be_is_refused_at_once(cluster: Cluster) -> None:
+def test_fault_with_an_impossible_argument_is_refused_at_once(cluster: Cluster) -> None:
     wrong: list[Callable[[], object]] = [
         lambda: cluster.fail("Fetch", cast(ErrorCode, "NOPE")),
         lambda: cluster.on("Fetch", cast(Any, 5)),
@@ -350,9 +350,7 @@ def test_a_request_hangs_until_the_fault_is_over(cluster: Cluster, raw: Raw) -> 
     assert raw.is_closed()
 
 
-def test_a_network_partition_holds_what_is_sent_in_both_directions(
-    cluster: Cluster, raw: Raw
-) -> None:
+def test_network_partition_holds_messages_in_both_directions(cluster: Cluster, raw: Raw) -> None:
     waiting = m.FetchRequest(
         max_wait_ms=20_000,
         min_bytes=1,
@@ -429,7 +427,7 @@ def test_damaged_records_are_told_and_repaired(how: str) -> None:
             assert read(reader, 2) == [b"b", b"c"]
 
 
-def test_every_api_that_is_served_can_fail_or_says_that_it_cannot(cluster: Cluster) -> None:
+def test_every_served_api_can_fail_or_reports_that_it_cannot(cluster: Cluster) -> None:
     for key in SERVED:
         try:
             cluster.fail(int(key), ErrorCode.UNKNOWN_SERVER_ERROR).stop()

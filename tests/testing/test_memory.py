@@ -59,7 +59,7 @@ def test_a_stopped_cluster_frees_its_logs_without_the_gc(buffers: Buffers) -> No
     assert in_use(buffers) == 0
 
 
-def test_a_stopped_cluster_frees_its_logs_when_clients_are_connected(buffers: Buffers) -> None:
+def test_stopped_cluster_frees_its_logs_with_clients_connected(buffers: Buffers) -> None:
     with Cluster(topics={"t": 3}) as cluster:
         cluster.produce("t", RECORDS)
         consumer = KafkaConsumer(

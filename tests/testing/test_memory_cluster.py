@@ -57,7 +57,7 @@ async def test_brokers_die_and_requests_fail_as_on_any_cluster() -> None:
 
 
 @pytest.mark.anyio
-async def test_broker_starts_again_before_the_cluster_has_begun_to_serve() -> None:
+async def test_broker_restarts_before_the_cluster_has_begun_to_serve() -> None:
     async with MemoryCluster(brokers=3, topics={"t": 3}) as cluster:
         cluster.kill_broker(2)
         cluster.start_broker(2)
@@ -175,7 +175,7 @@ async def hours_of_a_group() -> list[object]:
     return seen
 
 
-def test_hours_of_a_groups_life_pass_at_once_and_the_same_each_time() -> None:
+def test_hours_of_a_groups_life_pass_at_once_and_repeatably() -> None:
     started = time.thread_time()
     first = run_virtual(hours_of_a_group)
     assert first[:4] == [[b"0"], 1, [b"1"], 1]
@@ -184,7 +184,7 @@ def test_hours_of_a_groups_life_pass_at_once_and_the_same_each_time() -> None:
     assert run_virtual(hours_of_a_group) == first
 
 
-def test_a_member_that_stops_polling_is_dropped_after_its_interval() -> None:
+def test_member_that_stops_polling_is_dropped_after_interval() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             async with MemoryConsumer(cluster, "t", max_poll_interval_ms=300_000) as consumer:
@@ -202,7 +202,7 @@ def test_a_member_that_stops_polling_is_dropped_after_its_interval() -> None:
     run_virtual(main)
 
 
-def test_nothing_is_delivered_while_the_session_may_be_over_and_all_of_it_afterwards() -> None:
+def test_records_are_withheld_while_the_session_may_have_expired() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             options = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 1_000}

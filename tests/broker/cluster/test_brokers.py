@@ -27,7 +27,7 @@ def metadata(cluster: Cluster, node: int) -> MetadataResponse:
         return raw.ask(MetadataRequest(topics=None), 8)
 
 
-def test_what_a_dead_broker_led_goes_to_another_replica_with_a_higher_epoch() -> None:
+def test_replica_leads_with_higher_epoch_after_broker_death() -> None:
     with Cluster(brokers=3, topics={"t": 3}, broker_session_timeout_ms=0) as cluster:
         cluster.produce("t", ["a", "b", "c"])
         assert [cluster.leader("t", n) for n in range(3)] == [1, 2, 3]
@@ -79,7 +79,7 @@ def test_the_others_wait_for_the_session_of_a_broker_that_died() -> None:
         assert len(metadata(cluster, 1).brokers) == 1
 
 
-def test_a_broker_that_is_back_within_its_session_has_lost_what_it_led() -> None:
+def test_broker_restarted_within_its_session_loses_leadership() -> None:
     with Cluster(brokers=2, topics={"t": 2}, broker_session_timeout_ms=60_000) as cluster:
         cluster.kill_broker(2)
         cluster.start_broker(2)

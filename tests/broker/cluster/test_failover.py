@@ -73,7 +73,7 @@ def test_members_follow_leaders_that_move(three: Cluster, members: Members, clie
 
 
 @pytest.mark.parametrize("client", MAKERS)
-def test_members_keep_their_assignment_when_the_coordinator_moves(
+def test_members_keep_their_assignment_if_the_coordinator_moves(
     three: Cluster, members: Members, client: str
 ) -> None:
     join(members, three, client)

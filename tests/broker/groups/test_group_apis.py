@@ -350,9 +350,7 @@ def test_another_coordinator_goes_on_with_what_the_log_tells(cluster: Cluster, r
     assert cluster.committed("g")[TopicPartition("t", 0)].offset == 7
 
 
-def test_a_member_that_is_parked_when_its_coordinator_goes_is_told(
-    cluster: Cluster, raw: Raw
-) -> None:
+def test_waiting_join_gets_an_error_when_its_coordinator_moves(cluster: Cluster, raw: Raw) -> None:
     member = join(raw).member_id
     with Raw(cluster) as other:
         other.send(join_request(), 3)

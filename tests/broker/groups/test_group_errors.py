@@ -94,7 +94,7 @@ def test_a_rebalance_sends_those_who_wait_for_an_assignment_back() -> None:
     assert machine.group.state.value == "PreparingRebalance"
 
 
-def test_members_that_never_sync_are_dropped_after_the_rebalance_timeout() -> None:
+def test_members_without_sync_are_dropped_at_rebalance_timeout() -> None:
     machine, first, second = in_state("CompletingRebalance")
     machine.send_sync(first, assignments={first: b"1", second: b"2"})
     for _ in range(6):

@@ -62,7 +62,7 @@ def test_only_the_leader_is_told_the_members() -> None:
     assert machine.joined(follower).leader == first
 
 
-def test_the_vote_is_among_what_all_support_and_each_votes_for_its_first() -> None:
+def test_members_vote_for_their_first_protocol_that_all_support() -> None:
     machine = Machine()
     machine.form(
         names("range", "roundrobin", "custom"),
@@ -78,7 +78,7 @@ def test_the_majority_wins_over_the_first_member() -> None:
     assert machine.group.protocol == "rr"
 
 
-def test_the_leader_gets_the_metadata_of_the_protocol_that_was_chosen() -> None:
+def test_leader_gets_the_metadata_of_the_chosen_protocol() -> None:
     machine = Machine()
     ids = machine.form(names("range", "rr"), names("rr"))
     reply = machine.send_join(ids[0], names("range", "rr"))
@@ -149,7 +149,7 @@ def test_a_silent_member_ends_the_barrier_when_its_session_does() -> None:
     assert machine.beat(second) == 25
 
 
-def test_the_rebalance_timeout_drops_members_that_send_heartbeats_but_do_not_join() -> None:
+def test_rebalance_timeout_drops_members_that_only_heartbeat() -> None:
     machine = Machine()
     first, second = machine.form_stable(2)
     parked = machine.send_join(first)
@@ -172,7 +172,7 @@ def test_a_parked_member_needs_no_heartbeat() -> None:
     assert first in machine.group.members
 
 
-def test_a_new_member_that_stays_parked_is_let_go_after_five_minutes() -> None:
+def test_new_member_that_waits_is_dropped_after_five_minutes() -> None:
     machine = Machine()
     first, _ = machine.form_stable(2)
     del first
@@ -188,7 +188,7 @@ def test_a_new_member_that_stays_parked_is_let_go_after_five_minutes() -> None:
     assert machine.joined(parked).error_code == 25
 
 
-def test_the_initial_delay_gathers_members_and_each_one_extends_it() -> None:
+def test_initial_delay_is_extended_by_each_new_member() -> None:
     machine = Machine(initial_rebalance_delay_ms=3_000)
     first = machine.send_join(version=3, rebalance_ms=10_000)
     machine.pass_time(2)
@@ -208,7 +208,7 @@ def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     assert machine.joined(replies[0]).generation_id == 1
 
 
-def test_a_follower_that_joins_again_unchanged_gets_the_current_generation() -> None:
+def test_unchanged_follower_rejoins_the_current_generation() -> None:
     machine = Machine()
     _, second = machine.form_stable(2)
     response = machine.joined(machine.send_join(second))
@@ -231,7 +231,7 @@ def test_the_leader_or_a_change_starts_a_rebalance(who: str) -> None:
     assert machine.group.state.value == "PreparingRebalance"
 
 
-def test_a_member_that_missed_the_answer_gets_it_again_while_the_assignment_is_awaited() -> None:
+def test_join_response_is_repeated_while_assignment_is_awaited() -> None:
     machine = Machine()
     first, second = machine.form(PROTOCOLS, PROTOCOLS)
     again = machine.joined(machine.send_join(first))
@@ -240,7 +240,7 @@ def test_a_member_that_missed_the_answer_gets_it_again_while_the_assignment_is_a
     assert machine.group.state.value == "CompletingRebalance"
 
 
-def test_a_join_that_was_given_up_is_answered_when_its_member_joins_again() -> None:
+def test_abandoned_join_is_answered_when_its_member_rejoins() -> None:
     machine = Machine()
     first, _ = machine.form_stable(2)
     given_up = machine.send_join(first)
@@ -248,7 +248,7 @@ def test_a_join_that_was_given_up_is_answered_when_its_member_joins_again() -> N
     assert machine.joined(given_up).error_code == 27
 
 
-def test_a_full_group_takes_no_new_member_but_lets_the_old_ones_in() -> None:
+def test_full_group_refuses_new_members_and_accepts_rejoins() -> None:
     machine = Machine(max_size=2)
     first, second = machine.form_stable(2)
     assert machine.joined(machine.send_join(version=3)).error_code == 81

@@ -127,7 +127,7 @@ def reloaded(machine: Machine) -> ClassicGroup:
     return group
 
 
-def test_members_go_on_after_their_group_was_loaded_by_another_coordinator() -> None:
+def test_members_continue_after_another_coordinator_loads_group() -> None:
     machine = Machine()
     first, second = machine.form_stable(2)
     machine.commit(first)

@@ -29,7 +29,7 @@ def test_a_static_member_is_in_at_once() -> None:
     assert [m.group_instance_id for m in response.members] == ["i"]
 
 
-def test_a_leader_that_returns_keeps_the_generation_and_is_told_not_to_assign() -> None:
+def test_returning_leader_keeps_generation_and_skips_assignment() -> None:
     machine, ids = stable_static("a", "b")
     generation = machine.group.generation
     response = machine.joined(machine.send_join(instance="a"))
@@ -43,7 +43,7 @@ def test_a_leader_that_returns_keeps_the_generation_and_is_told_not_to_assign() 
     assert machine.synced(sync).assignment == b"for a"
 
 
-def test_before_version_9_a_leader_that_returns_is_not_told_that_it_leads() -> None:
+def test_returning_leader_does_not_lead_before_version_9() -> None:
     machine, ids = stable_static("a", "b")
     response = machine.joined(machine.send_join(instance="a", version=8))
     assert response.leader == ids["a"] != response.member_id
@@ -71,7 +71,7 @@ def test_the_old_member_is_fenced_everywhere() -> None:
     assert machine.beat(new, instance="other") == 25
 
 
-def test_a_new_choice_of_protocols_that_changes_the_vote_starts_a_rebalance() -> None:
+def test_rebalance_starts_when_new_protocols_change_the_vote() -> None:
     machine = Machine()
     both = (("range", b""), ("rr", b""))
     machine.send_join(instance="a", protocols=both)
@@ -84,7 +84,7 @@ def test_a_new_choice_of_protocols_that_changes_the_vote_starts_a_rebalance() ->
     assert machine.group.protocol == "rr"
 
 
-def test_a_return_while_the_assignment_is_awaited_starts_a_rebalance() -> None:
+def test_rebalance_starts_on_return_while_assignment_is_awaited() -> None:
     machine = Machine()
     machine.send_join(instance="a")
     old = machine.group.static_members["a"]
@@ -106,7 +106,7 @@ def test_a_return_fences_what_the_old_member_has_parked() -> None:
     assert (response.error_code, response.member_id) == (82, ids["a"])
 
 
-def test_an_absent_static_member_outlives_a_rebalance_but_not_the_wait_for_its_sync() -> None:
+def test_absent_static_member_stays_until_its_sync_is_overdue() -> None:
     machine, ids = stable_static("a", "b", rebalance_ms=2_000)
     parked = machine.send_join(ids["a"], instance="a", rebalance_ms=2_000)
     machine.pass_time(2)

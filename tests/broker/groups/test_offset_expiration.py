@@ -116,7 +116,7 @@ def test_offsets_of_an_empty_group_expire_since_it_became_empty() -> None:
     run_virtual(main)
 
 
-def test_offsets_without_members_expire_since_they_were_committed() -> None:
+def test_offsets_without_members_expire_by_their_commit_time() -> None:
     async def main() -> None:
         async with cluster_of() as cluster:
             await commit(cluster, "t")

@@ -46,7 +46,7 @@ def shown(log: PartitionLog) -> list[tuple[int, int, list[tuple[int, bytes | Non
     ]
 
 
-def test_the_last_record_of_a_key_is_left_and_batches_keep_their_offsets() -> None:
+def test_compaction_keeps_last_record_of_a_key_and_batch_offsets() -> None:
     log = PartitionLog()
     append(log, record("a"), record("b"), record("c"))
     append(log, record("a"), record("d"))
@@ -73,7 +73,7 @@ def test_the_last_record_of_a_key_is_left_and_batches_keep_their_offsets() -> No
     assert (log.start_offset, log.end_offset) == (0, 10)
 
 
-def test_batches_of_which_nothing_is_left_go_but_for_the_last_one() -> None:
+def test_compaction_removes_empty_batches_except_the_last() -> None:
     log = PartitionLog()
     for key in ("a", "b", "a", "b", "a"):
         append(log, record(key))
@@ -108,7 +108,7 @@ def test_the_last_batch_that_was_cleaned_is_left_empty() -> None:
     assert (empty.count, empty.base_timestamp, empty.max_timestamp) == (0, -1, 1)
 
 
-def test_a_producers_last_batch_is_left_empty_so_that_its_sequence_is_known() -> None:
+def test_compaction_keeps_sequence_in_producers_empty_last_batch() -> None:
     log = PartitionLog()
     for sequence in (0, 1):
         header = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
@@ -180,7 +180,7 @@ def markers(log: PartitionLog) -> list[tuple[int, int]]:
     ]
 
 
-def test_aborted_records_go_at_once_and_their_marker_when_nobody_needs_it() -> None:
+def test_compaction_drops_aborted_records_before_their_marker() -> None:
     log = PartitionLog()
     append(log, record("a"))
     transactional(log, 1, "a", "b")

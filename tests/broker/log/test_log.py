@@ -72,7 +72,7 @@ def test_a_long_log_is_read_on_through_its_segments() -> None:
     assert log.available_bytes(0, 5) == 5
 
 
-def test_a_read_of_much_is_a_slice_of_what_is_stored_and_ends_with_its_segment() -> None:
+def test_large_read_is_a_view_that_ends_with_its_segment() -> None:
     log = filled(*[1] * 30, size=1_000_000)
     position, buffers = 0, []
     while position < log.end_offset:
@@ -105,7 +105,7 @@ def test_the_log_starts_later_when_records_are_deleted() -> None:
     assert log.start_offset == log.end_offset == 1000
 
 
-def test_time_of_appending_replaces_the_producers_where_it_is_kept() -> None:
+def test_log_append_time_replaces_the_producers_timestamp() -> None:
     log = PartitionLog()
     assert log.append(batch(2), 0, 5_000).timestamp == 5_000
     (stored,) = log.batches()
@@ -223,7 +223,7 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next_one() -> None:
     assert [epochs.epoch_of(offset) for offset in (0, 4, 5, 8)] == [0, 0, 2, 4]
 
 
-def test_a_log_that_is_cut_off_takes_back_what_its_transactions_did() -> None:
+def test_truncated_log_reverts_the_state_of_its_transactions() -> None:
     log = PartitionLog()
     open_since = NewRecord(1, None, b"x")
 

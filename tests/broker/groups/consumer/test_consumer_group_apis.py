@@ -188,7 +188,7 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted(raw: Raw) -> None:
     assert response.topics[0].partitions[0].error_code == 86
 
 
-def test_description_shows_partitions_that_a_member_has_to_give_up() -> None:
+def test_description_shows_partitions_that_await_revocation() -> None:
     cluster = Cluster(topics={"t": 2}, consumer_assignment_interval_ms=0)
     with cluster, Raw(cluster) as raw:
         find_coordinator(raw)

@@ -298,7 +298,7 @@ def test_patterns_of_a_group_share_the_work_of_a_slice() -> None:
     assert counts[1] > 1.5 * counts[0]
 
 
-def test_compiled_patterns_are_kept_while_members_subscribe_to_them() -> None:
+def test_compiled_patterns_are_kept_while_they_are_subscribed() -> None:
     machine = ConsumerMachine()
     machine.join("a", (), subscribed_topic_regex="t")
     machine.join("b", (), subscribed_topic_regex="u")

@@ -302,7 +302,7 @@ def test_member_with_another_instance_id_gives_up_the_former(machine: ConsumerMa
     assert machine.join("c", ["t"], instance_id="j").error_code == 0
 
 
-def test_member_in_the_place_of_another_waits_for_its_former_partitions(
+def test_replacing_static_member_waits_for_its_former_partitions(
     machine: ConsumerMachine,
 ) -> None:
     machine.topics.create("u", 1)

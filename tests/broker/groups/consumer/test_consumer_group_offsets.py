@@ -62,7 +62,7 @@ def two_members(driver: CoordinatorDriver) -> None:
     driver.beat("b", 3)
 
 
-def test_older_epoch_commits_partitions_that_were_assigned_by_then() -> None:
+def test_older_epoch_commits_partitions_assigned_by_then() -> None:
     async def scene(driver: CoordinatorDriver) -> None:
         two_members(driver)
         assert commit(driver, "a", 3, 0, 3) == [0, 0], "the member epoch may commit anything"

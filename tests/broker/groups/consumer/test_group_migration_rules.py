@@ -190,7 +190,7 @@ def test_upgrade_fails_in_the_first_rebalance() -> None:
     play(scene, initial_rebalance_delay_ms=3000)
 
 
-def test_upgrade_fails_when_a_waiting_member_lacks_the_present_protocol() -> None:
+def test_upgrade_fails_if_waiting_member_lacks_current_protocol() -> None:
     async def scene(driver: CoordinatorDriver) -> None:
         _, first, generation = await join(driver, names=("range", "roundrobin"))
         await driver.sync(first, generation, {first: assignment(ALL)})
