@@ -221,7 +221,7 @@ def test_offsets_are_looked_up_again_as_often_as_wanted(cluster: Cluster) -> Non
     assert len(slept) == 4
 
 
-def test_from_the_groups_committed_offsets_else_from_the_beginning(cluster: Cluster) -> None:
+def test_batch_starts_at_committed_offsets_or_the_beginning(cluster: Cluster) -> None:
     zero, one = produce(cluster, 10), produce(cluster, 10, partition=1)
     consumer = _consumers.make_consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "billing"}, group=True
@@ -313,7 +313,7 @@ def test_a_start_behind_the_end_of_the_log_is_data_loss(cluster: Cluster) -> Non
     assert read_batch(given | {"failOnDataLoss": "false"}) == []
 
 
-def test_offsets_deleted_between_planning_and_reading_are_data_loss(cluster: Cluster) -> None:
+def test_offsets_deleted_after_planning_are_data_loss(cluster: Cluster) -> None:
     expected = produce(cluster, 10)
     reader = batch_reader(options(cluster), "value binary")
     planned = reader.partitions()

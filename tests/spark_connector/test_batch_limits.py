@@ -35,7 +35,7 @@ def test_it_waits_for_enough_but_not_for_ever() -> None:
     assert patient.should_wait({A: 7, B: 5}, {A: 8, B: 5})
 
 
-def test_the_time_is_counted_from_the_last_batch_and_not_from_the_last_look() -> None:
+def test_wait_counts_from_the_last_batch_and_not_the_last_look() -> None:
     now = [100.0]
     patient = patience(10, now)
     assert not patient.should_wait({A: 0}, {A: 10})

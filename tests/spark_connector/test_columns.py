@@ -160,7 +160,7 @@ def test_no_timestamp_is_what_it_is_in_sparks_own_source() -> None:
     assert built(columns("timestamp"), record(timestamp=None)) == [{"timestamp": before_all}]
 
 
-def test_a_timestamp_beyond_sparks_range_is_an_error_that_says_where() -> None:
+def test_timestamp_beyond_sparks_range_raises_with_its_offset() -> None:
     late = pa.array([0, 1 << 62], pa.timestamp("ms", "UTC"))
     batch = polled(record(), record(offset=8)).set_column(5, arrow_schema().field(5), late)
     with pytest.raises(DataError, match=r"orders-2, offset 8: Spark cannot hold") as caught:

@@ -65,7 +65,7 @@ def test_newer_ones_are_accepted(version: str, monkeypatch: pytest.MonkeyPatch) 
     assert source(GIVEN).schema().startswith("key binary")
 
 
-def test_importing_the_source_harms_no_session_of_an_older_pyspark(tmp_path: Path) -> None:
+def test_importing_source_breaks_no_session_of_older_pyspark(tmp_path: Path) -> None:
     """Spark imports every source that it finds. One failing import breaks all sessions."""
     package = tmp_path / "pyspark" / "sql"
     package.mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_a_missing_library_is_named_with_the_way_to_get_it(name: str) -> None:
     assert "pip install 'kohort[spark]'" in said
 
 
-def test_importing_the_source_starts_no_thread_and_loads_no_arrow() -> None:
+def test_importing_source_starts_no_thread_and_loads_no_arrow() -> None:
     code = (
         "import sys, threading, pyspark_kohort\n"
         "print(threading.active_count(), 'pyarrow' in sys.modules)"

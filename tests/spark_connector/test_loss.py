@@ -97,7 +97,7 @@ def test_a_topic_made_anew_between_two_runs(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_topic_made_anew_under_a_running_query_and_longer_than_it_was(
+def test_topic_recreated_longer_during_a_running_query(
     cluster: Cluster, make: Make, fails: bool
 ) -> None:
     produce(cluster, 20)
@@ -117,7 +117,7 @@ def test_a_topic_made_anew_under_a_running_query_and_longer_than_it_was(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_batch_is_not_read_again_from_a_topic_that_was_made_anew(
+def test_batch_is_not_replayed_from_a_recreated_topic(
     cluster: Cluster, make: Make, fails: bool
 ) -> None:
     produce(cluster, 5)
@@ -192,9 +192,7 @@ def test_a_range_of_which_nothing_is_left_is_named_as_a_whole(
         assert query.values() == []
 
 
-def test_partitions_that_were_added_are_read_from_their_beginning(
-    cluster: Cluster, make: Make
-) -> None:
+def test_added_partitions_are_read_from_their_beginning(cluster: Cluster, make: Make) -> None:
     produce(cluster, 5)
     query = make(startingOffsets="latest", failOnDataLoss=True)
     query.start()
@@ -260,7 +258,7 @@ def rarely(make: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_deleted_topic_is_noticed_when_its_ends_are_and_the_others_go_on(
+def test_deleted_topic_is_noticed_at_end_lookup_and_others_go_on(
     cluster: Cluster, rarely: Make, fails: bool
 ) -> None:
     cluster.create_topic("other", 1)
@@ -310,7 +308,7 @@ def test_a_mistyped_topic_is_told_whatever_may_be_lost(cluster: Cluster, make: M
 
 
 @pytest.mark.parametrize("make", ["member"], indirect=True)
-def test_partitions_that_the_group_hands_out_before_the_query_knows_them_are_no_loss(
+def test_partitions_assigned_before_the_query_knows_are_no_loss(
     cluster: Cluster, rarely: Make
 ) -> None:
     produce(cluster, 3)
@@ -372,7 +370,7 @@ def test_partitions_are_dropped_when_they_are_no_longer_assigned(
     assert "no longer subscribed: orders-1 (read up to 0)" in caplog.text
 
 
-def test_interrupted_batch_is_replayed_with_a_topic_unsubscribed_since(
+def test_interrupted_batch_is_replayed_with_unsubscribed_topic(
     cluster: Cluster, make: Make
 ) -> None:
     cluster.create_topic("payments", 1)

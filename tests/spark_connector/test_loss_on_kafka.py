@@ -172,7 +172,7 @@ def test_the_replay_of_a_batch_whose_topic_is_gone_or_shorter(
         assert query.values() == expected
 
 
-def test_partitions_that_were_added_are_read_from_their_beginning(
+def test_added_partitions_are_read_from_their_beginning(
     topic: Topic, make: Callable[[bool], Query]
 ) -> None:
     topic.produce("a", 5)

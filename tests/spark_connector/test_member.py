@@ -92,7 +92,7 @@ def test_a_commit_says_which_checkpoint_it_is_of(cluster: Cluster) -> None:
     assert {each.metadata for each in kept} == {f"kohort/{checkpoint}"}
 
 
-def test_available_now_ends_where_the_topic_ended_and_all_is_committed(cluster: Cluster) -> None:
+def test_available_now_ends_at_initial_log_end_and_commits_all(cluster: Cluster) -> None:
     expected = [each for p in range(3) for each in produce(cluster, 20, partition=p)]
     query = member(cluster, maxOffsetsPerTrigger=25)
     query.start(available_now=True)

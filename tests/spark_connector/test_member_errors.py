@@ -108,7 +108,7 @@ def test_a_static_member_is_put_out_by_another(cluster: Cluster) -> None:
     assert len(cluster.group(GROUP).members) == 1  # static: it stays for a restart
 
 
-def test_commits_that_are_refused_fail_no_query_and_are_made_later(
+def test_refused_commits_fail_no_query_and_are_made_later(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = produce(cluster, 5)

@@ -113,7 +113,7 @@ def test_revocation_after_its_time_reports_the_unfinished_batch() -> None:
     assert partitions.release(BOTH, 0.0).unfinished == {FIRST}
 
 
-def test_finished_offsets_of_revoked_partitions_are_not_committed() -> None:
+def test_finished_offsets_of_revoked_partition_are_not_committed() -> None:
     partitions = assigned()
     planned(partitions)
     partitions.remove([FIRST])

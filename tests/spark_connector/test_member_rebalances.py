@@ -52,7 +52,7 @@ def produce_all(cluster: Cluster, count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky,range", "cooperative-sticky"])
-def test_partitions_are_handed_over_without_loss_or_double_reading(
+def test_partitions_are_handed_over_without_loss_or_duplicates(
     cluster: Cluster, strategy: str
 ) -> None:
     expected = produce_all(cluster, 5)
@@ -159,7 +159,7 @@ def test_what_is_lost_is_given_up_at_once(caplog: pytest.LogCaptureFixture) -> N
     assert sorted(query.values()) == sorted(expected)
 
 
-def test_a_batch_is_replayed_although_another_member_has_the_partitions(cluster: Cluster) -> None:
+def test_batch_is_replayed_while_another_member_owns_partitions(cluster: Cluster) -> None:
     expected = produce_all(cluster, 5)
     query = member(cluster)
     query.start()
@@ -196,7 +196,7 @@ def test_available_now_ends_with_a_rebalance_in_its_midst(cluster: Cluster, stra
     assert len(query.batches) > 1
 
 
-def test_available_now_leaves_to_later_runs_what_it_gains_on_the_way(cluster: Cluster) -> None:
+def test_available_now_leaves_gained_partitions_to_later_runs(cluster: Cluster) -> None:
     expected = produce_all(cluster, 5)
     query = member(cluster)
     with Polling(plain(cluster)) as other:
@@ -215,7 +215,7 @@ def test_available_now_leaves_to_later_runs_what_it_gains_on_the_way(cluster: Cl
     assert sorted(other.values) == sorted(expected)
 
 
-def test_a_member_without_partitions_waits_once_and_then_runs_empty(
+def test_member_without_partitions_waits_once_then_runs_empty(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_group_driver, "FIRST_ASSIGNMENT_S", 0.3)

@@ -200,7 +200,7 @@ READERS: dict[str, tuple[Any, Callable[[str], object]]] = {
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_mutated_checkpoint_is_read_as_it_is_or_refused_with_the_one_error(seed: int) -> None:
+def test_mutated_checkpoint_is_read_as_is_or_raises_format_error(seed: int) -> None:
     rng = random.Random(seed)
     refused = 0
     for number in range(2_500):

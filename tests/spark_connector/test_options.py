@@ -240,7 +240,7 @@ def test_options_of_a_member() -> None:
     assert not SourceOptions.parse(address | group, streaming=True).is_member
 
 
-def test_options_of_sparks_own_source_that_ask_for_nothing_here_are_taken() -> None:
+def test_options_of_sparks_own_source_without_effect_are_allowed() -> None:
     options = parse(groupIdPrefix="mine-", **{"fetchOffset.numRetries": "3"})
     assert options.group_id is None
     assert (options.lookup_retries, options.lookup_retry_interval_s) == (3, 1)
@@ -261,7 +261,7 @@ def test_a_stream_has_no_end() -> None:
         parse(True, endingOffsets="latest")
 
 
-def test_before_the_kind_of_query_is_known_either_kinds_options_pass() -> None:
+def test_options_of_either_kind_pass_before_query_kind_is_known() -> None:
     parse(None, endingOffsets="latest")
     parse(None, maxOffsetsPerTrigger="5")
 
@@ -308,7 +308,7 @@ def test_secrets_are_not_shown() -> None:
     assert "hunter2" not in repr(parse(**{"kafka.sasl.password": "hunter2"}))
 
 
-def test_properties_go_to_the_consumer_whose_errors_name_the_prefix() -> None:
+def test_consumer_gets_properties_and_its_errors_name_the_prefix() -> None:
     with pytest.raises(UnknownOptionError, match=r"did you mean group.id\?.*prefix kafka\."):
         make_consumer({"bootstrap.servers": "h:1", "group.idd": "g"}, group=True)
     with pytest.raises(InvalidOptionError, match=r"prefix kafka\."):

@@ -107,7 +107,7 @@ def test_a_range_is_cut_into_even_parts() -> None:
     ("wanted", "name"),
     [({"max_records": 1000}, "maxRecordsPerPartition"), ({"min_partitions": 10**12}, "minPart")],
 )
-def test_ranges_are_not_cut_into_more_pieces_than_the_driver_can_hold(
+def test_ranges_are_not_cut_into_more_than_the_driver_can_hold(
     wanted: dict[str, int], name: str
 ) -> None:
     with pytest.raises(InvalidOptionError, match=f"option {name}.* would cut"):

@@ -94,7 +94,7 @@ def test_what_lies_behind_the_end_of_the_log_is_lost(
 
 @pytest.mark.parametrize("of", [options, member_options])
 @pytest.mark.parametrize("fails", [True, False])
-def test_the_replay_of_a_batch_whose_topic_was_made_anew_and_shorter(
+def test_batch_is_replayed_when_its_topic_was_recreated_shorter(
     cluster: Cluster, fails: bool, of: Callable[..., dict[str, str]]
 ) -> None:
     query = Query(of(cluster, startingOffsets="earliest", failOnDataLoss=fails))
@@ -120,7 +120,7 @@ def test_the_replay_of_a_batch_whose_topic_was_made_anew_and_shorter(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_topics_and_partitions_that_are_gone_are_lost_and_others_are_read(
+def test_deleted_topics_and_partitions_are_lost_and_others_read(
     cluster: Cluster, fails: bool
 ) -> None:
     cluster.create_topic("other", 1)
@@ -139,9 +139,7 @@ def test_topics_and_partitions_that_are_gone_are_lost_and_others_are_read(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_range_is_lost_when_its_topic_is_recreated_while_it_is_read(
-    cluster: Cluster, fails: bool
-) -> None:
+def test_range_is_lost_when_its_topic_is_recreated_meanwhile(cluster: Cluster, fails: bool) -> None:
     produce(cluster, 4)
     found = read(options(cluster, failOnDataLoss=fails), ("orders", 0, 0, 9))
     for _ in range(4):
@@ -194,7 +192,7 @@ def test_a_leader_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         close_idle()
 
 
-def test_offsets_that_a_broker_refuses_and_has_after_all_are_read(cluster: Cluster) -> None:
+def test_offsets_refused_by_a_broker_that_has_them_are_read(cluster: Cluster) -> None:
     expected = produce(cluster, 5)
     with cluster.fail("Fetch", ErrorCode.OFFSET_OUT_OF_RANGE, times=2):
         assert values(list(read(options(cluster), ("orders", 0, 0, 5)))) == expected

@@ -68,7 +68,7 @@ def test_a_secret_that_cannot_be_used_is_not_in_sparks_error(
 
 @pytest.mark.spark
 @PANDAS
-def test_a_secret_that_is_used_is_in_no_plan_checkpoint_log_or_progress(
+def test_used_secret_is_in_no_plan_checkpoint_log_or_progress(
     spark: SparkSession,
     cluster: Cluster,
     tmp_path: Path,

@@ -134,7 +134,7 @@ def test_writing_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         stream.option("checkpointLocation", str(tmp_path)).start().awaitTermination(END_S)
 
 
-def test_a_stream_in_bounded_batches_with_commits_goes_on_from_its_checkpoint(
+def test_bounded_stream_with_commits_continues_from_checkpoint(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.produce("orders", [(f"k{number}", f"v{number}") for number in range(100)])

@@ -134,7 +134,7 @@ def test_of_a_query_that_has_ended_nothing_is_known(caplog: pytest.LogCaptureFix
     assert "the query had already ended" in caplog.text
 
 
-def test_an_idle_query_with_the_same_offsets_does_not_answer_for_another(
+def test_idle_query_does_not_answer_for_one_with_same_offsets(
     cluster: Cluster, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_stop_requests, "CHECK_S", 0.001)
@@ -193,7 +193,7 @@ def _a_link(place: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_a_file, _writable_by_others, _a_link])
-def test_where_no_request_can_be_laid_the_query_is_stopped_all_the_same(
+def test_query_is_stopped_even_if_no_request_can_be_written(
     place: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     spoil(place)
@@ -218,7 +218,7 @@ def test_a_full_disk_does_not_keep_a_query_running(
     assert list(place.iterdir()) == []
 
 
-def test_requests_in_a_directory_that_others_can_write_to_are_not_heeded(place: Path) -> None:
+def test_requests_in_directory_writable_by_others_are_ignored(place: Path) -> None:
     _writable_by_others(place)
     request = json.dumps({"offsets": ['{"v": 1}'], "until": time.time() + 1000})
     (place / "some.stop").write_text(request)

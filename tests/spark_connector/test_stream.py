@@ -81,7 +81,7 @@ def test_the_offsets_hold_both_ends_of_every_range(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("group", [{}, {"kafka_group_id": "billing"}])
-def test_what_comes_up_after_a_run_without_partitions_is_read_from_its_beginning(
+def test_topic_created_after_an_empty_run_is_read_from_beginning(
     cluster: Cluster, group: dict[str, str]
 ) -> None:
     """``latest`` applies to partitions that exist when the query begins."""
@@ -105,7 +105,7 @@ def test_without_news_the_very_same_offset_is_returned(cluster: Cluster) -> None
     query.stop()
 
 
-def test_a_stream_starts_at_the_end_and_keeps_to_it_after_a_restart(cluster: Cluster) -> None:
+def test_stream_starts_at_the_end_and_keeps_it_after_a_restart(cluster: Cluster) -> None:
     produce(cluster, 5)
     query = Query(options(cluster))
     query.start()
@@ -247,7 +247,7 @@ def test_asked_for_all_the_option_does_not_limit(cluster: Cluster) -> None:
     query.stop()
 
 
-def test_the_latest_offset_is_reported_in_the_form_of_sparks_own_source(cluster: Cluster) -> None:
+def test_latest_offset_is_reported_as_by_sparks_own_source(cluster: Cluster) -> None:
     produce(cluster, 20)
     query = Query(options(cluster, startingOffsets="earliest", maxOffsetsPerTrigger=5))
     query.start()
@@ -421,7 +421,7 @@ def test_an_idle_query_asks_the_brokers_seldom(driven: Driven) -> None:
     assert consumer.asked <= 12 * (driver._clock() - begun)
 
 
-def test_what_is_there_when_a_query_is_asked_is_part_of_the_answer(driven: Driven) -> None:
+def test_next_offset_includes_records_present_at_the_call(driven: Driven) -> None:
     """After an unchanged offset, processAllAvailable() takes everything as read."""
     consumer, driver, pass_time = driven
     at = driver.next_offset(StreamOffset(), None)

@@ -40,7 +40,7 @@ def one_without_a_leader() -> Iterator[tuple[Cluster, int]]:
 
 
 @pytest.mark.parametrize("chosen", [options, member_options])
-def test_a_partition_without_a_leader_does_not_hold_up_the_others(chosen: type) -> None:
+def test_partition_without_a_leader_does_not_delay_the_others(chosen: type) -> None:
     with one_without_a_leader() as (cluster, dead):
         query = Query(chosen(cluster, startingOffsets="earliest"))
         query.start()
@@ -52,7 +52,7 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(chosen: type) 
         query.stop()
 
 
-def test_available_now_that_cannot_read_everything_does_not_end_as_if_it_had() -> None:
+def test_available_now_fails_if_it_cannot_read_everything() -> None:
     with one_without_a_leader() as (cluster, dead):
         cluster.kill_broker(cluster.leader("orders", dead))
         query = member(cluster, rebalanceWait="1s")
@@ -79,7 +79,7 @@ def test_a_group_ahead_of_an_open_transaction_is_no_loss(cluster: Cluster) -> No
     assert query.values() == first + last
 
 
-def test_a_restarted_query_waits_for_its_partitions_before_it_says_there_is_nothing(
+def test_restarted_query_awaits_partitions_before_it_is_empty(
     cluster: Cluster,
 ) -> None:
     """For a query with ``trigger(once=True)`` this one response is the whole run."""
@@ -93,7 +93,7 @@ def test_a_restarted_query_waits_for_its_partitions_before_it_says_there_is_noth
     assert query.values()[5:] == expected
 
 
-def test_what_was_written_before_a_query_is_asked_is_part_of_the_answer(cluster: Cluster) -> None:
+def test_trigger_includes_records_written_before_it(cluster: Cluster) -> None:
     """After an unchanged offset, processAllAvailable() takes everything as read."""
     query = member(cluster)
     query.start()
