@@ -60,7 +60,7 @@ def test_it_serves_the_topics_it_was_given_on_its_port(brokers: list[Broker]) ->
         assert consumer.topics() == {"orders"}
 
 
-def test_it_makes_topics_on_first_use_with_the_default_partitions(brokers: list[Broker]) -> None:
+def test_topics_are_created_on_use_with_the_default_partitions(brokers: list[Broker]) -> None:
     brokers.append(Broker("--port", "0", "--default-partitions", "2"))
     address = re.search(r"[\w.]+:\d+", brokers[0].banner)
     assert address is not None

@@ -38,7 +38,7 @@ def test_action_starts_a_broker_with_its_topics(tmp_path: Path) -> None:
         os.kill(int(said["pid"]), signal.SIGTERM)
 
 
-def test_action_fails_with_the_log_when_the_broker_does_not_start(tmp_path: Path) -> None:
+def test_action_fails_with_the_log_if_the_broker_does_not_start(tmp_path: Path) -> None:
     inputs = {"PORT": "none", "BROKERS": "1", "TOPICS": "", "ARGUMENTS": ""}
     environment = {f"KOHORT_{name}": value for name, value in inputs.items()}
     environment |= {"KOHORT_PYTHON": sys.executable, "RUNNER_TEMP": str(tmp_path)}

@@ -105,7 +105,7 @@ def test_archive_of_spark_home_is_compiled_when_none_is_named(
     assert names(archive) >= COMPILED
 
 
-def test_archive_of_the_installed_pyspark_is_compiled_without_spark_home(
+def test_installed_pyspark_archive_compiles_without_spark_home(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (archive.parents[2] / "__init__.py").touch()
@@ -135,7 +135,7 @@ def test_file_that_is_no_archive_stays_as_it_is(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_folder_that_cannot_be_written_is_reported_with_the_option(
+def test_unwritable_folder_is_reported_with_the_option(
     archive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = archive.parent / "missing" / "pyspark.zip"

@@ -116,7 +116,7 @@ def test_malformed_bootstrap_servers_are_refused(given: Any) -> None:
     ("name", "value", "expected"),
     WRONG_VALUES,
 )
-def test_a_wrong_value_names_the_option_the_value_and_what_is_expected(
+def test_wrong_value_error_names_option_value_and_expectation(
     name: str, value: Any, expected: str
 ) -> None:
     with pytest.raises(InvalidOptionError) as raised:
@@ -278,7 +278,7 @@ def test_option_with_effect_elsewhere_is_refused(name: str, value: Any) -> None:
     assert "hunter2" not in str(raised.value)
 
 
-def test_an_option_that_is_not_built_may_have_a_value_that_changes_nothing() -> None:
+def test_unsupported_option_accepts_a_value_without_effect() -> None:
     for name, unsupported in UNSUPPORTED.items():
         for value in (None, *unsupported.harmless):
             assert ConsumerConfig.from_kwargs(**{name: value}) == ConsumerConfig()
@@ -307,7 +307,7 @@ def test_all_errors_of_configuration_have_one_root() -> None:
             ConsumerConfig.from_kwargs(**{name: value})
 
 
-def test_consumer_timeout_has_no_meaning_for_the_asynchronous_consumer() -> None:
+def test_consumer_timeout_is_unsupported_by_the_async_consumer() -> None:
     ConsumerConfig.from_kwargs().check_async()
     ConsumerConfig.from_kwargs(consumer_timeout_ms=200).check_async()
     with pytest.raises(UnsupportedOptionError, match="poll"):

@@ -324,7 +324,7 @@ def test_options_without_effect_are_logged_once_each(caplog: pytest.LogCaptureFi
     ]
 
 
-def test_unsupported_options_are_logged_when_a_program_asks_for_it(
+def test_unsupported_options_are_logged_with_unsupported_warn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     properties = {

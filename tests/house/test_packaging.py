@@ -36,7 +36,7 @@ def test_one_version_everywhere() -> None:
     assert kohort.__version__ == PROJECT["version"]
 
 
-def test_every_dependency_is_pinned_to_one_version_without_an_address() -> None:
+def test_dependencies_are_pinned_to_one_version_without_address() -> None:
     wanted = [
         *PROJECT["dependencies"],
         *chain.from_iterable(PROJECT["optional-dependencies"].values()),

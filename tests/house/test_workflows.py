@@ -45,7 +45,7 @@ def test_workflows_pass_the_linter(name: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_workflows_test_and_build_every_python_of_the_classifiers() -> None:
+def test_workflows_test_and_build_each_python_of_the_classifiers() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     pattern = r"Programming Language :: Python :: (3\.\d+)"
     listed = re.findall(pattern, "\n".join(project["project"]["classifiers"]))

@@ -94,7 +94,7 @@ def test_why_nothing_comes_behind_a_length_that_lies_is_told(
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_damaged_batch_is_told_or_skipped_and_nothing_else_is_lost(
+def test_damaged_batch_raises_or_is_skipped_without_other_losses(
     kafka: KafkaServer, unique: Callable[[str], str], how: str
 ) -> None:
     topic = written(kafka, unique("damaged"))

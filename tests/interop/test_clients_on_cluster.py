@@ -253,7 +253,7 @@ def test_an_idempotent_producer(cluster: Cluster) -> None:
     assert sorted(values) == list(range(600))
 
 
-def test_keys_go_to_the_partition_that_the_cluster_itself_gives_them(cluster: Cluster) -> None:
+def test_producer_and_cluster_place_keys_in_the_same_partition(cluster: Cluster) -> None:
     keys = [b"key-%d" % n for n in range(50)]
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
     theirs = [producer.send(TOPIC, b"x", key=key) for key in keys]

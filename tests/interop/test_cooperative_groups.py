@@ -23,7 +23,7 @@ peers = pytest.mark.parametrize(
 
 
 @pytest.mark.long  # each member is started again, twice
-def test_three_members_go_from_range_to_cooperative_sticky_one_by_one_under_load(
+def test_members_move_from_range_to_cooperative_one_by_one(
     broker: Broker, members: Members, unique: Unique
 ) -> None:
     """Kafka's guide restarts members twice: first both assignors are listed, then range is not."""

@@ -64,7 +64,7 @@ def test_a_member_that_leaves_costs_no_record_and_no_duplicate(
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_a_killed_member_costs_no_record_and_at_most_its_last_poll_twice(
+def test_killed_member_loses_nothing_and_repeats_only_last_poll(
     group: ReportedGroup, rounds: int
 ) -> None:
     took, tails = [], set()
@@ -83,7 +83,7 @@ def test_a_killed_member_costs_no_record_and_at_most_its_last_poll_twice(
 
 @pytest.mark.long  # a session has to end
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_a_member_paused_for_longer_than_its_session_is_fenced_and_comes_back(
+def test_member_paused_past_its_session_is_fenced_and_rejoins(
     group: ReportedGroup, rounds: int
 ) -> None:
     took, tails = [], set()

@@ -19,7 +19,7 @@ PARTITIONS = 8
 Unique = Callable[[str], str]
 
 
-def test_a_session_has_all_that_is_written_whatever_was_asked_for(
+def test_fetch_session_has_all_records_whatever_was_requested(
     broker: Broker, unique: Unique, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kohort.fetcher")
@@ -56,7 +56,7 @@ def test_a_topic_made_anew_is_another_topic(broker: Broker, unique: Unique) -> N
 
 @pytest.mark.long  # Kafka is killed and started
 @pytest.mark.real_kafka
-def test_a_leader_that_comes_back_has_another_epoch_and_nothing_is_cut_off(
+def test_restarted_leader_has_a_new_epoch_without_truncation(
     kafka: KafkaServer, apache: Broker, unique: Unique
 ) -> None:
     topic = apache.create_topic(unique("epochs"))

@@ -268,9 +268,7 @@ def later_than(cluster: Cluster, offset: int) -> bool:
 
 
 @pytest.mark.long  # each tool is a further JVM
-def test_the_verifiable_producer_and_the_consumer_performance_tool(
-    cluster: Cluster, tool: Tool
-) -> None:
+def test_verifiable_producer_and_consumer_performance_tool(cluster: Cluster, tool: Tool) -> None:
     cluster.create_topic("numbers", 3)
     lines = tool(TOOLS + "VerifiableProducer", "--topic", "numbers", "--max-messages", 5000)
     events = [json.loads(line) for line in lines.splitlines()]

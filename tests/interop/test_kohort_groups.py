@@ -144,7 +144,7 @@ def test_the_listener_hears_the_whole_story(broker: Broker, unique: Unique) -> N
     assert second.calls == [("assigned", everything - mine), ("revoked", everything - mine)]
 
 
-def test_committing_in_the_listener_hands_partitions_over_exactly(
+def test_committing_in_listener_hands_partitions_over_exactly(
     broker: Broker, unique: Unique
 ) -> None:
     topic, group = broker.create_topic(unique("handed"), PARTITIONS), unique("handed")

@@ -90,7 +90,7 @@ def test_deleted_records_move_the_beginning(broker: Broker, ten: TopicPartition)
         assert reader.position(ten) == 10
 
 
-def test_without_a_reset_a_missing_offset_is_told_and_seek_goes_on(
+def test_missing_offset_without_reset_raises_and_seek_continues(
     broker: Broker, ten: TopicPartition, unique: Unique
 ) -> None:
     broker.delete_records(ten.topic, 0, before=6)

@@ -73,7 +73,7 @@ def write(broker: Broker, topic: str, codec: str, count: int = COUNT) -> list[by
 
 
 @pytest.mark.parametrize("version", OLD_VERSIONS)
-def test_a_group_reads_every_codec_and_goes_on_where_it_committed(
+def test_group_reads_every_codec_and_continues_at_its_commit(
     servers: dict[str, KafkaServer], version: str, unique: Unique
 ) -> None:
     broker = Broker(servers[version].bootstrap_servers)

@@ -58,7 +58,7 @@ def test_a_group_goes_on_when_the_broker_is_back(
 
 
 @pytest.mark.long
-def test_closing_while_the_broker_is_away_takes_no_longer_than_it_may(
+def test_close_keeps_its_time_limit_while_the_broker_is_away(
     kafka: KafkaServer, apache: Broker, unique: Unique
 ) -> None:
     topic = apache.create_topic(unique("away"), PARTITIONS)

@@ -30,7 +30,7 @@ def test_kohort_and_another_client_share_a_group(
 
 @first_kohort
 @pytest.mark.parametrize("api", ["asyncio", "trio"])
-def test_kohorts_asynchronous_face_shares_a_group_with_another_client(
+def test_async_api_shares_a_group_with_another_client(
     broker: Broker, members: Members, unique: Callable[[str], str], api: str, kohort_first: bool
 ) -> None:
     pair = [("kohort", APIS[api]), ("confluent-kafka", OTHERS["confluent-kafka"])]

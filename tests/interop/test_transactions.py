@@ -86,7 +86,7 @@ def test_only_what_is_committed_is_read(
 
 
 @pytest.mark.parametrize("how", ["records", "arrow"])
-def test_beside_a_producer_that_aborts_every_third_transaction_just_the_rest_is_read(
+def test_all_but_the_aborted_third_transactions_is_read(
     broker: Broker, unique: Unique, how: str
 ) -> None:
     topic = broker.create_topic(unique("thirds"), PARTITIONS)
