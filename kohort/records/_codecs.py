@@ -28,6 +28,15 @@ def cramjam() -> Any:
         ) from error
 
 
+@functools.cache
+def optional_cramjam() -> Any:
+    """Return the library, or None if it cannot be imported. It is faster than zlib at gzip."""
+    try:
+        return cramjam()
+    except UnsupportedCodecError:
+        return None
+
+
 def errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of the imported library for data that it cannot decompress."""
     plain = (zlib.error, RuntimeError)

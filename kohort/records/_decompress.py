@@ -9,6 +9,7 @@ Sizes written in frames are unverified:
 - Frames claim windows and block sizes for which the libraries allocate memory at once. These claims
   are reduced before the libraries see them.
 - ``_snappy`` first measures a snappy block that claims more.
+- The end of a gzip stream claims a size, which one attempt uses if it is likely.
 
 Each other codec is limited by the budget while it runs. Independent lz4 blocks go directly to their
 final place.
@@ -20,7 +21,7 @@ import zlib
 from collections.abc import Callable
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError
-from kohort.records._codecs import cramjam, errors
+from kohort.records._codecs import cramjam, errors, optional_cramjam
 from kohort.records._compression import (
     DEFAULT_BUDGET,
     GZIP,
@@ -96,8 +97,33 @@ def _over_budget(budget: int, size: int | None = None) -> DecompressionBudgetErr
 
 
 def _gunzip(data: memoryview, out: Output) -> None:
+    if not _gunzip_at_once(data, out):
+        _gunzip_in_steps(data, out)
+
+
+def _gunzip_at_once(data: memoryview, out: Output) -> bool:
+    """Decompress with cramjam, which takes half the time of zlib. Return False if it refuses.
+
+    It gets the room of a likely size and writes nothing outside of it. It refuses all that zlib
+    refuses, and a stream of several members, whose last one has the size. So zlib alone decides
+    what is corrupt.
+    """
     # The last four bytes are the size of the last member, which is only a hint.
-    out.reserve(out.plausible(data, int.from_bytes(data[-4:], "little")))
+    size = int.from_bytes(data[-4:], "little")
+    room = out.reserve(out.plausible(data, size))
+    library = optional_cramjam()
+    if library is None or not 0 < size == len(room):
+        return False
+    try:
+        out.size = library.gzip.decompress_into(data, room)
+    except errors():
+        return False
+    return out.size == size
+
+
+def _gunzip_in_steps(data: memoryview, out: Output) -> None:
+    """Decompress with zlib, in buffers that grow up to the budget."""
+    out.size = 0
     pos = 0
     # Several members may follow each other, but producers write few.
     for _ in range(_GZIP_MEMBERS):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import types
+import zlib
 from pathlib import Path
 
 import cramjam
@@ -20,6 +21,8 @@ from hypothesis import strategies as st
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError, UnsupportedCodecError
 from kohort.records import Compression, Scratch, compress, decompress, decompress_into
+from kohort.records._codecs import cramjam as library
+from kohort.records._codecs import optional_cramjam
 from kohort.records._snappy import snappy_size
 from tests.records.lying_frames import BOMBS, LIES, MB, NOISE, TEXT, _zstd_rle, _zstd_stream
 from tests.support.heap import Taken, environment
@@ -142,6 +145,50 @@ def test_gzip_members_may_follow_each_other() -> None:
     assert decompress(Compression.GZIP, gzip.compress(b"one") + gzip.compress(b"two")) == b"onetwo"
     with pytest.raises(CorruptBatchError, match="members"):
         decompress(Compression.GZIP, gzip.compress(b"") * 100)
+
+
+def _gzip_streams() -> list[bytes]:
+    """Return gzip streams that are whole, cut, changed, in members, or with rare headers."""
+    packed = gzip.compress(TEXT[:5000], mtime=0)
+    rng = random.Random(7)
+    streams = [packed + tail for tail in (b"", packed, bytes(8), b"garbage", gzip.compress(b""))]
+    streams += [packed[:end] for end in (*range(12), len(packed) - 9, len(packed) - 1)]
+    streams += [gzip.compress(b"") * 3 + packed, gzip.compress(b"") * 100, gzip.compress(bytes(MB))]
+    for size in (0, 1, 4999, 5001, 400 * MB):  # sizes that are not those of the content
+        streams.append(packed[:-4] + size.to_bytes(4, "little"))
+    named = bytearray(packed[:10])
+    named[3] |= 8
+    streams.append(bytes(named) + bytes([65]) * 70_000 + b"\0" + packed[10:])
+    for _ in range(300):
+        changed = bytearray(packed)
+        changed[rng.randrange(rng.choice((12, len(packed))))] = rng.randrange(256)
+        streams.append(bytes(changed))
+    return streams
+
+
+def _outcome(packed: bytes, budget: int) -> tuple[type[Exception], str] | bytes:
+    try:
+        return decompress(Compression.GZIP, packed, budget)
+    except CorruptBatchError as error:
+        return type(error), str(error)
+
+
+def test_gzip_has_the_same_result_with_and_without_cramjam(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [(packed, budget) for packed in _gzip_streams() for budget in (5000, 4999, 2 * MB)]
+    fast = [_outcome(*case) for case in cases]
+    optional_cramjam.cache_clear()
+    library.cache_clear()
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    slow = [_outcome(*case) for case in cases]
+    optional_cramjam.cache_clear()
+    assert fast == slow
+    assert TEXT[:5000] in fast
+
+
+def test_gzip_is_read_by_cramjam_if_its_size_is_likely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """zlib takes up to three times as long."""
+    monkeypatch.setattr(zlib, "decompressobj", None)
+    assert decompress(Compression.GZIP, gzip.compress(TEXT)) == TEXT
 
 
 def test_zstd_frames_may_follow_each_other_and_be_skipped() -> None:
