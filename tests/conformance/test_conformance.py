@@ -39,6 +39,7 @@ def plain_cases() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.real_kafka
+@pytest.mark.cases(30)
 @pytest.mark.parametrize("name", list(plain_cases()))
 def test_the_answers_are_the_same(name: str, runner: Runner) -> None:
     _compare(name, runner)

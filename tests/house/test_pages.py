@@ -43,6 +43,7 @@ def anchors_on_github(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [*TOP, *WRITTEN], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.cases
 def test_links_of_a_page_lead_somewhere_on_github(page: Path) -> None:
     dead = []
     for path, anchor in LINK.findall(FENCED.sub("", page.read_text())):

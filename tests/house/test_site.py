@@ -112,6 +112,7 @@ def test_versions_are_side_by_side_with_the_newest_first(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.cases
 def test_page_has_the_same_parts_on_github(page: Path) -> None:
     text = page.read_text()
     site = markdown.Markdown(

@@ -41,6 +41,7 @@ RUN_BY = {
 
 
 @pytest.mark.parametrize(("code", "shown"), BLOCKS)
+@pytest.mark.cases
 def test_a_block_of_a_page_runs(code: str, shown: str | None, tmp_path: Path) -> None:
     """The block runs, and prints what the page shows after "It prints"."""
     output = run_python(code, tmp_path)

@@ -50,6 +50,7 @@ def is_text_of_the_code(text: str) -> bool:
 
 
 @pytest.mark.parametrize(("heading", "text"), quoted())
+@pytest.mark.cases
 def test_a_quoted_text_is_one_of_the_code(heading: str, text: str) -> None:
     assert is_text_of_the_code(text), f"{heading}: {text}"
 

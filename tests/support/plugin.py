@@ -7,6 +7,7 @@ import os
 import random
 import re
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -40,6 +41,8 @@ SLOW = (*NEEDS, "interop")
 REAL = r"real_kafka|plainly_on"
 """Expression that the text of a file has if it has tests on Apache Kafka."""
 REAL_TIMEOUT_S = 300
+CASES = 6
+"""Number of cases that a plain run has of a test with more."""
 TESTS = Path(__file__).parents[1]
 LISTED_SLOW = TESTS / "slow.txt"
 LISTED_LONGEST = TESTS / "longest.txt"
@@ -161,25 +164,36 @@ def mark(items: list[pytest.Item]) -> None:
 def mark_repetitions(items: list[pytest.Item]) -> None:
     """Mark as long the cases of a test that a plain run leaves out.
 
-    A plain run has one case of each test with others' clients, on Apache Kafka where the test has
-    one there. It has as many cases of another test as its marker ``cases`` says, spread over all.
-    It needs no former version of Kafka, and no second event loop on real components.
+    A plain run has ``CASES`` cases of a test, or as many as its marker ``cases`` says. It has one
+    case of each test with others' clients, on Apache Kafka where the test has one there. It needs
+    no former version of Kafka, and no second event loop on real components.
+
+    The names choose the cases, as if at random. So every process of a run, and every run, has the
+    same ones, and both event loops have their share.
     """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("old_kafka") or (is_slow(item) and "[trio" in item.nodeid):
             item.add_marker(pytest.mark.long)
-        elif not item.get_closest_marker("long") and (
-            item.get_closest_marker("interop") or item.get_closest_marker("cases")
-        ):
+        elif not item.get_closest_marker("long"):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
-        count = next((mark.args[0] for mark in cases[0].iter_markers("cases")), 1)
-        cases.sort(key=lambda case: not case.get_closest_marker("real_kafka"))
-        kept = {number * len(cases) // count for number in range(count)}
-        for number, case in enumerate(cases):
-            if number not in kept:
-                case.add_marker(pytest.mark.long)
+        cases.sort(key=rank_of_case)
+        for case in cases[number_of_cases(cases) :]:
+            case.add_marker(pytest.mark.long)
+
+
+def number_of_cases(cases: list[pytest.Item]) -> int:
+    """Return how many of the cases of a test a plain run has."""
+    marker = next(cases[0].iter_markers("cases"), None)
+    if marker is not None:
+        return int(marker.args[0]) if marker.args else len(cases)
+    return 1 if cases[0].get_closest_marker("interop") else CASES
+
+
+def rank_of_case(case: pytest.Item) -> tuple[bool, int]:
+    """Return what sorts the cases of a test: Apache Kafka first, and else as the names say."""
+    return not case.get_closest_marker("real_kafka"), zlib.crc32(case.nodeid.encode())
 
 
 def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:

@@ -39,5 +39,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[Finding]]:
 
 
 @pytest.mark.parametrize("name", sorted(CHECKED))
+@pytest.mark.cases
 def test_programs_of_a_page_have_no_type_errors(name: str, found: dict[str, set[Finding]]) -> None:
     assert found[name] == set()

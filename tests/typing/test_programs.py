@@ -32,10 +32,12 @@ def test_there_are_enough_programs() -> None:
 
 
 @pytest.mark.parametrize("program", RIGHT, ids=lambda each: each.path.stem)
+@pytest.mark.cases
 def test_right_program_has_no_errors(program: Program, found: set[Finding]) -> None:
     assert [each for each in found if each.file == program.name] == []
 
 
 @pytest.mark.parametrize("program", WRONG, ids=lambda each: each.path.stem)
+@pytest.mark.cases
 def test_wrong_program_has_its_error(program: Program, checker: str, found: set[Finding]) -> None:
     assert {each for each in found if each.file == program.name} == program.expected(checker)
