@@ -1,4 +1,8 @@
-"""Fixtures of the consumer's tests: a cluster for each module, topics and groups for each test."""
+"""Fixtures of the consumer's tests: a cluster for each module, topics and groups for each test.
+
+The folders ``api``, ``driver``, ``engine`` and ``diagnosis`` test the packages of these names. The
+folders ``group``, ``security`` and ``errors`` test whole consumers.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ parts follow these rules:
 - The consumer stores its thread before it starts it, so an interrupt leaves no unknown thread.
 - ``poll_arrow()`` and ``poll_batches()`` import before they poll.
 
-tests/consumer/test_interrupts.py interrupts every call of a poll once.
+tests/consumer/driver/test_interrupts.py interrupts every call of a poll once.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from tests.consumer.virtual import (
 from tests.support.net import free_ports
 from tests.support.virtual import run_virtual
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 def test_lag_is_what_is_left_to_read(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kohort.testing import Cluster, Listener, Security
-from tests.consumer.expiring import (
+from tests.consumer.security.expiring import (
     CLIENT,
     PASSWORD,
     SESSION_MS,

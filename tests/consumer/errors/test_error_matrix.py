@@ -18,7 +18,7 @@ from tests.consumer.error_matrix import (
     tables,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "error-codes.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "error-codes.md"
 SAID = read_tables(PAGE.read_text(encoding="utf-8"))
 SAMPLE = [
     E.UNKNOWN_SERVER_ERROR,

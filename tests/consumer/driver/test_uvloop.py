@@ -24,7 +24,7 @@ def test_each_way_reads_on_uvloop(arguments: list[str]) -> None:
     if not arguments:
         pytest.importorskip("sniffio")
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.consumer.uvloop_reader", *arguments],
+        [sys.executable, "-m", "tests.consumer.driver.uvloop_reader", *arguments],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

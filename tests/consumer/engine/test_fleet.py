@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, TopicPartition
-from tests.consumer import fleet
-from tests.consumer.fleet import Fleet, Ledger, Member, Producers, Sample
+from tests.consumer.engine import fleet
+from tests.consumer.engine.fleet import Fleet, Ledger, Member, Producers, Sample
 
 LONG_S = float(os.environ.get("KOHORT_FLEET_SECONDS", "600"))
 FIRST = 0.25

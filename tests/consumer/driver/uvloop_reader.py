@@ -1,4 +1,4 @@
-"""Program that reads on uvloop in each way: ``python -m tests.consumer.uvloop_reader``.
+"""Program that reads on uvloop in each way: ``python -m tests.consumer.driver.uvloop_reader``.
 
 It prints each way that has read all records. With ``--no-sniffio`` it hides that package, without
 which anyio finds the event loop in another way.

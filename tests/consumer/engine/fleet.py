@@ -244,7 +244,7 @@ class Producers:
         self._processes = [
             subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "tests.consumer.fleet_producer", servers, TOPIC),
+                    *(sys.executable, "-m", "tests.consumer.engine.fleet_producer", servers, TOPIC),
                     *(str(number), str(partitions), str(count), str(rate // count)),
                 ],
                 stdin=subprocess.PIPE,

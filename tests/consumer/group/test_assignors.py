@@ -29,8 +29,8 @@ from kohort.types import ConsumerGroupMetadata
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import apoll_until, poll_error, poll_until
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_assignor.py"
-HASHES = Path(__file__).parents[1] / "data" / "hash_vectors.json"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "custom_assignor.py"
+HASHES = Path(__file__).parents[2] / "data" / "hash_vectors.json"
 
 
 class Mine(PartitionAssignor):
