@@ -127,9 +127,9 @@ class BufferLimits:
         state = self._subscription.partition(tp)
         epoch = state.epoch if state is not None else None
         for item in [item for item in queue if not item.is_busy and item.epoch != epoch]:
-            self._counters.dropped_stale += 1
-            queue.remove(item)
             item.release()
+            self._counters.dropped_stale += 1
+            queue.remove(item)  # last, because Ctrl-C may come in release()
 
     def _evict(self) -> None:
         """Drop stale fetches, and fetches that the caller cannot take beyond half of the memory.

@@ -80,46 +80,47 @@ class FetchMemory:
             self.pooled_bytes += size
         return SharedLease(self, response, size, [1])
 
-    def _share(self, shares: list[int]) -> None:
-        with self._lock:
-            shares[0] += 1
-
-    def _release(self, response: Releasable, size: int, shares: list[int]) -> None:
-        with self._lock:
-            shares[0] -= 1
-            is_last = shares[0] == 0
-        if is_last:
-            response.release()
-            with self._lock:
-                self.pooled_bytes -= size
-
 
 class SharedLease:
     """A lease of a pooled response, of its receiver or of one partition.
 
     The last release returns the buffer to its pool. Any thread may release a lease, and a second
     release of the same one does nothing.
+
+    Ctrl-C may come in any call of a release, which its owner then repeats (see
+    consumer/driver/_delivery). So the state of the lease and the counts change in one run of
+    statements. A buffer that does not return to its pool after that is garbage.
     """
 
-    __slots__ = ("_memory", "_response", "_shares", "_size")
+    __slots__ = ("_is_held", "_memory", "_response", "_shares", "_size")
 
     def __init__(
         self, memory: FetchMemory, response: Releasable, size: int, shares: list[int]
     ) -> None:
         """``shares`` has the number of leases of the response, which all of them refer to."""
-        self._memory: FetchMemory | None = memory
+        self._memory = memory
         self._response = response
         self._size = size
         self._shares = shares
+        self._is_held = True
 
     def share(self) -> SharedLease:
         """Return another lease of the response. This one must not be released yet."""
+        assert self._is_held
         memory, shares = self._memory, self._shares
-        assert memory is not None
-        memory._share(shares)
+        with memory._lock:
+            shares[0] += 1
         return SharedLease(memory, self._response, self._size, shares)
 
     def release(self) -> None:
-        memory, self._memory = self._memory, None
-        if memory is not None:
-            memory._release(self._response, self._size, self._shares)
+        memory, shares = self._memory, self._shares
+        is_last = False
+        with memory._lock:
+            if self._is_held:
+                self._is_held = False
+                shares[0] -= 1
+                if not shares[0]:
+                    memory.pooled_bytes -= self._size
+                    is_last = True
+        if is_last:
+            self._response.release()

@@ -133,9 +133,9 @@ class PartitionQueues:
         if [item for item in queue if item.epoch != epoch]:
             self.limits.drop_stale(tp, queue)
         for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
-            queue.remove(item)
             if item.holds_bytes:  # Ctrl-C came before the drain released them
                 item.release()
+            queue.remove(item)  # last, because Ctrl-C may come in release() again
 
     def clear(self) -> None:
         """Drop all items."""

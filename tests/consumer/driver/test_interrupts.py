@@ -27,13 +27,14 @@ from kohort.consumer.driver._tables import TablePoll
 from kohort.consumer.driver._thread import start_thread
 from kohort.errors import OffsetOutOfRangeError
 from kohort.fetcher import RecordTarget
+from kohort.fetcher._memory import FetchMemory
 from kohort.records import allocate_in_python, to_columns
 from kohort.subscription import OffsetReset
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import poll_until, read
 from tests.fetcher.bench import Bench
-from tests.fetcher.making import T0, T1, batch, broken, offsets
+from tests.fetcher.making import T0, T1, CountedLease, batch, broken, offsets
 
 
 @pytest.fixture(autouse=True)
@@ -413,3 +414,56 @@ def test_an_interrupt_anywhere_loses_nothing_beside_a_failure(cause: str, way: s
         if cause != "pause":
             assert failing.bench.rooms > rooms, "the fetcher must fetch or look up T1"
     assert at > 50
+
+
+# --- the memory of pooled responses ---------------------------------------------------------
+
+
+def test_an_interrupt_anywhere_in_a_release_frees_the_memory() -> None:
+    at, is_over = 0, False
+    while not is_over:
+        at += 1
+        memory, response = FetchMemory(1000), CountedLease()
+        lease = memory.count(response, 100)
+        share = lease.share()
+        lease.release()
+        try:
+            sys.setprofile(Interrupt(at))
+            share.release()
+            sys.setprofile(None)
+            is_over = True
+        except KeyboardInterrupt:
+            is_over = False
+        finally:
+            sys.setprofile(None)
+        share.release()
+        assert memory.pooled_bytes == 0, at
+        assert response.released <= 1, at
+    assert at > 3
+
+
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "stale"])
+def test_an_interrupt_anywhere_in_a_drain_frees_the_memory(finished: bool) -> None:
+    """A drain releases fetches that it has read, and fetches before a seek."""
+    at, is_over = 0, False
+    while not is_over:
+        at += 1
+        bench = Bench(T0, buffered={"memory": FetchMemory(1000)})
+        memory = bench.buffer.queues.limits.memory
+        lease: Any = memory.count(CountedLease(), 100)
+        bench.put(T0, 0, batch(0, 3), lease=lease)
+        if not finished:
+            bench.subscription.seek(T0, 3)
+        try:
+            sys.setprofile(Interrupt(at))
+            bench.buffer.drain(10)
+            sys.setprofile(None)
+            is_over = True
+        except KeyboardInterrupt:
+            is_over = False
+        finally:
+            sys.setprofile(None)
+        bench.drain()
+        bench.drain()
+        assert memory.pooled_bytes == 0, at
+    assert at > 10
