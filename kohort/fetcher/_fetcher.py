@@ -49,6 +49,7 @@ from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._connections import FetchConnection
+from kohort.fetcher._failure_reports import DeniedTopics
 from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._options import FetcherEvents, FetcherOptions
@@ -105,11 +106,13 @@ class Fetcher:
         self._retries = options.partition_retries()
         self._leaders = Leaders(cluster, options.backoff, options.rng)
         self._replicas = Replicas(options.metadata_max_age_ms / 1000)
+        denied_topics = DeniedTopics(queues, config.on_error, cluster)
         self._positions = Positions(
             cluster,
             subscription,
             queues,
             self._leaders,
+            denied_topics,
             options,
             on_ready=events.on_ready,
             wake=wake,
@@ -123,7 +126,7 @@ class Fetcher:
             self._positions.validation,
             self._retries,
             self._sizes,
-            config.on_error,
+            denied_topics,
         )
         self._candidates = Candidates(
             subscription,
@@ -139,7 +142,7 @@ class Fetcher:
             queues,
             config,
             self._sizes,
-            self._intake.arrival_of,
+            self._intake.arrivals,
             Retries(options.backoff, options.rng),
         )
         self._sender = FetchSender(
@@ -149,6 +152,8 @@ class Fetcher:
             self._planner,
             self._candidates,
             self._intake,
+            self._leaders,
+            self._replicas,
             events.notify_waiting_caller,
         )
         self._owned: Collection[TopicPartition] = ()

@@ -7,7 +7,7 @@ choice differs each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kohort.config import FetchConfig
@@ -33,7 +33,7 @@ class PlannedFetch(NamedTuple):
 class FetchPlanner:
     """The plan that assigns every candidate to a connection of its broker.
 
-    ``arrival_of`` orders partitions. The partition with the latest records has the highest number.
+    ``arrivals`` orders partitions. The partition with the latest records has the highest number.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class FetchPlanner:
         queues: PartitionQueues,
         config: FetchConfig,
         sizes: FetchSizes,
-        arrival_of: Callable[[TopicPartition], int],
+        arrivals: Mapping[TopicPartition, int],
         node_retries: Retries[int],
     ) -> None:
         self._candidates = candidates
@@ -50,7 +50,7 @@ class FetchPlanner:
         self._limits = queues.limits
         self._config = config
         self._sizes = sizes
-        self._arrival_of = arrival_of
+        self._arrivals = arrivals
         self._node_retries = node_retries
         self._nodes: dict[int, NodeConnections] = {}
         self._latest_connections: dict[TopicPartition, FetchConnection] = {}
@@ -177,9 +177,9 @@ class FetchPlanner:
             if len(plan.requests) > 1:
                 # The partition with the latest records is last, because the response may be full
                 # before it.
-                arrival_of = self._arrival_of
+                arrivals = self._arrivals
                 requests = sorted(
-                    plan.requests, key=lambda request: arrival_of(request.topic_partition)
+                    plan.requests, key=lambda request: arrivals.get(request.topic_partition, 0)
                 )
                 plan = plan._replace(requests=requests)
             granted = self._limits.memory.grant_counted(

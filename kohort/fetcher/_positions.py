@@ -183,14 +183,13 @@ class Positions:
         subscription: SubscriptionState,
         queues: PartitionQueues,
         leaders: Leaders,
+        denied_topics: DeniedTopics,
         options: FetcherOptions,
         *,
         on_ready: Callable[[], None],
         wake: Callable[[], None],
         on_validated: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
-        denied_topics = DeniedTopics(queues, options.config.on_error, cluster)
-
         def failures() -> LookupFailures:
             return LookupFailures(queues, options.partition_retries(), denied_topics, on_ready)
 

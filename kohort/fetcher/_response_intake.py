@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
 from kohort.errors import ErrorCode, KafkaError, LogTruncationError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._error_policy import OnError
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, FailingPartitions
 from kohort.fetcher._leaders import Leaders, Replicas
@@ -21,9 +19,6 @@ from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation
 from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kohort.protocol.messages import FetchResponse
 
 logger = logging.getLogger("kohort.fetcher")
 
@@ -95,12 +90,12 @@ class ResponseIntake:
         validation: Validation,
         retries: Retries[TopicPartition],
         sizes: FetchSizes,
-        on_error: OnError,
+        denied_topics: DeniedTopics,
     ) -> None:
         self.counters = FetchCounters()
-        self.arrival_order: dict[TopicPartition, int] = {}
+        self.arrivals: dict[TopicPartition, int] = {}
         """Numbers by partition. The partition with the latest records has the highest one."""
-        self._arrivals = 0
+        self._arrival_count = 0
         self._cluster = cluster
         self._queues = queues
         self._leaders = leaders
@@ -108,18 +103,14 @@ class ResponseIntake:
         self._validation = validation
         self._retries = retries
         self._sizes = sizes
-        self._denied_topics = DeniedTopics(queues, on_error, cluster)
-        self._failing = FailingPartitions(logger)
+        self._denied_topics = denied_topics
+        self.failing = FailingPartitions(logger)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""
-        for tp in [tp for tp in self.arrival_order if tp not in partitions]:
-            del self.arrival_order[tp]
-        self._failing.keep_only(partitions)
-
-    def log_failures(self) -> None:
-        """Log the failures of one response in one line for each cause."""
-        self._failing.log()
+        for tp in [tp for tp in self.arrivals if tp not in partitions]:
+            del self.arrivals[tp]
+        self.failing.keep_only(partitions)
 
     def add(
         self,
@@ -151,8 +142,8 @@ class ResponseIntake:
             self._validation.note_read_epoch(
                 tp, request.epoch, request.leader_epoch, result.last_leader_epoch
             )
-            self._arrivals += 1
-            self.arrival_order[tp] = self._arrivals
+            self._arrival_count += 1
+            self.arrivals[tp] = self._arrival_count
         return self._queues.append(result, at=now, had_room=had_room) and has_records
 
     def _follow_redirect(
@@ -181,10 +172,6 @@ class ResponseIntake:
         self._replicas.read_from(tp, follower, leader, now)
         return None
 
-    def arrival_of(self, tp: TopicPartition) -> int:
-        """Return a number that is higher for later records, or 0 for none."""
-        return self.arrival_order.get(tp, 0)
-
     def note_up_to_date(
         self,
         up_to_date: Collection[tuple[TopicPartition, int, Watermarks]],
@@ -197,10 +184,6 @@ class ResponseIntake:
             self._note_success(tp)
         self._queues.note_up_to_date(up_to_date, at=now, had_room=had_room)
 
-    def accepts_redirects(self, partitions: Collection[TopicPartition]) -> bool:
-        """True if the leader may name a follower for each of these partitions."""
-        return not self._replicas.any_kept_on_leader(partitions)
-
     def note_node_failure(
         self, node: int, requests: Iterable[PartitionRequest], error: KafkaError, now: float
     ) -> None:
@@ -209,17 +192,9 @@ class ResponseIntake:
             self._replicas.leave_follower(request.topic_partition, node, now)
             self._queues.note_error(request.topic_partition, request.epoch, error)
 
-    def learn_leaders(
-        self,
-        response: FetchResponse,
-        partitions: Mapping[TopicPartition, FetchResponse.PartitionData],
-    ) -> None:
-        """Use the leaders that a response names."""
-        self._leaders.learn(response, partitions)
-
     def _note_success(self, tp: TopicPartition) -> None:
         self._retries.succeeded(tp)
-        self._failing.succeeded(tp)
+        self.failing.succeeded(tp)
 
     def _note_failure(
         self,
@@ -242,7 +217,7 @@ class ResponseIntake:
         else:
             self._retries.failed(tp, now, epoch)
         if failure.action is FailureAction.RETRY:
-            self._failing.failed(tp, failure.error)
+            self.failing.failed(tp, failure.error)
             self._queues.note_error(tp, epoch, failure.error)
             return False
         is_transient = failure.action is FailureAction.RAISE

@@ -18,6 +18,7 @@ from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._connections import FetchConnection
 from kohort.fetcher._errors import Failure, FailureAction
+from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import SharedLease
 from kohort.fetcher._options import FetcherOptions
 from kohort.fetcher._oversized import OversizedBatch, OversizedFetch, find_batch
@@ -139,6 +140,8 @@ class FetchSender:
         planner: FetchPlanner,
         candidates: Candidates,
         intake: ResponseIntake,
+        leaders: Leaders,
+        replicas: Replicas,
         notify_waiting_caller: Callable[[], bool],
     ) -> None:
         config = options.config
@@ -152,6 +155,8 @@ class FetchSender:
         self._planner = planner
         self._candidates = candidates
         self._intake = intake
+        self._leaders = leaders
+        self._replicas = replicas
         self._counters = intake.counters
         self._notify_waiting_caller = notify_waiting_caller
         self._decode_options = DecodeOptions(
@@ -170,7 +175,7 @@ class FetchSender:
         connection, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
         received, ready = ReceivedResponse(), False
-        accepts_redirects = self._intake.accepts_redirects(connection.session.requests)
+        is_kept_on_leader = self._replicas.any_kept_on_leader(connection.session.requests)
         try:
             pooled = await self._cluster.request_leased(
                 fetch_request(
@@ -178,7 +183,7 @@ class FetchSender:
                     plan,
                     max_wait_ms,
                     granted.max_bytes,
-                    rack=self._rack if accepts_redirects else "",
+                    rack="" if is_kept_on_leader else self._rack,
                 ),
                 node=connection.node,
                 purpose=connection.purpose,
@@ -254,7 +259,7 @@ class FetchSender:
         partitions = partitions_of(response, session.requests, session.topic_names)
         received.partitions = partitions
         if not received.has_no_errors:
-            self._intake.learn_leaders(response, partitions)
+            self._leaders.learn(response, partitions)
         connection_of, known = self._planner.connection_of, session.requests
         requests = {tp: known[tp] for tp in partitions if connection_of(tp) is connection}
         received.results = read_results(
@@ -292,7 +297,7 @@ class FetchSender:
             return self._note_node_failure(connection, error)
         self._planner.note_success(node)
         self._repeats.ended(node)
-        self._intake.log_failures()
+        self._intake.failing.log()
         self._candidates.touch(received.partitions)
         partitions, had_room = received.partitions, received.had_room
         up_to_date = session.note_response(response.session_id, partitions, now)

@@ -88,7 +88,7 @@ class Machine:
             self.buffer.queues,
             CONFIG,
             FetchSizes(CONFIG),
-            lambda tp: self.arrivals.get(tp, 0),
+            self.arrivals,
             Retries(backoff, rng),
         )
         self.brokers = {node: FetchSessions(random.Random(node)) for node in NODES}
