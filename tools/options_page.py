@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.config._client import ClientConfig, RequestOptions
-from kohort.config._consumer import ConsumerSection
+from kohort.config._config import ConsumerConfig
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
@@ -49,7 +49,7 @@ _BULLET: Final[dict[str, Any]] = {
 }
 
 _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
-    ("Consumer", ConsumerSection),
+    ("Consumer", ConsumerConfig),
     ("Requests", RequestOptions),
     ("Connections and metadata", ClientConfig),
     ("The group", GroupConfig),
