@@ -18,7 +18,7 @@ from kohort.types import TopicPartition
 if TYPE_CHECKING:
     from kohort.consumer.diagnosis._facts import (
         AssignmentCauseFacts,
-        Facts,
+        ExplanationFacts,
         GroupFacts,
         HeldPartitionFacts,
         OpenTransactionFacts,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from kohort.coordinator_client import AssignmentCause, MembershipSnapshot
 
 
-def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> Facts:
-    """Return the state of a consumer without I/O.
+def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> ExplanationFacts:
+    """Return the state of a consumer without I/O. An Explanation adds the reasons.
 
     The caller passes ``started`` and ``closed``, because the engine does not know them.
     """
@@ -41,6 +41,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> F
     snapshot = parts.subscription.snapshot()
     servers = config.client.bootstrap_servers
     return {
+        "reasons": [],
         "client_id": config.client.client_id,
         "state": _state(parts, started=started, closed=closed),
         "decoders": {"compiled": COMPILED, "plain_reason": PLAIN_REASON},

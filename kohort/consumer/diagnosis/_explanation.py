@@ -8,7 +8,6 @@ from typing import Literal
 from kohort.consumer.diagnosis._facts import (
     CommitFacts,
     ExplanationFacts,
-    Facts,
     GroupFacts,
     PartitionFacts,
     RightFacts,
@@ -63,14 +62,14 @@ class Explanation:
 
     __module__ = "kohort"
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ExplanationFacts) -> None:
         self._facts = facts
         self.reasons: tuple[str, ...] = tuple(_reasons(facts))
         """The reasons why no records arrive, the first cause first; empty if there are none."""
 
     def as_dict(self) -> ExplanationFacts:
         """Return all values, with ``reasons``, as plain values that json.dumps() accepts."""
-        return {"reasons": list(self.reasons), **self._facts}
+        return {**self._facts, "reasons": list(self.reasons)}
 
     def __repr__(self) -> str:
         return f"<Explanation: {'; '.join(self.reasons) or 'nothing prevents records'}>"
@@ -79,7 +78,7 @@ class Explanation:
         return "\n".join(_lines(self._facts, self.reasons))
 
 
-def _reasons(facts: Facts) -> Iterator[str]:
+def _reasons(facts: ExplanationFacts) -> Iterator[str]:
     state, cluster = facts["state"], facts["cluster"]
     if state == "not started":
         yield "not started: call poll(), or start() of AsyncKafkaConsumer"
@@ -103,7 +102,7 @@ def _reasons(facts: Facts) -> Iterator[str]:
     yield from others
 
 
-def _reasons_after_contact(facts: Facts) -> Iterator[str]:
+def _reasons_after_contact(facts: ExplanationFacts) -> Iterator[str]:
     yield from (escaped(_missing_right(right)) for right in facts["missing_rights"])
     yield from _subscription_reasons(facts["subscription"])
     group, grouped = facts["group"], facts["subscription"]["mode"] in _GROUPED
@@ -119,7 +118,7 @@ def _reasons_after_contact(facts: Facts) -> Iterator[str]:
     yield from _created_topics(facts)
 
 
-def _created_topics(facts: Facts) -> Iterator[str]:
+def _created_topics(facts: ExplanationFacts) -> Iterator[str]:
     """Yield a reason for each topic without records that may be a mistyped name."""
     for topic in facts["subscription"]["appeared_topics"]:
         parts = [part for part in facts["partitions"].values() if part["topic"] == topic]
@@ -158,7 +157,7 @@ def _subscription_reasons(subscription: SubscriptionFacts) -> Iterator[str]:
         yield f"no such topic in the cluster metadata: {', '.join(unknown)}"
 
 
-def _group_reasons(facts: Facts, group: GroupFacts) -> Iterator[str]:
+def _group_reasons(facts: ExplanationFacts, group: GroupFacts) -> Iterator[str]:
     poll, state = facts["poll"], group["state"]
     join_obstruction = (
         "" if group["join_obstruction"] is None else f": {escaped(group['join_obstruction'])}"
@@ -285,7 +284,7 @@ def _skipped_records(partitions: dict[str, PartitionFacts]) -> Iterator[str]:
         )
 
 
-def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
+def _lines(facts: ExplanationFacts, reasons: tuple[str, ...]) -> Iterator[str]:
     group, poll = facts["group"], facts["poll"]
     alive = facts["state"] in ("not started", "running")
     yield f"consumer {escaped(facts['client_id'])}: {facts['state']}"

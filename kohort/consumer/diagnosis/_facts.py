@@ -205,9 +205,11 @@ class CommitFacts(TypedDict):
     """The interval of commits of unchanged offsets; None without them."""
 
 
-class Facts(TypedDict):
-    """The state of a consumer as plain values."""
+class ExplanationFacts(TypedDict):
+    """The result of ``explain().as_dict()``. The values are plain, so json.dumps() accepts them."""
 
+    reasons: list[str]
+    """The reasons why no records arrive, the first cause first; empty if there are none."""
     client_id: str
     state: str
     decoders: DecoderFacts
@@ -224,13 +226,6 @@ class Facts(TypedDict):
     missing_rights: list[RightFacts]
     last_commit_error: str | None
     commits: CommitFacts
-
-
-class ExplanationFacts(Facts):
-    """The result of ``explain().as_dict()``. The values are plain, so json.dumps() accepts them."""
-
-    reasons: list[str]
-    """The reasons why no records arrive, the first cause first; empty if there are none."""
 
 
 for _public in (ExplanationFacts, GroupFacts, PartitionFacts):
