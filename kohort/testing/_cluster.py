@@ -16,6 +16,7 @@ from kohort.broker.cluster._broker import Broker
 from kohort.broker.network._loopback import LoopbackNetwork
 from kohort.errors import IllegalStateError
 from kohort.testing._cluster_options import ClusterOptions, cluster_config, show_options
+from kohort.testing._fault_control import FaultControl
 from kohort.testing._handle import ClusterHandle, timed_out
 from kohort.testing._thread import LoopThread
 
@@ -26,7 +27,7 @@ _POLL_INTERVAL = 0.05
 _POLL_INTERVAL_ASYNC = 0.005
 
 
-class Cluster(ClusterHandle):
+class Cluster(ClusterHandle, FaultControl):
     """A Kafka cluster in this process; a sync and async context manager.
 
     It serves Kafka's protocol on loopback ports, from a daemon thread. Clients may run in this

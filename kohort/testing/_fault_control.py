@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -21,13 +22,28 @@ from kohort.broker.requests._faults import (
     SendRate,
     api_keys,
 )
+from kohort.broker.security import KINDS, TlsFault
 from kohort.errors import ErrorCode, InvalidOptionError, broker_error
+from kohort.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.broker._cluster_server import ClusterServer
 
 T = TypeVar("T")
+
+_WRONG_PASSWORD = "Authentication failed: Invalid username or password"
+_SIGNATURE = re.compile(rb"v=.")
+_FORGERIES: dict[str, Callable[[bytes], bytes]] = {
+    "signature": lambda token: _SIGNATURE.sub(
+        lambda found: b"v=B" if found[0] == b"v=A" else b"v=A", token
+    ),
+    "no_signature": lambda token: b"" if token.startswith(b"v=") else token,
+    "iterations": lambda token: re.sub(rb",i=\d+$", b",i=1", token),
+    "many_iterations": lambda token: re.sub(rb",i=\d+$", b",i=100000000", token),
+    "nonce": lambda token: re.sub(rb"^r=[^,]*", b"r=another", token),
+    "salt": lambda token: re.sub(rb",s=[^,]*", b",s=*", token),
+}
 
 
 class Fault:
@@ -66,6 +82,11 @@ class FaultControl(ABC):
     requests that the fault changes, None for all until it is stopped. ``chance`` is the probability
     for each request, by the cluster's random seed. Faults that select the same request act in the
     order of their creation.
+    """
+
+    _has_certificates = True
+    """True if the cluster creates certificates; False if connections only raise the errors
+    of TLS.
     """
 
     @abstractmethod
@@ -143,7 +164,12 @@ class FaultControl(ABC):
 
     def stop_faults(self) -> None:
         """End all faults except damage to records."""
-        self._call(lambda server: server.dispatcher.faults.stop_all())
+
+        def stop(server: ClusterServer) -> None:
+            server.dispatcher.faults.stop_all()
+            server.state.security.stop_tls_faults()
+
+        self._call(stop)
 
     def fail(
         self,
@@ -324,3 +350,97 @@ class FaultControl(ABC):
 
         repair = self._call(damage_batch)
         return Fault(lambda: self._call(lambda _: repair()), lambda: 0)
+
+    # TLS and logins
+
+    def fail_login(
+        self,
+        message: str = _WRONG_PASSWORD,
+        *,
+        after: int = 0,
+        times: int | None = 1,
+        node: int | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Fail ``times`` logins with SASL_AUTHENTICATION_FAILED, after the first ``after`` ones."""
+        if after < 0:
+            raise InvalidOptionError(f"after={after}: must be 0 or more")
+        seen = 0
+
+        def refuse(call: Call) -> Outcome:
+            nonlocal seen
+            if call.login_steps > 0:  # a later step of a login that was not refused
+                return None
+            seen += 1
+            if seen <= after:
+                return None
+            return SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message
+            )
+
+        keys = frozenset([SaslAuthenticateRequest.api_key])
+        return self._add_rule(refuse, keys, node=node, client_id=client_id, remaining=times)
+
+    def forge_scram(
+        self, how: str = "signature", *, times: int | None = None, node: int | None = None
+    ) -> Fault:
+        """Forge the brokers' messages of SCRAM. A client has to refuse them.
+
+        ``how`` names the wrong part:
+
+        - "signature", "no_signature": the broker does not prove that it knows the password
+        - "iterations", "many_iterations": the number of iterations is 1 or 100 million
+        - "nonce": it does not begin with the client's nonce
+        - "salt": it is not base64
+        """
+        if how not in _FORGERIES:
+            raise InvalidOptionError(f"how={how!r}: choose one of {', '.join(_FORGERIES)}")
+        forge = _FORGERIES[how]
+
+        async def forge_response(call: Call) -> Outcome:
+            response = await call.proceed()
+            assert isinstance(response, SaslAuthenticateResponse)
+            response.auth_bytes = forge(bytes(response.auth_bytes))
+            return response
+
+        return self._add_rule(
+            forge_response, api_keys("SaslAuthenticate"), node=node, remaining=times
+        )
+
+    def serve_certificate(self, kind: str, *, node: int | None = None) -> Fault:
+        """Show another certificate on new TLS connections.
+
+        ``kind`` is "expired", "not_yet_valid", "wrong_host", "revoked" (by ``ssl_crlfile``) or
+        "unknown_ca".
+        """
+        if kind not in KINDS:
+            raise InvalidOptionError(f"kind={kind!r}: choose one of {', '.join(KINDS)}")
+        return self._add_tls(TlsFault(kind, node))
+
+    def slow_handshake(self, seconds: float = float("inf"), *, node: int | None = None) -> Fault:
+        """Delay the broker's first byte on new TLS connections, at most until the fault is
+        stopped.
+        """
+        if not seconds >= 0:
+            raise InvalidOptionError(f"seconds={seconds}: must be 0 or more")
+        return self._add_tls(TlsFault("slow", node, seconds))
+
+    def answer_plainly(self, *, node: int | None = None) -> Fault:
+        """Send bytes that are not TLS to new TLS connections."""
+        return self._add_tls(TlsFault("plain", node))
+
+    def _add_tls(self, fault: TlsFault) -> Fault:
+        def add(server: ClusterServer) -> None:
+            self._check_node(server, fault.node)
+            if not any(listener.uses_tls for listener in server.state.config.listeners):
+                raise InvalidOptionError("the cluster has no listener with TLS")
+            if fault.kind in KINDS and self._has_certificates:  # errors are raised here
+                for listener in server.state.config.listeners:
+                    server.state.security.context(listener, fault)
+            server.state.security.add_tls_fault(fault)
+
+        self._call(add)
+        return Fault(
+            lambda: self._call(lambda server: server.state.security.stop_tls_fault(fault)),
+            lambda: fault.hits,
+        )

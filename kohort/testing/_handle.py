@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from kohort.broker._cluster_server import ClusterServer
@@ -14,22 +15,49 @@ from kohort.broker.cluster._topics import Partition, Topic
 from kohort.broker.configs._topic_settings import config_error, is_legal_name
 from kohort.broker.log import AppendError
 from kohort.broker.requests._dispatch import ReceivedRequest
-from kohort.errors import ErrorCode, KafkaTimeoutError, broker_error
+from kohort.broker.security import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    Authorizer,
+    ClientCertificate,
+    PatternType,
+    member_of,
+)
+from kohort.errors import (
+    ErrorCode,
+    IllegalStateError,
+    InvalidOptionError,
+    KafkaTimeoutError,
+    broker_error,
+)
 from kohort.records import Compression, Record, RecordBatch
-from kohort.testing._acl_control import AclControl
+from kohort.testing._fault_control import Fault
 from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
-from kohort.testing._security_control import SecurityControl
 from kohort.testing._snapshots import GroupSnapshot, snapshot
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 
 
-class ClusterHandle(SecurityControl, AclControl):
-    """Methods of every cluster. Subclasses run them in the cluster's event loop."""
+class ClusterHandle(ABC):
+    """Methods of every cluster. Subclasses run them in the cluster's event loop.
+
+    The methods for ACLs need an authorizer: ``Security(authorization=Authorization())``. A change
+    takes effect with the next request. Without an authorizer the methods raise IllegalStateError.
+    ``principal`` is for example ``"User:bob"``, or ``"User:ANONYMOUS"`` for clients that do not log
+    in. ``operations`` are Kafka's names such as ``"READ"``. The resource is a ``topic``, a
+    ``group`` or a ``transactional_id``, and "*" selects all of them. Without any of these three the
+    resource is the cluster. With ``is_prefix`` the given name is a prefix of resource names.
+    """
 
     def __init__(self) -> None:
         self._round_robin: dict[str, Iterator[int]] = {}
+
+    @abstractmethod
+    def _call(self, function: Callable[[ClusterServer], T]) -> T:
+        """Run a function on the cluster in the cluster's event loop."""
 
     def _read(self, function: Callable[[ClusterState], T]) -> T:
         """Run a function on the cluster's state in the cluster's event loop."""
@@ -253,6 +281,139 @@ class ClusterHandle(SecurityControl, AclControl):
         """The latest 10,000 requests of all brokers, in the order of their arrival."""
         return self._call(lambda server: list(server.dispatcher.requests))
 
+    # Addresses and files for clients
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return the addresses of a listener, by its name, such as ``"SASL_SSL"``.
+
+        InvalidOptionError if there is no such listener.
+        """
+        return self._call(partial(_addresses, listener))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The first listener's addresses of all brokers, as ``"127.0.0.1:40001,127.0.0.1:40002"``.
+
+        Stopped brokers are included.
+        """
+        return self._call(lambda server: _addresses(server.state.config.listeners[0].name, server))
+
+    @property
+    def ssl_cafile(self) -> str:
+        """Path of the PEM file of the CA for clients to trust. It is deleted with the cluster."""
+        return self._call(lambda server: server.state.security.certificates.cafile)
+
+    @property
+    def ssl_crlfile(self) -> str:
+        """Path of a PEM file: the CRL that revokes the certificate of ``"revoked"``."""
+        return self._call(lambda server: server.state.security.certificates.crlfile)
+
+    def client_certificate(self, name: str) -> ClientCertificate:
+        """Return a new certificate for clients, with the name as its CN.
+
+        The paths are the same for each call with one name, so a call also renews a certificate.
+        """
+        return self._call(lambda server: server.state.security.certificates.client(name))
+
+    def renew_certificates(self) -> None:
+        """Use new certificates of the same CA for new connections."""
+        self._call(lambda server: server.state.security.certificates.renew())
+
+    # Users
+
+    def set_password(self, user: str, password: str) -> None:
+        """Add a user of PLAIN and SCRAM, or change the password. Existing sessions continue."""
+        self._call(lambda server: server.state.security.credentials.set_password(user, password))
+
+    def remove_user(self, user: str) -> None:
+        """Remove a user of PLAIN and SCRAM. Existing sessions continue."""
+        self._call(lambda server: server.state.security.credentials.remove(user))
+
+    # Rights
+
+    @property
+    def acls(self) -> list[Acl]:
+        """All ACLs, in the order of their creation."""
+        return self._call(lambda server: _authorizer(server).acls)
+
+    def grant(
+        self,
+        principal: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        is_prefix: bool = False,
+        host: str = "*",
+    ) -> Fault:
+        """Allow operations on a resource. Stopping the result removes the new rights."""
+        acls = _acls(
+            principal, operations, (topic, group, transactional_id), is_prefix, host, "ALLOW"
+        )
+        return self._add_acls(acls)
+
+    def deny(
+        self,
+        principal: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        is_prefix: bool = False,
+        host: str = "*",
+    ) -> Fault:
+        """Deny operations on a resource, even allowed ones. Stopping the result ends the denial."""
+        acls = _acls(
+            principal, operations, (topic, group, transactional_id), is_prefix, host, "DENY"
+        )
+        return self._add_acls(acls)
+
+    def revoke(
+        self,
+        principal: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+    ) -> Fault:
+        """Remove permissions of a principal. Stopping the result adds them again.
+
+        Without operations all operations are removed. Without a resource the permissions on every
+        resource are removed. Literal and prefixed ACLs with the given name are both removed.
+        """
+        names = {"TOPIC": topic, "GROUP": group, "TRANSACTIONAL_ID": transactional_id}
+        kinds = {kind: name for kind, name in names.items() if name is not None}
+        wanted = {member_of(AclOperation, operation) for operation in operations}
+
+        def remove(server: ClusterServer) -> list[Acl]:
+            authorizer = _authorizer(server)
+            selected = AclFilter(
+                principal=principal, pattern=PatternType.ANY, permission=AclPermission.ALLOW
+            )
+            found = [
+                acl
+                for acl in authorizer.find(selected)
+                if (not wanted or acl.operation in wanted)
+                and (not kinds or kinds.get(acl.resource_type.name) == acl.resource_name)
+            ]
+            authorizer.remove(found)
+            return found
+
+        removed = self._call(remove)
+
+        def restore() -> None:
+            self._call(lambda server: _authorizer(server).add(removed))
+
+        return Fault(restore, lambda: 0)
+
+    def _add_acls(self, acls: list[Acl]) -> Fault:
+        added = self._call(lambda server: _authorizer(server).add(acls))
+
+        def remove() -> None:
+            self._call(lambda server: _authorizer(server).remove(added))
+
+        return Fault(remove, lambda: 0)
+
 
 def _topic(state: ClusterState, name: str) -> Topic:
     topic = state.topics.get(name)
@@ -282,3 +443,56 @@ def _partitions(state: ClusterState, name: str) -> int:
 def timed_out(predicate: Callable[[], Any], timeout: float) -> KafkaTimeoutError:
     name = getattr(predicate, "__qualname__", repr(predicate))
     return KafkaTimeoutError(f"{name} was not true within {timeout:g} s")
+
+
+def _addresses(listener: str, server: ClusterServer) -> str:
+    names = [each.name for each in server.state.config.listeners]
+    if listener not in names:
+        raise InvalidOptionError(f"listener={listener!r}: choose one of {', '.join(names)}")
+    return ",".join(
+        f"[{node.host}]:{node.ports[listener]}"
+        if ":" in node.host
+        else f"{node.host}:{node.ports[listener]}"
+        for node in server.state.all_nodes
+    )
+
+
+def _acls(
+    principal: str,
+    operations: tuple[str, ...],
+    names: tuple[str | None, str | None, str | None],
+    is_prefix: bool,
+    host: str,
+    permission: str,
+) -> list[Acl]:
+    kinds = "TOPIC", "GROUP", "TRANSACTIONAL_ID"
+    given = [(kind, name) for kind, name in zip(kinds, names, strict=True) if name is not None]
+    if not operations:
+        raise InvalidOptionError("no operations: give at least one operation, such as 'READ'")
+    if len(given) > 1:
+        raise InvalidOptionError(
+            "two resources are given: give one of topic, group and transactional_id"
+        )
+    kind, name = given[0] if given else ("CLUSTER", "kafka-cluster")
+    pattern = "PREFIXED" if is_prefix else "LITERAL"
+    return [
+        Acl(
+            principal,
+            operation,
+            kind,
+            name,
+            pattern=pattern,
+            permission=permission,
+            host=host,
+        )
+        for operation in operations
+    ]
+
+
+def _authorizer(server: ClusterServer) -> Authorizer:
+    if server.state.authorizer is None:
+        raise IllegalStateError(
+            "the cluster has no authorizer. Start it with "
+            "security=Security(authorization=Authorization())"
+        )
+    return server.state.authorizer

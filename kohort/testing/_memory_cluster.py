@@ -20,6 +20,7 @@ from kohort.testing._cluster_options import (
     cluster_config,
     show_options,
 )
+from kohort.testing._fault_control import FaultControl
 from kohort.testing._handle import ClusterHandle, timed_out
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ STARTED_MS = 1_767_225_600_000
 _POLL_INTERVAL = 1.0
 
 
-class MemoryCluster(ClusterHandle):
+class MemoryCluster(ClusterHandle, FaultControl):
     """A cluster without sockets and threads; an async context manager in any event loop.
 
     Clients connect with the connect hook ``connect`` from tasks of the same event loop. Its methods
