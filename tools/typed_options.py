@@ -1,7 +1,7 @@
 """Writer of the options as typed dictionaries.
 
-The table of options in ``kohort/config`` is the source. Type checkers and editors read the two
-files that this program writes. At run time only ``typing.get_type_hints`` imports them.
+The table of options in ``kohort/config`` is the source. Type checkers and editors read the
+file that this program writes. At run time only ``typing.get_type_hints`` imports them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ _MODULE_OF: Final = {
     "Protocol": "typing",
     "TypeAlias": "typing",
     "TypedDict": "typing",
-    "SecurityOptions": "kohort._security_options",
     "Secret": "kohort.config",
     "PartitionAssignor": "kohort.coordinator_client.assignors",
     "DataError": "kohort.errors",
@@ -56,11 +55,9 @@ _MODULE_OF: Final = {
     "TopicPartition": "kohort.types",
 }
 """Each name that annotations use, and its module."""
-_ASSIGNORS: Final = '''
+_TYPES: Final = '''
 Assignor: TypeAlias = str | PartitionAssignor | type[PartitionAssignor]
 """Name, instance or class of an assignor."""
-'''
-_SECURITY_TYPES: Final = '''
 Login: TypeAlias = tuple[str, str | bytes | Secret]
 """User name and password."""
 Claim: TypeAlias = str | float | Sequence[str]
@@ -77,12 +74,11 @@ class TokenProvider(Protocol):
 
 def files() -> dict[Path, str]:
     """Return the text of each generated file by its path."""
-    options = [each for each in OPTIONS.values() if each.name not in DESERIALIZERS]
-    security = [each for each in options if each.is_security]
-    alone = {*SYNC_ONLY, *ASYNC_ONLY}
-    common = [each for each in options if not each.is_security and each.name not in alone]
+    alone = {*DESERIALIZERS, *SYNC_ONLY, *ASYNC_ONLY}
+    common = [each for each in OPTIONS.values() if each.name not in alone]
+    common.sort(key=lambda each: not each.is_security)
     classes = (
-        _typed_dict("CommonOptions", "SecurityOptions", "Options of both consumers.", common),
+        _typed_dict("CommonOptions", "TypedDict", "Options of both consumers.", common),
         _typed_dict(
             "ConsumerOptions",
             "CommonOptions",
@@ -96,17 +92,8 @@ def files() -> dict[Path, str]:
             (OPTIONS[name] for name in ASYNC_ONLY),
         ),
     )
-    modules = {
-        "kohort/_options.py": ("Options of the consumers", _ASSIGNORS, *classes),
-        "kohort/_security_options.py": (
-            "Security options of the consumers",
-            _SECURITY_TYPES,
-            _typed_dict(
-                "SecurityOptions", "TypedDict", "Options of TLS, SASL and OAuth.", security
-            ),
-        ),
-    }
-    return {ROOT / name: _module(name, *parts) for name, parts in modules.items()}
+    name = "kohort/_options.py"
+    return {ROOT / name: _module(name, "Options of the consumers", _TYPES, *classes)}
 
 
 def _module(name: str, title: str, *parts: str) -> str:
