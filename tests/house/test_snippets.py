@@ -104,7 +104,7 @@ def test_a_forked_program_fails_as_every_program_does(line: str, tmp_path: Path)
         run_python(f"from kohort.testing import Cluster\n{line}\n", tmp_path)
 
 
-def test_the_first_block_of_the_readme_is_short_and_prints_what_the_readme_says(
+def test_first_block_of_readme_is_short_and_prints_shown_output(
     tmp_path: Path,
 ) -> None:
     readme = (ROOT / "README.md").read_text()
