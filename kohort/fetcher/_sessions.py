@@ -97,6 +97,7 @@ class FetchSession:
         self._sizes: Counter[int] = Counter()
         self._watermarks: dict[TopicPartition, Watermarks] = {}
         self._unreported: dict[TopicPartition, None] = {}
+        self._unconfirmed: dict[TopicPartition, None] = {}
 
     @property
     def is_incremental(self) -> bool:
@@ -126,7 +127,7 @@ class FetchSession:
                 continue
             if request is not None and known is not None and known[3:] == request[3:]:
                 self.requests[tp] = request  # another offset, or another epoch
-                self._unreported[tp] = None
+                self._note_change(tp)
                 if known.offset != request.offset:
                     changed.append(request)
                 continue
@@ -137,13 +138,14 @@ class FetchSession:
                 assert known is not None
                 del self.requests[tp]
                 self._unreported.pop(tp, None)
+                self._unconfirmed.pop(tp, None)
                 forgotten.append(known)
                 continue
             self.requests[tp] = request
             self.topic_names[request.topic_id] = tp.topic
             self._without_topic_id += request.topic_id == ZERO_UUID
             self._count(request.max_bytes, 1)
-            self._unreported[tp] = None
+            self._note_change(tp)
             if known is None or not _is_same_request(known, request):
                 changed.append(request)
             if known is not None and known.topic_id != request.topic_id:
@@ -160,6 +162,9 @@ class FetchSession:
         for request in forgotten:
             self._watermarks.pop(request.topic_partition, None)
         return FetchRequestPlan(changed, forgotten, self.id, self._epoch, by_id)
+
+    def _note_change(self, tp: TopicPartition) -> None:
+        self._unreported[tp] = self._unconfirmed[tp] = None
 
     def _count(self, size: int, by: int) -> None:
         self._sizes[size] += by
@@ -208,13 +213,17 @@ class FetchSession:
     ) -> dict[TopicPartition, Watermarks]:
         """Return the up-to-date partitions that changed or had news since the latest call.
 
-        The other ones were returned before. A partition is returned again until a response with
-        room for more (``had_room``) leaves it out.
+        The other ones were returned before. A full response may leave out partitions with records.
+        Therefore the first response with room for more (``had_room``) returns a partition again. A
+        full response costs nothing for the partitions that earlier ones left out.
         """
         due = {tp: up_to_date[tp] for tp in self._unreported if tp in up_to_date}
+        self._unreported = dict.fromkeys(tp for tp in self._unreported if tp not in due)
         if had_room:
-            self._unreported = dict.fromkeys(tp for tp in self._unreported if tp not in due)
-        self._unreported.update(dict.fromkeys(partitions))
+            due |= {tp: up_to_date[tp] for tp in self._unconfirmed if tp in up_to_date}
+            self._unconfirmed = dict.fromkeys(tp for tp in self._unconfirmed if tp not in due)
+        for tp in partitions:
+            self._note_change(tp)
         return due
 
     def fetched_at(self, tp: TopicPartition) -> float | None:

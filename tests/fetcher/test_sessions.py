@@ -11,7 +11,7 @@ from kohort.broker._fetch_sessions import NO_SESSION, FetchKey, FetchSessions, S
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
 from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
-from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession
+from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession, UpToDatePartitions
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.subscription import Watermarks
@@ -237,3 +237,31 @@ def test_both_sides_agree_whatever_happens(seed: int, version: int) -> None:
                 assert watermarks.high_watermark == broker.high_watermarks.get(tp, 0)
             if broker.request.session_epoch > 0 and not plan.error:
                 assert broker.connection.is_incremental
+
+
+class CountingView(UpToDatePartitions):
+    """A view that counts the partitions that are looked up in it."""
+
+    looked_up = 0
+
+    def __contains__(self, tp: object) -> bool:
+        self.looked_up += 1
+        return super().__contains__(tp)
+
+
+def test_full_responses_cost_nothing_for_left_out_partitions() -> None:
+    partitions = [TopicPartition("t", number) for number in range(1000)]
+    session, known = FetchSession(), Watermarks(7, 7, 0)
+    session.plan([fetch_of(tp) for tp in partitions])
+    watermarks = dict.fromkeys(partitions, known)
+    assert len(session.newly_up_to_date(CountingView(watermarks, ()), (), had_room=False)) == 1000
+    for number in range(3):
+        changed = partitions[number : number + 2]
+        session.update({tp: fetch_of(tp, number + 1) for tp in changed})
+        view = CountingView(watermarks, changed[:1])
+        due = session.newly_up_to_date(view, changed[:1], had_room=False)
+        assert set(due) == {*changed[1:], *partitions[max(number - 1, 0) : number]}
+        assert view.looked_up <= 8
+    view = CountingView(watermarks, ())
+    assert len(session.newly_up_to_date(view, (), had_room=True)) == 1000
+    assert not session.newly_up_to_date(view, (), had_room=True)
