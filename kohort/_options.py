@@ -383,8 +383,12 @@ class CommonOptions(TypedDict, total=False):
     """
     fetch_min_bytes: int
     """A broker responds to a fetch when it has this many bytes... Default: ``1`` bytes."""
-    fetch_max_wait_ms: int
-    """...or when this time has passed. Default: ``500`` ms."""
+    fetch_max_wait_ms: int | None
+    """...or when this time has passed. Without a value it is 500 ms, and doubles up to 10 s while
+    no records arrive. It stays 500 ms if fetch_min_bytes is above 1.
+
+    Default: ``500 to 10,000`` ms.
+    """
     fetch_max_bytes: int
     """Most bytes of one response. Brokers still send a single larger batch. The first response has
     at most 512 KiB, and later ones what the line delivers in 2 s. Without a value it is 4 MiB from

@@ -21,13 +21,15 @@ class FetchConfig(RequestOptions):
             Integer(0), "A broker responds to a fetch when it has this many bytes...", unit="bytes"
         ),
     )
-    fetch_max_wait_ms: int = field(
-        default=500,
+    fetch_max_wait_ms: int | None = field(
+        default=None,
         metadata=option(
-            Integer(0),
-            "...or when this time has passed.",
+            Integer(0, special={None: None}, expected="an int of at least 0, or None"),
+            "...or when this time has passed. Without a value it is 500 ms, and doubles up to 10 s "
+            "while no records arrive. It stays 500 ms if fetch_min_bytes is above 1.",
             unit="ms",
             also=("fetch.wait.max.ms",),
+            shown_default="500 to 10,000",
         ),
     )
     fetch_max_bytes: int = field(
@@ -142,9 +144,10 @@ class FetchConfig(RequestOptions):
                 self.buffer_memory,
                 f"at least fetch_max_bytes ({self.fetch_max_bytes})",
             )
-        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+        wait = self.fetch_max_wait_ms
+        if wait is not None and wait >= self.request_timeout_ms:
             raise invalid(
                 "fetch_max_wait_ms",
-                self.fetch_max_wait_ms,
+                wait,
                 f"less than request_timeout_ms ({self.request_timeout_ms})",
             )

@@ -21,18 +21,50 @@ One such change is predictable. Partitions without room in the buffer have room 
 caller drains it. They must not find both connections in long polls for partitions at their ends.
 So while partitions wait for room, long polls are short: 20 ms at first, doubled after each fetch
 until a response has records.
+
+Records end a long poll at once, so its length costs no latency. Each fetch costs CPU time. While no
+value of ``fetch_max_wait_ms`` is given, the long poll of the main connection is 0.5 s at first. It
+doubles up to 10 s each time it ends without news, which are records, errors and new watermarks. The
+first news, a failure and a fetch over the extra connection make it 0.5 s again. The extra
+connection's long polls take at most 0.1 s while the main one is longer than 0.5 s. So a second
+change never waits longer than before.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from kohort.config import FetchConfig
 from kohort.fetcher._sessions import FetchSession
 
 LONG_POLL_AFTER = 0.02
 """Seconds before a fetch counts as a long poll. A younger fetch is probably about to return."""
 EXTRA_POLL_MARGIN = 0.05
 """Seconds by which the extra connection's long poll ends before the main connection's."""
+USUAL_POLL = 0.5
+LONGEST_POLL = 10.0
+"""Seconds of a long poll without news. A connection that was cut off is noticed only after it."""
+EXTRA_POLL_LIMIT = 0.1
+
+
+class LongPolls(NamedTuple):
+    """Seconds of the main connection's long poll, and of the longest one without news."""
+
+    usual: float
+    longest: float
+
+    @classmethod
+    def of(cls, config: FetchConfig) -> LongPolls:
+        """Return the value of ``fetch_max_wait_ms``, or else a range below the request timeout.
+
+        A broker that waits for ``fetch_min_bytes`` delays records, so those long polls do not grow.
+        """
+        if config.fetch_max_wait_ms is not None:
+            given = config.fetch_max_wait_ms / 1000
+            return cls(given, given)
+        limit = config.request_timeout_ms / 2000
+        usual = min(USUAL_POLL, limit)
+        return cls(usual, usual if config.fetch_min_bytes > 1 else min(LONGEST_POLL, limit))
 
 
 class FetchConnection:
@@ -47,6 +79,11 @@ class FetchConnection:
         self.is_busy = False
         self.sent_at = 0.0
         self.until = 0.0
+
+    @property
+    def long_poll(self) -> float:
+        """The seconds that the broker may delay the latest fetch."""
+        return self.until - self.sent_at
 
     def start(self, now: float, max_wait: float) -> None:
         """Note that a fetch is sent. The broker may delay it for ``max_wait`` seconds."""
@@ -75,6 +112,7 @@ class NodeConnections:
         self.not_before = 0.0
         """The earliest time for a fetch, after a failed fetch or a throttle time."""
         self._short_poll = self._extra_poll = LONG_POLL_AFTER
+        self._idle_poll = 0.0
 
     @property
     def both(self) -> tuple[FetchConnection, FetchConnection]:
@@ -86,17 +124,33 @@ class NodeConnections:
         if connection is self.extra:
             self._extra_poll = LONG_POLL_AFTER
 
+    def note_news(self) -> None:
+        """Let the next long poll be a usual one, because records may follow."""
+        self._idle_poll = 0.0
+
+    def note_idle(self, connection: FetchConnection, longest: float) -> None:
+        """Note that a long poll ended without news, so that the next one takes twice as long."""
+        if connection is self.main:
+            self._idle_poll = min(2 * connection.long_poll, longest)
+
     def choose(self, now: float, max_wait: float, *, has_waiting: bool = False) -> ConnectionChoice:
-        """Choose a connection for a fetch. With ``has_waiting``, partitions wait for room."""
-        choice = self._choose(now, min(max_wait, self._short_poll) if has_waiting else max_wait)
+        """Choose a connection for a fetch, with a usual long poll of ``max_wait`` seconds.
+
+        With ``has_waiting``, partitions wait for room.
+        """
+        main_wait = min(max_wait, self._short_poll) if has_waiting else max_wait
+        choice = self._choose(now, main_wait, max_wait)
         longest = max(max_wait, LONG_POLL_AFTER)
+        if choice.connection is self.main and not has_waiting:
+            return choice._replace(max_wait=max(max_wait, self._idle_poll))
         if has_waiting and choice.connection is not None:
             self._short_poll = min(2 * self._short_poll, longest)
         if choice.connection is self.extra:
+            self.note_news()
             self._extra_poll = min(2 * self._extra_poll, longest)
         return choice
 
-    def _choose(self, now: float, max_wait: float) -> ConnectionChoice:
+    def _choose(self, now: float, max_wait: float, usual: float) -> ConnectionChoice:
         if self.not_before > now:
             return ConnectionChoice(None, retry_at=self.not_before)
         if not self.main.is_busy:
@@ -113,6 +167,8 @@ class NodeConnections:
         if self.extra.until <= self.main.sent_at:  # the first change during this long poll
             self._extra_poll = LONG_POLL_AFTER
         extra_wait = min(max_wait, left, self._extra_poll)
+        if self.main.long_poll > usual:
+            extra_wait = min(extra_wait, EXTRA_POLL_LIMIT)
         if extra_wait < 0.001:
             return ConnectionChoice(None, retry_at=overdue_at)
         return ConnectionChoice(self.extra, extra_wait)

@@ -53,7 +53,7 @@ from kohort.fetcher._failure_reports import DeniedTopics
 from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._options import FetcherEvents, FetcherOptions
-from kohort.fetcher._planning import FetchPlanner, PlannedFetch
+from kohort.fetcher._planning import FetchInFlight, FetchPlanner, PlannedFetch
 from kohort.fetcher._positions import Positions, reset_timestamp
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._response_intake import ResponseIntake
@@ -203,8 +203,13 @@ class Fetcher:
         """Return EARLIEST, LATEST or a time in ms, for a rule other than "none"."""
         return reset_timestamp(strategy, self._options.wall_clock())
 
-    def in_flight(self) -> dict[TopicPartition, tuple[int, float]]:
-        """Return broker and start time of the fetches in flight. Any thread may call it."""
+    @property
+    def usual_long_poll(self) -> float:
+        """The seconds that a broker may delay a fetch, which grow while no records arrive."""
+        return self._planner.long_polls.usual
+
+    def in_flight(self) -> dict[TopicPartition, FetchInFlight]:
+        """Return the fetches in flight by partition. Any thread may call it."""
         return self._planner.in_flight()
 
     def fetched_at(self, tp: TopicPartition) -> float | None:

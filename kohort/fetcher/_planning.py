@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kohort.config import FetchConfig
 from kohort.fetcher._candidates import Candidates, NodeCandidates
-from kohort.fetcher._connections import FetchConnection, NodeConnections
+from kohort.fetcher._connections import FetchConnection, LongPolls, NodeConnections
 from kohort.fetcher._memory import Grant
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._request import FetchRequestPlan, PartitionRequest
@@ -28,6 +28,14 @@ class PlannedFetch(NamedTuple):
     plan: FetchRequestPlan
     max_wait: float
     granted: Grant
+
+
+class FetchInFlight(NamedTuple):
+    """The broker of a fetch, its start time, and the seconds that the broker may delay it."""
+
+    node: int
+    sent_at: float
+    long_poll: float
 
 
 class FetchPlanner:
@@ -52,6 +60,7 @@ class FetchPlanner:
         self._sizes = sizes
         self._arrivals = arrivals
         self._node_retries = node_retries
+        self.long_polls: LongPolls = LongPolls.of(config)
         self._nodes: dict[int, NodeConnections] = {}
         self._latest_connections: dict[TopicPartition, FetchConnection] = {}
         self._alone: dict[int, dict[TopicPartition, None]] = {}
@@ -76,13 +85,10 @@ class FetchPlanner:
         """Return the connection that requested the partition last. Any thread may call it."""
         return self._latest_connections.get(tp)
 
-    def in_flight(self) -> dict[TopicPartition, tuple[int, float]]:
-        """Return broker and start time of the fetches in flight, by partition.
-
-        May be called from any thread.
-        """
+    def in_flight(self) -> dict[TopicPartition, FetchInFlight]:
+        """Return the fetches in flight by partition. Any thread may call it."""
         return {
-            tp: (connection.node, connection.sent_at)
+            tp: FetchInFlight(connection.node, connection.sent_at, connection.long_poll)
             for connection in self.all_connections()
             if connection.is_busy
             for tp in list(connection.session.requests)
@@ -111,7 +117,9 @@ class FetchPlanner:
 
     def note_failure(self, node: int, now: float) -> None:
         """Fetch from a broker after a back-off only."""
-        self.connections(node).not_before = self._node_retries.failed(node, now)
+        connections = self.connections(node)
+        connections.not_before = self._node_retries.failed(node, now)
+        connections.note_news()
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""
@@ -146,7 +154,6 @@ class FetchPlanner:
         wake_at = float("inf")
         if self._limits.is_ample:
             return wake_at  # the next drain that makes room calls on_room
-        max_wait = self._config.fetch_max_wait_ms / 1000
         nodes_with_waiting = self._nodes_with_waiting()
         waiting = [
             (connections, candidates)
@@ -164,7 +171,9 @@ class FetchPlanner:
                 if connections.main.is_busy or connections.extra.is_busy:
                     continue
             choice = connections.choose(
-                now, max_wait, has_waiting=connections.node in nodes_with_waiting
+                now,
+                self.long_polls.usual,
+                has_waiting=connections.node in nodes_with_waiting,
             )
             if (connection := choice.connection) is None:
                 wake_at = min(wake_at, choice.retry_at)

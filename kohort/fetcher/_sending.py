@@ -16,7 +16,7 @@ from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
-from kohort.fetcher._connections import FetchConnection
+from kohort.fetcher._connections import LONG_POLL_AFTER, FetchConnection
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import SharedLease
@@ -311,11 +311,15 @@ class FetchSender:
             self._intake.note_up_to_date(notes, now, had_room=had_room)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
-        if now < connection.until and received.is_empty():
+        connections, is_empty = self._planner.connections(node), received.is_empty()
+        if not is_empty or session.has_news:
+            connections.note_news()
+        elif now + LONG_POLL_AFTER >= connection.until:
+            connections.note_idle(connection, self._planner.long_polls.longest)
+        if now < connection.until and is_empty:
             # An empty response before the end of the long poll must not cause a busy loop.
             # Partitions with errors have separate back-offs and must not delay the others.
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, connection.until - now))
-        connections = self._planner.connections(node)
         is_ready = received.state >= ResponseState.READY
         if is_ready:
             connections.note_records(connection)

@@ -91,11 +91,14 @@ class FetchSession:
         self.topic_names: dict[bytes, str] = {}
         """The topics of the requests by their ids."""
         self.responded_at: float | None = None
+        self.has_news = False
+        """True if the latest response had a watermark that differs from the one before."""
         self._epoch = INITIAL_EPOCH
         self._by_id = False
         self._without_topic_id = 0
         self._sizes: Counter[int] = Counter()
         self._watermarks: dict[TopicPartition, Watermarks] = {}
+        self._former_watermarks: dict[TopicPartition, Watermarks] = {}
         self._unreported: dict[TopicPartition, None] = {}
         self._unconfirmed: dict[TopicPartition, None] = {}
 
@@ -155,7 +158,7 @@ class FetchSession:
             self.restart()
         self._by_id = by_id
         if not self._enabled or not self.is_incremental:
-            self._watermarks.clear()
+            self._former_watermarks, self._watermarks = self._watermarks, {}
             self.topic_names = {request.topic_id: tp.topic for tp, request in self.requests.items()}
             epoch = INITIAL_EPOCH if self._enabled else FINAL_EPOCH
             return FetchRequestPlan(list(self.requests.values()), (), self.id, epoch, by_id)
@@ -182,16 +185,22 @@ class FetchSession:
         Returns the partitions that it leaves out because they have no news, with their latest
         watermarks.
         """
-        if not self._enabled:
-            return NONE_UP_TO_DATE
         self.responded_at = at
+        self.has_news = False
+        known, former = self._watermarks, self._former_watermarks
         for tp, data in partitions.items():
             if data.error_code:
-                self._watermarks.pop(tp, None)
+                known.pop(tp, None)
             else:
-                self._watermarks[tp] = Watermarks(
+                watermarks = Watermarks(
                     data.high_watermark, data.last_stable_offset, data.log_start_offset
                 )
+                if known.get(tp) != watermarks and former.get(tp) != watermarks:
+                    self.has_news = True
+                known[tp] = watermarks
+        self._former_watermarks = {}
+        if not self._enabled:
+            return NONE_UP_TO_DATE
         if not self.is_incremental:
             self.id = session_id
             is_full = len(partitions) == len(self.requests)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from kohort.fetcher._connections import EXTRA_POLL_MARGIN, LONG_POLL_AFTER, NodeConnections
+import pytest
+
+from kohort.config import FetchConfig
+from kohort.fetcher._connections import (
+    EXTRA_POLL_MARGIN,
+    LONG_POLL_AFTER,
+    LongPolls,
+    NodeConnections,
+)
 from kohort.fetcher._retries import Retries
 from kohort.transport import Backoff
 
@@ -34,6 +43,52 @@ class TestLanes:
         assert waits[:4] == [LONG_POLL_AFTER * factor for factor in (1, 2, 4, 8)]
         assert len(waits) == 5
         assert abs(now - (10.5 - EXTRA_POLL_MARGIN)) < 1e-9
+
+    def test_long_poll_doubles_until_there_is_news(self) -> None:
+        connections, waits, now = NodeConnections(1), [], 10.0
+        for number in range(9):
+            choice = connections.choose(now, 0.5)
+            assert choice.connection is connections.main
+            waits.append(choice.max_wait)
+            connections.main.start(now, choice.max_wait)
+            now += choice.max_wait
+            connections.main.finish()
+            connections.note_idle(connections.main, 10.0)
+            if number == 6:
+                connections.note_news()
+        assert waits == [0.5, 1, 2, 4, 8, 10, 10, 0.5, 1]
+
+    def test_extra_polls_are_short_beside_a_longer_long_poll(self) -> None:
+        connections = NodeConnections(1)
+        connections.main.start(10.0, 10.0)
+        waits, now = [], 10.1
+        while (choice := connections.choose(now, 0.5)).connection is connections.extra:
+            waits.append(choice.max_wait)
+            connections.extra.start(now, choice.max_wait)
+            now += choice.max_wait
+            connections.extra.finish()
+            connections.note_idle(connections.extra, 10.0)
+        assert waits[:5] == [LONG_POLL_AFTER, 2 * LONG_POLL_AFTER, 4 * LONG_POLL_AFTER, 0.1, 0.1]
+        assert max(waits) == 0.1
+        assert 19.9 < now < 20.0
+        connections.main.finish()
+        assert connections.choose(now, 0.5).max_wait == 0.5
+
+    @pytest.mark.parametrize(
+        ("options", "seconds"),
+        [
+            ({}, (0.5, 10.0)),
+            ({"fetch_max_wait_ms": 500}, (0.5, 0.5)),
+            ({"fetch_max_wait_ms": 20_000}, (20.0, 20.0)),
+            ({"fetch_min_bytes": 2}, (0.5, 0.5)),
+            ({"request_timeout_ms": 6000}, (0.5, 3.0)),
+            ({"request_timeout_ms": 400}, (0.2, 0.2)),
+        ],
+    )
+    def test_long_polls_have_the_given_time(
+        self, options: dict[str, Any], seconds: tuple[float, float]
+    ) -> None:
+        assert LongPolls.of(FetchConfig(**options)) == seconds
 
     def test_extra_poll_is_short_again_after_records(self) -> None:
         connections = NodeConnections(1)

@@ -67,6 +67,8 @@ class Habits:
     listen: float = 0.0
     """Longest time in seconds that a callback takes after its work."""
     wait_ms: int = 4000
+    long_poll_ms: int | None = 5000
+    """The option fetch_max_wait_ms. None lets long polls without records grow."""
     """Timeout of a poll in ms."""
     partition_bytes: int | None = None
     """Most bytes of a partition in a fetch, if it is not the default."""
@@ -158,7 +160,7 @@ class Member:
             "auto_commit_interval_ms": 3000,
             "max_poll_interval_ms": int(MAX_POLL_INTERVAL * 1000),
             "max_poll_records": habits.most,
-            "fetch_max_wait_ms": 5000,
+            "fetch_max_wait_ms": habits.long_poll_ms,
             "request_timeout_ms": 8000,
             "socket_connection_setup_timeout_ms": 3000,
             "bootstrap_timeout_ms": 600_000,

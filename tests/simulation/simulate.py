@@ -170,6 +170,7 @@ async def _live(
         profile = of_lines.choice(WITH_SLOW_LINES)
         rate = of_lines.choice(RATES)
     profile = profile_for(profile, protocols)
+    of_polls = random.Random(f"long polls {seed}")
     autocommit = rng.random() < 0.5
     most = rng.choice((5, 50))
     habits = Habits(
@@ -181,6 +182,7 @@ async def _live(
         listen=rng.choice((0.0, 0.5)),
         wait_ms=rng.choice((0, 1000, 4000)) or 200,
         partition_bytes=None if rate is None else LARGE_PARTITION,
+        long_poll_ms=of_polls.choice((None, 5000)),
     )
     if profile.by_hand:
         places = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]

@@ -57,7 +57,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> E
                 key: [served.first, served.last]
                 for key, served in parts.cluster.api_versions.items()
             },
-            "fetch_max_wait_ms": config.fetch.fetch_max_wait_ms,
+            "fetch_max_wait_ms": 1000 * parts.fetcher.usual_long_poll,
         },
         "security": _security(parts, running=started and not parts.ended),
         "subscription": {
@@ -247,7 +247,7 @@ def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
         known = parts.cluster.metadata.leader(tp)
         leader = None if known is None else known.node
         fetched_at = parts.fetcher.fetched_at(tp)
-        node, sent = in_flight.get(tp, (None, None))
+        fetch = in_flight.get(tp)
         found[_name(tp)] = {
             "topic": tp.topic,
             "position": state.position,
@@ -266,9 +266,10 @@ def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
             "last_error": None if error is None else f"{type(error).__name__}: {error}",
             "lag": behind.get(tp),
             "buffered_bytes": held.get(tp, 0),
-            "in_flight": tp in in_flight,
-            "in_flight_to": node,
-            "in_flight_seconds": seconds_since(parts, sent),
+            "in_flight": fetch is not None,
+            "in_flight_to": None if fetch is None else fetch.node,
+            "in_flight_seconds": None if fetch is None else seconds_since(parts, fetch.sent_at),
+            "in_flight_max_wait_ms": None if fetch is None else 1000 * fetch.long_poll,
         }
     return found
 

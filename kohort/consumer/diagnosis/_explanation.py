@@ -28,7 +28,7 @@ EXPIRY_WARNING_DAYS = 7
 """Days before its expiry from which a client certificate is mentioned."""
 
 LATE_SECONDS = 1.0
-"""Seconds beyond ``fetch_max_wait_ms`` after which a fetch counts as late."""
+"""Seconds beyond its maximum wait after which a fetch counts as late."""
 
 SLOW_SECONDS = 1.0
 """Seconds from the first to the last byte of a response after which the line counts as slow."""
@@ -253,7 +253,8 @@ def _partition_reasons(
         broker = part["in_flight_to"]
         line = None if broker is None else slow.get(broker)
         usual = 0.0 if line is None else 2 * line["fetch_seconds"]
-        if (part["in_flight_seconds"] or 0) > max_wait + LATE_SECONDS + usual:
+        allowed = (part["in_flight_max_wait_ms"] or 0) / 1000 + LATE_SECONDS + usual
+        if (part["in_flight_seconds"] or 0) > allowed:
             late.setdefault(part["in_flight_to"], []).append(name)
     for broker, names in late.items():
         ago = max(partitions[name]["in_flight_seconds"] or 0 for name in names)

@@ -38,6 +38,7 @@ class ClusterFacts(TypedDict):
     api_versions: dict[int, list[int]]
     """API key -> first and last version that all known brokers serve."""
     fetch_max_wait_ms: float
+    """The value of the option, or that of the first fetches without one."""
 
 
 class SecurityFacts(TypedDict):
@@ -186,6 +187,8 @@ class PartitionFacts(TypedDict):
     in_flight: bool
     in_flight_to: int | None
     in_flight_seconds: float | None
+    in_flight_max_wait_ms: float | None
+    """The time for which the broker may delay the fetch in flight."""
 
 
 class RightFacts(TypedDict):
