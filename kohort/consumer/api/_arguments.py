@@ -23,7 +23,10 @@ _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 def topic_partition(value: object) -> TopicPartition:
     """Return a TopicPartition from any (str, int) tuple, such as another client's class."""
     match value:
-        case tuple((str(topic), SupportsIndex() as partition)) if not isinstance(partition, bool):
+        # int comes first, because the check of a protocol such as SupportsIndex takes 20 to 50 us.
+        case tuple((str(topic), (int() | SupportsIndex()) as partition)) if not isinstance(
+            partition, bool
+        ):
             return TopicPartition(
                 text(topic, "the topic"), integer(partition, "the partition", 0, INT32_MAX)
             )
@@ -35,7 +38,7 @@ def integer(value: object, what: str, minimum: int, maximum: int = INT64_MAX) ->
 
     A value that the protocol cannot encode would fail later, in a request with other data.
     """
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    if isinstance(value, bool) or not isinstance(value, (int, SupportsIndex)):
         raise TypeError(f"{what} must be an int, not {value!r}")
     try:
         number = operator.index(value)
@@ -62,7 +65,7 @@ def text(value: str, what: str) -> str:
 def one_or_more(value: object) -> tuple[bool, list[TopicPartition]]:
     """Return True and a list of one for a single partition, or False and all of a collection."""
     match value:
-        case tuple((str(), SupportsIndex())):
+        case tuple((str(), int() | SupportsIndex())):
             return True, [topic_partition(value)]
         case Iterable():
             return False, topic_partitions(value)
@@ -165,7 +168,7 @@ def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> floa
     """Return milliseconds as seconds. Return None for None if there is no default."""
     if timeout_ms is None:
         return None if default_ms is None else default_ms / 1000
-    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (SupportsIndex, float)):
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float, SupportsIndex)):
         raise TypeError(f"timeout_ms must be a number of milliseconds, not {timeout_ms!r}")
     number = timeout_ms if isinstance(timeout_ms, float) else operator.index(timeout_ms)
     if not number >= 0:

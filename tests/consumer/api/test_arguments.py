@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pytest
 
@@ -124,3 +124,13 @@ def test_numpy_integers_are_accepted() -> None:
         _arguments.offset(numpy.bool_(True))
     with pytest.raises(ValueError, match="offset must be at most"):
         _arguments.offset(numpy.uint64(2**63))
+
+
+def test_usual_arguments_need_no_check_of_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(cls: type, instance: object) -> bool:
+        raise AssertionError(f"{instance!r} is checked for {cls}")
+
+    monkeypatch.setattr(type(SupportsIndex), "__instancecheck__", checked)
+    assert _arguments.timeout_seconds(500) == _arguments.timeout_seconds(500.0) == 0.5
+    assert _arguments.topic_partition(T0) == T0
+    assert _arguments.one_or_more(T0) == (True, [T0])
