@@ -8,7 +8,11 @@ import sys
 import kohort
 from tests.house._source import ROOT, Module, modules
 
-ON_PUBLIC_NAMES = ("spark_connector", "compat")  # what a user of kohort could have written
+ON_PUBLIC_NAMES = (
+    "spark_connector",
+    "compat",
+    "processing",
+)  # what a user of kohort could have written
 VALUES = ("types", "errors", "config")  # the lowest layer, in its internal order
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the brokers may import
 THIRD_PARTY = {
@@ -23,6 +27,7 @@ THIRD_PARTY = {
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
+    "processing": {"anyio"},
     "compat": {"confluent_kafka"},  # other clients' names come by import_module(), if installed
     "cli": {"anyio"},
 }

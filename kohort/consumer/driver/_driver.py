@@ -145,6 +145,10 @@ class Driver:
         if self.life.is_started:
             self.engine.callback_queue.engine_loop.call_soon(action)
 
+    def end_auto_commit(self) -> None:
+        """Commit nothing automatically from now on, because another part does."""
+        self.engine.auto_commit.is_enabled = False
+
     def discard_iterated(self) -> None:
         """Let the buffered records of iteration be fetched again as bytes, for a table."""
         if self.iteration_buffer and self.iteration_buffer.discard():

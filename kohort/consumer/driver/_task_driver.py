@@ -195,6 +195,7 @@ class TaskDriver(Driver):
             subscription=old.subscription,
         )
         self.engine.group_adapter.has_listener = old.group_adapter.has_listener
+        self.engine.auto_commit.is_enabled = old.auto_commit.is_enabled
         self.engine.callback_queue.is_wakeup_requested = old.callback_queue.is_wakeup_requested
         self._serve_callbacks()
         self.callback_runner.listener = listener
@@ -370,6 +371,11 @@ class TaskDriver(Driver):
     async def enter_block(self) -> None:
         """Begin an ``async with`` block: start, but leave errors of the group to a poll."""
         await self._start(in_block=True)
+
+    async def enter_block_without_wait(self) -> None:
+        """Begin a block as :meth:`enter_block` does, but leave its waits and errors to a poll."""
+        self.life.check_usable()
+        await self._start_task(in_block=True)
 
     async def leave_block(self) -> None:
         """End an ``async with`` block of a closed consumer."""

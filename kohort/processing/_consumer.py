@@ -1,0 +1,95 @@
+"""What process() needs of a consumer beyond its public methods.
+
+All other modules of this package use public names of kohort alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort.errors import ConfigurationError
+
+AnyConsumer = AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
+
+RESERVE_SECONDS = 2.0
+"""Seconds of a rebalance that are kept for the commit after the drain."""
+
+
+def check_group(consumer: AnyConsumer) -> None:
+    """Raise ConfigurationError if the consumer has no group to commit to."""
+    if consumer._driver.config.group.group_id is None:
+        raise ConfigurationError(
+            "process() needs a group, because it commits what is done. Set the option group_id"
+        )
+
+
+async def enter(consumer: AsyncKafkaConsumer[Any, Any], stack: AsyncExitStack) -> None:
+    """Start a consumer without a wait, unless it is started, and close it with the stack.
+
+    The program may have an ``async with`` block, which is left after this.
+    """
+    if consumer._driver.life.is_started:
+        stack.push_async_callback(consumer.close)
+    else:
+        await consumer._driver.enter_block_without_wait()
+        stack.push_async_exit(consumer)
+
+
+def take_over(consumer: AnyConsumer, make_listener: Callable[[Any], Any]) -> None:
+    """Put a listener around that of the program, and end the automatic commits."""
+    driver = consumer._driver
+    driver.end_auto_commit()
+    driver.callback_runner.listener = make_listener(driver.callback_runner.listener)
+    driver.engine.note_subscribe(has_listener=True)
+
+
+def give_back(consumer: AnyConsumer, listener: Any) -> None:
+    """Restore the listener of the program."""
+    consumer._driver.callback_runner.listener = listener
+
+
+def rebalance_seconds(consumer: AnyConsumer) -> float:
+    """Return the seconds that a rebalance leaves to the handlers of revoked partitions."""
+    limit: float = consumer._driver.config.group.rebalance_timeout_ms / 1000
+    return max(limit - RESERVE_SECONDS, limit / 2)
+
+
+def wall_clock(consumer: AnyConsumer) -> Callable[[], float]:
+    """Return the clock to compare timestamps of records with, in seconds since the epoch."""
+    return consumer._driver.config.wall_clock or time.time
+
+
+def call_soon(consumer: AnyConsumer, action: Callable[[], object]) -> None:
+    """Run ``action`` in the event loop of a started consumer, from a signal handler."""
+    task = getattr(consumer._driver, "background_task", None)
+    if task is not None:
+        task.call_soon(action)
+
+
+class Pauses:
+    """The partitions that process() has paused. Those that the program paused are left alone."""
+
+    def __init__(self, consumer: AnyConsumer) -> None:
+        self._consumer = consumer
+        self._paused: set[TopicPartition] = set()
+
+    def pause(self, tp: TopicPartition) -> None:
+        """Pause a partition, unless it is paused or was just revoked."""
+        if tp in self._consumer.assignment() and tp not in self._consumer.paused():
+            self._consumer.pause(tp)
+            self._paused.add(tp)
+
+    def resume(self, tp: TopicPartition) -> None:
+        """Resume a partition that :meth:`pause` has paused."""
+        if tp in self._paused:
+            self._paused.discard(tp)
+            if tp in self._consumer.assignment():
+                self._consumer.resume(tp)
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Forget revoked partitions."""
+        self._paused.difference_update(tps)

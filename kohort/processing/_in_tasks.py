@@ -1,0 +1,392 @@
+"""The driver of process() for AsyncKafkaConsumer: handlers are coroutines in tasks.
+
+One task polls, one keeps the time, one commits, and at most ``concurrency`` tasks are slots. A slot
+lives while lanes are ready: it calls one handler after the other, and a handler that never suspends
+costs no task. A slot starts the next one before it calls a handler, so as many run as are needed.
+
+The listener of process() drains, commits and drops what is revoked. It runs in a task of the
+consumer, while the poll waits for it and slots go on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from kohort import AsyncKafkaConsumer, KafkaError, TopicPartition
+from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
+from kohort.processing import _consumer
+from kohort.processing._context import Slot, current_slot
+from kohort.processing._options import ProcessOptions
+from kohort.processing._partition import Lane
+from kohort.processing._processor import (
+    COMMIT_SECONDS,
+    RETRY_SECONDS,
+    TICK_SECONDS,
+    TOO_LARGE,
+    Processor,
+    method_of,
+)
+from kohort.processing._reports import logger
+from kohort.processing._signals import stop_signals
+
+POLL_MS = 1000
+GRACE_SECONDS = 1.0
+"""Seconds in which a cancelled handler may clean up before its partition is given away."""
+STEPS = 16
+"""Number of records after which a slot looks whether other tasks should run."""
+TURN_SECONDS = 0.01
+"""Seconds after which a slot lets other tasks run."""
+
+Handler = Callable[[Any], Awaitable[object]]
+
+
+class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
+    """One call of process() with an AsyncKafkaConsumer."""
+
+    def __init__(
+        self, consumer: AsyncKafkaConsumer[Any, Any], handler: Handler, options: ProcessOptions
+    ) -> None:
+        super().__init__(consumer, options)
+        self._handler = handler
+        self._policy = None if options.policy is None else _awaited(options.policy)
+        self._group: anyio.abc.TaskGroup
+        self._is_starting = False
+        """True from the start of a slot until it runs."""
+        self._news = anyio.Event()
+        """Set when the core has news, and then replaced."""
+        self._stop = anyio.Event()
+        self._commit_scope: anyio.CancelScope | None = None
+        """The scope of a commit at an interval, which a commit of revoked partitions ends."""
+
+    async def run(self) -> None:
+        """Process until a stop."""
+        consumer = self._consumer
+        listener: Any = None
+
+        def make_listener(inner: Any) -> _Listener:
+            nonlocal listener
+            listener = inner
+            return _Listener(self, inner)
+
+        _consumer.check_group(consumer)
+        _consumer.take_over(consumer, make_listener)
+        try:
+            with stop_signals(self._on_signal, enabled=self._options.handle_signals):
+                async with AsyncExitStack() as stack:
+                    await _consumer.enter(consumer, stack)
+                    await self._process()
+        finally:
+            _consumer.give_back(consumer, listener)
+        if self._error is not None:
+            raise self._error
+
+    async def _process(self) -> None:
+        self._tick(anyio.current_time())
+        try:
+            await self.assigned(self._consumer.assignment() - self._core.partitions.keys())
+            async with anyio.create_task_group() as group:
+                self._group = group
+                group.start_soon(self._poll)
+                group.start_soon(self._keep_time)
+                group.start_soon(self._commit_at_intervals)
+                await self._stop.wait()
+                self._core.offsets(self._consumer.positions())
+                self._core.stop()
+                self._apply()
+                await self._drain(None, self._drain_limit(revoked=False))
+                group.cancel_scope.cancel()
+        finally:
+            self._core.stop()
+            self._stops = 2  # nothing is waited for after this
+            with anyio.CancelScope(shield=True):
+                await self._commit_within(None, COMMIT_SECONDS)
+
+    # -- stops --------------------------------------------------------------------------------
+
+    def _on_signal(self) -> None:
+        self._count_signal()
+        _consumer.call_soon(self._consumer, self._request_stop)
+
+    def _request_stop(self) -> None:
+        self._stop.set()
+        self._notify()
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    async def _poll(self) -> None:
+        core, consumer = self._core, self._consumer
+        while True:
+            try:
+                polled = await consumer.poll(timeout_ms=POLL_MS)
+                now = anyio.current_time()
+                for tp, records in polled.items():
+                    core.records(tp, records, now)
+            except WakeupError:
+                self._note_wakeup()
+                continue
+            except KafkaError as error:
+                if not error.retriable:
+                    self._fail(error)
+                    if isinstance(error, ConsumerClosedError):
+                        return
+                else:
+                    logger.warning("process() goes on after an error: %s", str(error))
+                await anyio.sleep(RETRY_SECONDS)
+                continue
+            if core.has_news:
+                self._apply()
+            if core.ready:
+                self._start_slot()
+
+    async def _keep_time(self) -> None:
+        core = self._core
+        while True:
+            news, now = self._news, anyio.current_time()
+            self._tick(now)
+            self._start_slot()
+            deadline = core.next_deadline()
+            until = now + TICK_SECONDS if deadline is None else min(deadline, now + TICK_SECONDS)
+            with anyio.move_on_after(max(0.0, until - now)):
+                await news.wait()
+
+    async def _commit_at_intervals(self) -> None:
+        while True:
+            await anyio.sleep(self._options.commit_interval)
+            with anyio.CancelScope() as self._commit_scope:
+                await self._commit(None, COMMIT_SECONDS)
+            self._commit_scope = None
+
+    def _notify(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    # -- slots --------------------------------------------------------------------------------
+
+    def _start_slot(self) -> None:
+        """Start a slot if a lane is ready and a slot is free."""
+        if (
+            self._core.ready
+            and not self._is_starting
+            and len(self._slots) < self._options.concurrency
+        ):
+            self._is_starting = True
+            self._group.start_soon(self._run_slot, Slot())
+
+    async def _run_slot(self, slot: Slot) -> None:
+        """Handle one lane after the other while some are ready."""
+        self._is_starting = False
+        while True:
+            self._slots.add(slot)
+            current_slot.set(slot)
+            try:
+                with anyio.CancelScope() as slot.scope:
+                    await self._handle(slot)
+                    return
+            except BaseException as error:
+                if isinstance(error, anyio.get_cancelled_exc_class()):
+                    raise
+                self._fail(error)  # Ctrl-C, or a defect
+                return
+            finally:
+                self._slots.discard(slot)
+                if slot.lane is not None:
+                    self._core.cancelled(slot.lane)
+                    self._apply()
+                self._start_slot()
+            slot = Slot()
+
+    async def _handle(self, slot: Slot) -> None:
+        core, handler = self._core, self._handler
+        done, steps = core.done, 0
+        yield_at = anyio.current_time() + TURN_SECONDS
+        lane = slot.lane = core.take()
+        while lane is not None:
+            if core.ready and not self._is_starting:
+                self._start_slot()
+            steps += 1
+            if not steps % STEPS and anyio.current_time() >= yield_at:
+                await checkpoint()
+                yield_at = anyio.current_time() + TURN_SECONDS
+            try:
+                if lane.error is None:
+                    await handler(lane.load)
+                else:
+                    assert self._policy is not None
+                    await self._policy(lane.load, lane.error, lane.attempt)
+            except Exception as error:
+                lane = slot.lane = self._after_error(lane, error)
+            except anyio.get_cancelled_exc_class() as error:
+                if slot.is_cancelled or anyio.current_effective_deadline() == -math.inf:
+                    raise
+                # A task that the handler awaited was cancelled, not the handler.
+                lane = slot.lane = self._after_error(lane, _Cancelled.from_error(error))
+            else:
+                lane = slot.lane = done(lane)
+            if core.has_news:
+                self._apply()
+            if slot.is_cancelled:
+                if lane is not None:
+                    slot.lane = None
+                    core.put_back(lane)
+                return
+
+    def _after_error(self, lane: Lane, error: Exception) -> Lane | None:
+        if isinstance(error, ConfigurationError):
+            self._fail(error)
+            self._core.cancelled(lane)
+            return None
+        return self._core.failed(lane, error, anyio.current_time())
+
+    # -- rebalances ---------------------------------------------------------------------------
+
+    async def assigned(self, tps: Iterable[TopicPartition]) -> None:
+        """Note new partitions, with the done sets of their former owners."""
+        tps = sorted(tps)
+        if not tps:
+            return
+        found = {}
+        try:
+            found = await self._consumer.committed(tps, metadata=True)
+        except KafkaError as error:
+            self._warn_of_done_sets(error)
+        for tp in tps:
+            self._core.assigned(tp, found.get(tp))
+        if self._core.has_news:
+            self._apply()
+
+    async def revoked(self, tps: Iterable[TopicPartition]) -> None:
+        """Drain and commit partitions that the group is about to take away."""
+        self._core.offsets(self._consumer.positions(), tps)
+        self._core.close(tps)
+        await self._drain(tps, self._drain_limit(revoked=True))
+        if self._commit_scope is not None:
+            self._commit_scope.cancel()  # the later commit has to come last
+        await self._commit_within(tps, _consumer.RESERVE_SECONDS)
+        self._core.drop(tps)
+        self._pauses.forget(tps)
+
+    def lost(self, tps: Iterable[TopicPartition]) -> None:
+        """Cancel the handlers of partitions that others may own already."""
+        lanes = self._core.running_of(tps)
+        self._core.drop(tps)
+        self._cancel(lanes)
+        self._pauses.forget(tps)
+
+    async def _drain(self, tps: Iterable[TopicPartition] | None, limit: float) -> None:
+        """Wait until the handlers of partitions end. Cancel those that take longer."""
+        core = self._core
+        deadline = anyio.current_time() + limit
+        self._note_deadline(tps, deadline)
+        with anyio.move_on_at(deadline):
+            while core.running_of(tps) and self._stops < 2:
+                await self._news.wait()
+        self._cancel(core.running_of(tps))
+        with anyio.move_on_after(GRACE_SECONDS):
+            while core.running_of(tps):
+                await self._news.wait()
+
+    def _cancel(self, lanes: list[Lane]) -> None:
+        for slot in self._slots_of(lanes):
+            slot.scope.cancel()
+
+    # -- commits ------------------------------------------------------------------------------
+
+    async def _commit_within(self, tps: Iterable[TopicPartition] | None, limit: float) -> None:
+        """Commit, and try again until it succeeds or ``limit`` seconds have passed."""
+        with anyio.move_on_after(limit):
+            while not await self._commit(tps, limit):  # noqa: ASYNC110
+                await anyio.sleep(RETRY_SECONDS)
+
+    async def _commit(self, tps: Iterable[TopicPartition] | None, limit: float) -> bool:
+        """Commit what has changed. Return False if it failed, and is to be tried again."""
+        core = self._core
+        while offsets := core.offsets(self._consumer.positions(), tps):
+            try:
+                await self._consumer.commit(offsets, timeout_ms=1000 * limit)
+            except TOO_LARGE as error:
+                self._leave_out_done_sets(error, offsets)
+                if self._error is error:
+                    return True
+            except ConsumerClosedError:
+                return True
+            except KafkaError as error:
+                self._log_commit(error)
+                return False
+            else:
+                core.committed(offsets)
+                return True
+        return True
+
+
+class _Cancelled(Exception):
+    """The failure of a handler that awaited a cancelled task."""
+
+    @classmethod
+    def from_error(cls, error: BaseException) -> _Cancelled:
+        made = cls("the handler raised a cancellation that was not its own")
+        made.__cause__ = error
+        return made
+
+
+class _Listener:
+    """The listener of process() around that of the program."""
+
+    def __init__(self, processor: AsyncProcessor, inner: Any) -> None:
+        self._processor = processor
+        self._inner = inner
+
+    async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+        try:
+            await self._call("on_partitions_assigned", assigned)
+        finally:
+            await self._processor.assigned(assigned)
+
+    async def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+        await self._processor.revoked(revoked)
+        await self._call("on_partitions_revoked", revoked)
+
+    async def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
+        self._processor.lost(lost)
+        await self._call("on_partitions_lost", lost)
+
+    async def _call(self, name: str, tps: frozenset[TopicPartition]) -> None:
+        result = method_of(self._inner, name)(tps)
+        if inspect.isawaitable(result):
+            await result
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[object]]:
+    """Return a coroutine function that calls ``function`` and awaits its result if needed."""
+    if inspect.iscoroutinefunction(function):
+        return function
+
+    async def call(*args: Any) -> object:
+        result = function(*args)
+        return await result if inspect.isawaitable(result) else result
+
+    return call
+
+
+def checked_handler(handler: Any) -> Handler:
+    """Return the handler. One that returns no awaitable raises ConfigurationError when called."""
+    if inspect.iscoroutinefunction(handler):
+        checked: Handler = handler
+        return checked
+
+    async def call(load: Any) -> object:
+        result = handler(load)
+        if not inspect.isawaitable(result):
+            raise ConfigurationError(
+                f"process() with AsyncKafkaConsumer needs a coroutine function, and {handler!r} "
+                "returned no awaitable. Use 'async def', or use KafkaConsumer"
+            )
+        return await result
+
+    return call

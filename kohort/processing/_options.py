@@ -1,0 +1,135 @@
+"""The options of process(), checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from kohort import ConsumerRecord
+from kohort.errors import ConfigurationError
+from kohort.processing._core import CoreOptions, Order
+from kohort.processing._policies import Retry
+
+MAX_WINDOW = 20_000
+"""Offsets whose done set fits into the metadata of a commit."""
+
+
+class FailureHandler(Protocol):
+    """An object for ``failed=``. Its method may be a coroutine with AsyncKafkaConsumer."""
+
+    def handle(self, record: ConsumerRecord[Any, Any], error: Exception, attempts: int) -> Any:
+        """Store a record that has failed for good. The record is done when this returns."""
+
+
+FailedPolicy = Literal["stop", "skip"] | Callable[..., Any] | FailureHandler
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """The checked options of process()."""
+
+    order: Order
+    concurrency: int
+    window: int
+    retries: tuple[Retry, ...]
+    failed: Literal["stop", "skip", "call"]
+    policy: Callable[..., Any] | None
+    drain: float
+    commit_interval: float
+    stuck_after: float
+    delay: float
+    handle_signals: bool
+
+    def core(self) -> CoreOptions:
+        """Return the options of the core."""
+        return CoreOptions(
+            order=self.order,
+            window=self.window,
+            retries=self.retries,
+            failed=self.failed,
+            delay=self.delay,
+        )
+
+
+def make_options(
+    *,
+    order: Any,
+    concurrency: Any,
+    window: Any,
+    retry: Any,
+    failed: Any,
+    drain: Any,
+    commit_interval: Any,
+    stuck_after: Any,
+    delay: Any,
+    handle_signals: Any,
+) -> ProcessOptions:
+    """Return the options. Raise ConfigurationError for a wrong one."""
+    if order not in ("partition", "key", "none"):
+        raise _wrong("order", order, '"partition", "key" or "none"')
+    _check_int("concurrency", concurrency, 1, None)
+    _check_int("window", window, 1, MAX_WINDOW)
+    for name, seconds in (("drain", drain), ("delay", delay)):
+        _check_seconds(name, seconds, positive=False)
+    for name, seconds in (("commit_interval", commit_interval), ("stuck_after", stuck_after)):
+        _check_seconds(name, seconds, positive=True)
+    if type(handle_signals) is not bool:
+        raise _wrong("handle_signals", handle_signals, "True or False")
+    kind, policy = _policy(failed)
+    return ProcessOptions(
+        order=order,
+        concurrency=concurrency,
+        window=window,
+        retries=_retries(retry),
+        failed=kind,
+        policy=policy,
+        drain=drain,
+        commit_interval=commit_interval,
+        stuck_after=stuck_after,
+        delay=delay,
+        handle_signals=handle_signals,
+    )
+
+
+def _policy(failed: Any) -> tuple[Literal["stop", "skip", "call"], Callable[..., Any] | None]:
+    if failed == "stop":
+        return "stop", None
+    if failed == "skip":
+        return "skip", None
+    handle = getattr(failed, "handle", None)
+    if not isinstance(failed, (str, type)) and (callable(handle) or callable(failed)):
+        return "call", handle if callable(handle) else failed
+    raise _wrong(
+        "failed",
+        failed,
+        '"stop", "skip", a function of record, error and attempts, or an object whose method '
+        "handle() is one",
+    )
+
+
+def _retries(retry: Any) -> tuple[Retry, ...]:
+    if retry is None:
+        return ()
+    given = (retry,) if isinstance(retry, Retry) else retry
+    if isinstance(given, Iterable):
+        found = tuple(given)
+        if all(isinstance(each, Retry) for each in found):
+            return found
+    raise _wrong("retry", retry, "a Retry, a list of them, or None")
+
+
+def _check_int(name: str, value: Any, least: int, most: int | None) -> None:
+    if type(value) is not int or value < least or (most is not None and value > most):
+        limit = f"an int of at least {least}" if most is None else f"an int from {least} to {most}"
+        raise _wrong(name, value, limit)
+
+
+def _check_seconds(name: str, value: Any, *, positive: bool) -> None:
+    good = type(value) in (int, float) and (value > 0 or (value == 0 and not positive))
+    if not good:
+        raise _wrong(name, value, "a number of seconds" + (" above 0" if positive else ""))
+
+
+def _wrong(name: str, value: object, expected: str) -> ConfigurationError:
+    return ConfigurationError(f"process({name}={value!r}) is wrong: use {expected}")

@@ -1,0 +1,163 @@
+"""What both drivers of process() have: the core, its commands, the stop, and the listener."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer, KafkaError, OffsetAndMetadata, TopicPartition
+from kohort.errors import InvalidCommitOffsetSizeError, OffsetMetadataTooLargeError
+from kohort.processing import _consumer
+from kohort.processing._context import Slot
+from kohort.processing._core import Core, Pause, Resume, StopRequest
+from kohort.processing._options import ProcessOptions
+from kohort.processing._partition import Lane
+from kohort.processing._reports import StuckWatch, described, logger, place, report
+
+C = TypeVar("C", AsyncKafkaConsumer[Any, Any], KafkaConsumer[Any, Any])
+
+TOO_LARGE = (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError)
+"""Errors of brokers that accept less metadata than usual."""
+TICK_SECONDS = 1.0
+"""Longest time between two ticks of the core."""
+COMMIT_SECONDS = 5.0
+"""Longest time of one commit."""
+RETRY_SECONDS = 0.1
+"""Seconds between two attempts after a transient error."""
+
+
+class Processor(Generic[C]):
+    """The part of a driver that is the same for tasks and threads."""
+
+    def __init__(self, consumer: C, options: ProcessOptions) -> None:
+        self._consumer: C = consumer
+        self._options = options
+        self._core = Core(options.core())
+        self._pauses = _consumer.Pauses(consumer)
+        self._stuck = StuckWatch(self._core, options.stuck_after)
+        self._wall_clock = _consumer.wall_clock(consumer)
+        self._slots: set[Slot] = set()
+        self._stops = 0
+        """Number of requests to stop at once or after a drain: signals, and calls of wakeup()."""
+        self._signals = 0
+        """Number of signals whose WakeupError has not been raised yet."""
+        self._error: BaseException | None = None
+        self._has_warned_of_metadata = False
+
+    def _notify(self) -> None:
+        """Wake what waits for the core."""
+        raise NotImplementedError  # each driver has it
+
+    def _request_stop(self) -> None:
+        """Begin the stop, if it has not begun."""
+        raise NotImplementedError  # each driver has it
+
+    def _tick(self, now: float) -> None:
+        self._core.tick(now, self._wall_clock())
+        self._stuck.check(now)
+
+    def _count_signal(self) -> None:
+        self._stops += 1
+        self._signals += 1
+
+    def _note_wakeup(self) -> None:
+        """Note a WakeupError, which a signal or the program has caused."""
+        if self._signals:
+            self._signals -= 1
+        else:
+            self._stops += 1
+        self._request_stop()
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop, and raise this error at the end, unless there is an earlier one."""
+        if self._error is None:
+            self._error = error
+        elif error is not self._error:
+            logger.error("%s. process() raises an earlier error", described(error))
+        if not isinstance(error, Exception):
+            self._stops = 2
+        self._request_stop()
+
+    def _apply(self) -> None:
+        """Carry out the commands of the core."""
+        core = self._core
+        core.has_news = False
+        while core.commands:
+            command = core.commands.popleft()
+            if isinstance(command, Pause):
+                self._pauses.pause(command.tp)
+            elif isinstance(command, Resume):
+                self._pauses.resume(command.tp)
+            elif isinstance(command, StopRequest):
+                if command.error is None:
+                    self._request_stop()
+                else:
+                    command.error.add_note(
+                        f"process() stopped at {place(command.load)} after attempt "
+                        f"{command.attempts}. The record is not committed"
+                    )
+                    self._fail(command.error)
+            else:
+                report(command)
+        self._notify()
+
+    def _drain_limit(self, *, revoked: bool) -> float:
+        """Return the seconds for which running handlers may go on."""
+        limit = 0.0 if self._stops > 1 else self._options.drain
+        return min(limit, _consumer.rebalance_seconds(self._consumer)) if revoked else limit
+
+    def _note_deadline(self, tps: Iterable[TopicPartition] | None, deadline: float) -> None:
+        """Note for the handlers of these partitions how long they may go on."""
+        running = set(self._core.running_of(tps))
+        for slot in self._slots:
+            if slot.lane in running:
+                slot.deadline = deadline
+
+    def _slots_of(self, lanes: list[Lane]) -> list[Slot]:
+        """Mark the slots of these lanes as cancelled. Return those that were not before."""
+        chosen = set(lanes)
+        found = [slot for slot in self._slots if slot.lane in chosen and not slot.is_cancelled]
+        for slot in found:
+            slot.is_cancelled = True
+        return found
+
+    def _warn_of_done_sets(self, error: KafkaError) -> None:
+        logger.warning(
+            "the done sets of new partitions cannot be read: %s. Records that their former owner "
+            "finished after the committed offset are handled again",
+            str(error),
+        )
+
+    def _log_commit(self, error: Exception) -> None:
+        logger.info("commit failed: %s. The next commit has its offsets, too", str(error))
+
+    def _leave_out_done_sets(
+        self, error: KafkaError, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """React to a broker that accepts less metadata. Fail if the commit had none."""
+        if not self._core.refuse_done_sets(offsets):
+            self._fail(error)
+        elif not self._has_warned_of_metadata:
+            self._has_warned_of_metadata = True
+            logger.warning(
+                "the broker refused the done set of a commit: %s. Commits go on without large "
+                "done sets, so a new owner handles more records again. Raise the option "
+                "offset.metadata.max.bytes of the brokers to 4096",
+                str(error),
+            )
+
+
+def method_of(listener: Any, name: str) -> Any:
+    """Return a method of the program's listener, or one that does nothing if there is none.
+
+    A listener without on_partitions_lost() has on_partitions_revoked() called in its place.
+    """
+    if listener is None:
+        return _do_nothing
+    if name == "on_partitions_lost" and not hasattr(listener, name):
+        name = "on_partitions_revoked"
+    return getattr(listener, name)
+
+
+def _do_nothing(tps: frozenset[TopicPartition]) -> None:
+    pass
