@@ -73,7 +73,14 @@ from kohort.coordinator_client.machine._rebalance_history import RebalanceRecord
 from kohort.coordinator_client.machine._state import MemberState
 from kohort.coordinator_client.offsets._offsets import OffsetManager
 from kohort.errors import GroupError, KafkaError, KafkaTimeoutError
-from kohort.transport import SYSTEM_RNG, Backoff, in_seconds, start_soon, weak_callback
+from kohort.transport import (
+    SYSTEM_RNG,
+    Backoff,
+    TaskSignal,
+    in_seconds,
+    start_soon,
+    weak_callback,
+)
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -153,7 +160,7 @@ class CoordinatorClient:
         self._events: deque[Event] = deque()
         self._is_handling = False
         self._queued_commands: list[Command] = []
-        self._changed = anyio.Event()
+        self._changed = TaskSignal()
         self._has_failed = False
         self.confirmed_until: float = math.inf
         """The time until which no other member can own the partitions; readable from any thread.
@@ -174,11 +181,10 @@ class CoordinatorClient:
                 for command in queued:
                     self._execute(command)
                 while True:
-                    changed = self._changed
                     deadline = self._membership.next_deadline()
                     deadline = self._cause.deadline if deadline is None else deadline
                     with anyio.CancelScope(deadline=min(deadline, self._cause.deadline)):
-                        await changed.wait()
+                        await self._changed.wait()
                     self._handle(Tick(self._callbacks.last_poll()))
                     if self._cause.begin(anyio.current_time()):
                         start_soon(tasks, self._cause.look_up)
@@ -186,7 +192,7 @@ class CoordinatorClient:
             self._fail(error)
         finally:
             self._tasks = None
-            self._changed.set()
+            self._changed.notify()
 
     def subscribe(self, topics: Iterable[str], regex: str = "") -> None:
         """Replace the subscribed topics and join the group. An empty set is allowed.
@@ -383,9 +389,7 @@ class CoordinatorClient:
             self._fail(error)
         finally:
             self._is_handling = False
-            # Each change needs a new event, because leave() may wait again before run() does.
-            changed, self._changed = self._changed, anyio.Event()
-            changed.set()
+            self._changed.notify()
 
     def _notify_if_confirmed(self) -> None:
         before, self.confirmed_until = self.confirmed_until, self._membership.confirmed_until

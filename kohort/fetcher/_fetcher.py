@@ -62,7 +62,7 @@ from kohort.fetcher._sending import FetchSender
 from kohort.fetcher._sessions import end_sessions
 from kohort.fetcher._sizes import FetchSizes
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import running_clock, start_soon, weak_callback
+from kohort.transport import TaskSignal, running_clock, start_soon, weak_callback
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Fetcher:
         )
         self._owned: Collection[TopicPartition] = ()
         self._clock: Callable[[], float] = anyio.current_time
-        self._wakeup = anyio.Event()
+        self._woken = TaskSignal()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
 
     async def run(self) -> None:
@@ -166,15 +166,15 @@ class Fetcher:
         self._clock = self._sender.clock = running_clock()
         async with anyio.create_task_group() as tasks:
             while True:
-                self._wakeup = anyio.Event()
+                woken = self._woken.event()
                 wake_at, _ = self._start_due(tasks)
                 self._waiting = anyio.CancelScope(deadline=wake_at)
                 with self._waiting:
-                    await self._wakeup.wait()
+                    await woken.wait()
 
     def wake(self) -> None:
         """Start the fetches that are due. Call it in the event loop of :meth:`run`."""
-        self._wakeup.set()
+        self._woken.notify()
 
     def _on_validated(self, partitions: Iterable[TopicPartition]) -> None:
         self._candidates.touch(partitions)

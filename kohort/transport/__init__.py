@@ -24,8 +24,8 @@ from kohort.transport.connection._handshake import versions_request
 from kohort.transport.connection._pool import BufferLease, BufferPool
 from kohort.transport.connection._response_reader import Line
 from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, Connect
-from kohort.transport.network._lifetimes import Started, start_soon, weak_callback
-from kohort.transport.network._loop import frame_selector, running_clock
+from kohort.transport.network._lifetimes import start_soon, weak_callback
+from kohort.transport.network._loop import OneShot, TaskSignal, frame_selector, running_clock
 from kohort.transport.network._stream import StreamConnection
 from kohort.transport.network._tcp import TcpConnection, TcpConnector
 from kohort.types import escaped
@@ -46,11 +46,12 @@ __all__ = [
     "Leased",
     "Line",
     "MetadataCallback",
+    "OneShot",
     "OversizedFrameError",
     "PartitionMetadata",
     "RepeatedLog",
-    "Started",
     "StreamConnection",
+    "TaskSignal",
     "TcpConnection",
     "TcpConnector",
     "TopicMetadata",

@@ -13,6 +13,7 @@ from kohort.protocol.messages import CreateDelegationTokenRequest
 from kohort.transport import ClusterClient
 from tests.support.secure_kafka import SecureKafka
 from tests.support.topics import create_topic
+from tests.transport.running import start_client
 
 USER, PASSWORD = "admin", "admin-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -68,7 +69,7 @@ async def delegation_token(given: dict[str, Any]) -> tuple[str, bytes]:
     config = ConsumerConfig.from_kwargs(**given)
     client = ClusterClient(config.client, security=config.security)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(client.run)
+        await start_client(tasks, client)
         answer = await client.request(CreateDelegationTokenRequest(max_lifetime_ms=600_000))
         await client.aclose()
         tasks.cancel_scope.cancel()

@@ -27,6 +27,7 @@ from kohort.transport import ClusterClient
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.coordinator_client.fakes import FakeHost
 from tests.coordinator_client.scripts import parts
+from tests.transport.running import start_client
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +104,7 @@ class Group:
         async def run() -> None:
             with scope:
                 async with anyio.create_task_group() as tasks:
-                    await tasks.start(transport.run)
+                    await start_client(tasks, transport)
                     transport.want_topics(["t"])
                     transport.on_metadata_change(lambda _, new: client.apply_metadata(new))
                     tasks.start_soon(client.run)

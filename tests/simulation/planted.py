@@ -24,12 +24,12 @@ from kohort.errors import KafkaConnectionError, KafkaError
 from kohort.fetcher._sizes import FetchSizes
 from kohort.security._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
+from kohort.transport import OneShot
 from kohort.transport.cluster._nodes import Nodes
 from kohort.transport.cluster._refusals import is_refusal
 from kohort.transport.connection._connection import BrokerConnection
 from kohort.transport.connection._response_reader import ResponseReader
 from kohort.transport.connection._session import Logins
-from kohort.transport.network._loop import OneShot, callback_loop
 from kohort.types import TopicPartition
 
 
@@ -161,7 +161,7 @@ def lose_answers_at_logins() -> Iterator[None]:
 
     async def renewed(logins: Logins, connection: BrokerConnection) -> None:
         for pending in logins._pipeline.sent:
-            pending.done = OneShot(callback_loop())
+            pending.done = OneShot()
         await renew(logins, connection)
 
     with patch.object(Logins, "_renew", renewed):

@@ -25,7 +25,7 @@ from kohort.protocol.messages import (
     RequestHeader,
 )
 from kohort.transport import NETWORK_ERRORS, ByteConnection
-from kohort.transport.network._loop import RepeatableEvent
+from kohort.transport.network._loop import TaskSignal
 
 Exchange: TypeAlias = tuple[RequestHeader, Request[Response]]
 Answer: TypeAlias = Callable[[RequestHeader, Request[Response]], Response | None]
@@ -39,7 +39,7 @@ class Pipe:
         self.data = bytearray()
         self.ended = False
         self.reset = False
-        self.changed = RepeatableEvent()
+        self.changed = TaskSignal()
         self.window = window
 
     async def write(self, data: Buffer) -> None:
@@ -49,7 +49,7 @@ class Pipe:
             if self.ended or self.reset:
                 raise BrokenPipeError("the peer is gone")
             self.data += data[start : start + (1 << 16)]
-            self.changed.set()
+            self.changed.notify()
 
     async def read_into(self, view: memoryview) -> int:
         while not self.data and not self.ended and not self.reset:
@@ -59,16 +59,16 @@ class Pipe:
         size = min(len(view), len(self.data))
         view[:size] = self.data[:size]
         del self.data[:size]
-        self.changed.set()
+        self.changed.notify()
         return size
 
     def end(self) -> None:
         self.ended = True
-        self.changed.set()
+        self.changed.notify()
 
     def break_off(self) -> None:
         self.reset = True
-        self.changed.set()
+        self.changed.notify()
 
 
 class MemoryConnection:

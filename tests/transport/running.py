@@ -8,10 +8,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from kohort.config import ClientConfig
-from kohort.transport import ClusterClient
+from kohort.transport import ClusterClient, OneShot
 from tests.transport.peer import FakeCluster, Network
+
+
+async def start_client(tasks: TaskGroup, client: ClusterClient) -> None:
+    """Run a client, and wait until it may send requests."""
+    started = OneShot()
+    tasks.start_soon(client.run, started.set)
+    await started.wait()
 
 
 @asynccontextmanager
@@ -23,7 +31,7 @@ async def running(
         cluster = FakeCluster(Network(tasks), brokers)
         config = ClientConfig(bootstrap_servers=bootstrap, **options)
         client = ClusterClient(config, connect=cluster.network.connect, rng=random.Random(1))
-        await tasks.start(client.run)
+        await start_client(tasks, client)
         yield client, cluster
         await client.aclose()
         assert cluster.network.open_ends == 0

@@ -31,7 +31,7 @@ from kohort.protocol.messages import (
 from kohort.transport import ClusterClient, ClusterMetadata, Leader
 from kohort.types import TopicPartition
 from tests.transport.peer import Broker, FakeCluster, api_versions, topic_answer
-from tests.transport.running import running
+from tests.transport.running import running, start_client
 
 pytestmark = pytest.mark.anyio
 
@@ -490,7 +490,7 @@ async def test_cancelling_run_closes_every_connection() -> None:
     async with running(brokers=2) as (client, cluster):
         async with anyio.create_task_group() as tasks:
             other = ClusterClient(client._config, connect=cluster.network.connect)
-            await tasks.start(other.run)
+            await start_client(tasks, other)
             await other.wait_bootstrapped()
             await other.request(HeartbeatRequest(), node=2, purpose="x")
             tasks.cancel_scope.cancel()

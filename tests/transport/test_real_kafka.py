@@ -17,6 +17,7 @@ from kohort.protocol.messages import (
 from kohort.transport import ClusterClient
 from kohort.types import TopicPartition
 from tests.support.kafka_server import KafkaServer
+from tests.transport.running import start_client
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real_kafka]
 
@@ -30,7 +31,7 @@ async def test_metadata_and_requests(kafka: KafkaServer, unique: Callable[[str],
     topic = kafka.create_topic(unique("transport"), partitions=3)
     client = ClusterClient(config_for(kafka))
     async with anyio.create_task_group() as tasks:
-        await tasks.start(client.run)
+        await start_client(tasks, client)
         with anyio.fail_after(30):
             client.want_topics({topic, "no-such-topic"})
             await client.wait_refreshed()
@@ -61,7 +62,7 @@ async def test_metadata_and_requests(kafka: KafkaServer, unique: Callable[[str],
 async def test_a_broker_that_is_killed_and_comes_back(kafka: KafkaServer) -> None:
     client = ClusterClient(config_for(kafka))
     async with anyio.create_task_group() as tasks:
-        await tasks.start(client.run)
+        await start_client(tasks, client)
         with anyio.fail_after(200):
             await client.wait_bootstrapped()
             (node,) = client.metadata.brokers

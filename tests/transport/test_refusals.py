@@ -25,6 +25,7 @@ from kohort.errors import (
 from kohort.protocol.messages import HeartbeatRequest
 from kohort.transport import ByteConnection, ClusterClient
 from tests.transport.peer import FakeCluster, Network, Peer
+from tests.transport.running import start_client
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +75,7 @@ async def test_refusal_is_tried_again_with_long_pauses() -> None:
     async with gated("b1") as (client, _, gate):
         gate.refuse("b1")
         async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: client.run(task_status=task_status))
+            await start_client(tasks, client)
             with pytest.raises(TlsVerificationError):
                 await client.wait_bootstrapped()
             assert anyio.current_time() < 0.1
@@ -92,7 +93,7 @@ async def test_every_server_is_asked_once_before_the_refusal_is_raised() -> None
     async with gated("b1", "b2", "b3") as (client, _, gate):
         gate.refuse("b1", "b2", "b3")
         async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: client.run(task_status=task_status))
+            await start_client(tasks, client)
             with pytest.raises(TlsVerificationError) as raised:
                 await client.wait_bootstrapped()
             assert sorted(host for _, host in gate.attempts) == ["b1", "b2", "b3"]
@@ -107,7 +108,7 @@ async def test_error_that_may_pass_is_no_refusal() -> None:
     async with gated("b1", bootstrap_timeout_ms=5000) as (client, _, gate):
         gate.refuse("b1", kind=OAuthTokenUnavailableError)
         async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: client.run(task_status=task_status))
+            await start_client(tasks, client)
             with pytest.raises(OAuthTokenUnavailableError, match="certificate expired"):
                 await client.wait_bootstrapped()
             assert anyio.current_time() >= 5
@@ -119,7 +120,7 @@ async def test_credentials_are_the_cause_when_another_server_is_down() -> None:
         gate.refuse("b1", kind=OAuthTokenUnavailableError)
         gate.refuse("b2", kind=KafkaConnectionError)
         async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: client.run(task_status=task_status))
+            await start_client(tasks, client)
             with pytest.raises(NoBrokersAvailable, match=r"b1:9092: .*b2:9092: ") as raised:
                 await client.wait_bootstrapped()
             assert isinstance(raised.value.__cause__, OAuthTokenUnavailableError)
@@ -133,7 +134,7 @@ async def test_later_refusals_are_reported_once_for_each_cause() -> None:
         over: list[KafkaError] = []
         client.on_refusal(new.append, over.append)
         async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: client.run(task_status=task_status))
+            await start_client(tasks, client)
             await client.wait_bootstrapped()
             for round_number in (1, 2):
                 gate.refuse("b1", "b2")
@@ -177,14 +178,14 @@ async def test_listener_that_hangs_up_is_probed_seldom() -> None:
     async with gated("rude", brokers=0) as (client, cluster, gate):
         cluster.network.listen("rude", 9092, hang_up)
         async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: client.run(task_status=task_status))
+            await start_client(tasks, client)
             await anyio.sleep(29)
             assert client.refusals == []
             tasks.cancel_scope.cancel()
         rude = len(gate.attempts)
     async with gated("down", brokers=0) as (client, _, gate):
         async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: client.run(task_status=task_status))
+            await start_client(tasks, client)
             await anyio.sleep(29)
             tasks.cancel_scope.cancel()
         assert rude <= len(gate.attempts) + 2

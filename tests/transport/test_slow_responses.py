@@ -116,7 +116,7 @@ def test_silence_begins_after_the_latest_byte(backend: str, upto: float) -> None
 
 
 def test_time_of_silence_moves_with_the_deadline() -> None:
-    pending = Pending("FetchRequest", 1, [], TIMEOUT, 100.0, OneShot(None))
+    pending = Pending("FetchRequest", 1, [], TIMEOUT, 100.0, OneShot())
     assert pending.silent_at == 115.0 and not pending.was_being_received
     pending.move_deadline(142.0, 1 << 20)
     assert pending.silent_at == 127.0 and pending.was_being_received

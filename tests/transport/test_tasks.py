@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kohort.transport import Started, start_soon, weak_callback
+from kohort.transport import start_soon, weak_callback
 
 pytestmark = pytest.mark.anyio
 
@@ -82,21 +82,6 @@ async def test_task_error_cancels_the_group_when_it_raises() -> None:
             start_soon(tasks, fail, "no")
             await anyio.sleep_forever()
     assert [str(error) for error in raised.value.exceptions] == ["no"]
-
-
-async def test_started_returns_when_the_task_says_so() -> None:
-    status, steps = Started(), []
-
-    async def run() -> None:
-        steps.append("begun")
-        status.started()
-        await anyio.sleep_forever()
-
-    async with anyio.create_task_group() as tasks:
-        start_soon(tasks, run)
-        await status.wait()
-        assert steps == ["begun"]
-        tasks.cancel_scope.cancel()
 
 
 async def test_weak_callback_raises_when_its_object_is_gone() -> None:

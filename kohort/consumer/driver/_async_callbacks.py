@@ -14,12 +14,11 @@ import anyio
 from kohort.config import ConsumerConfig
 from kohort.consumer.driver._background_task import BackgroundTask
 from kohort.consumer.driver._callback_runner import CallbackRunner
-from kohort.consumer.driver._signal import TaskSignal
 from kohort.consumer.driver._state import ConsumerLife
 from kohort.consumer.engine._callback_queue import ListenerCallback
 from kohort.consumer.engine._engine import Engine
 from kohort.errors import KafkaError, ReentrantCallError
-from kohort.transport import start_soon
+from kohort.transport import TaskSignal, start_soon
 
 logger = logging.getLogger("kohort.consumer")
 

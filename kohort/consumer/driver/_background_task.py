@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from kohort.errors import IllegalStateError
-from kohort.transport import running_clock
+from kohort.transport import OneShot, running_clock
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -73,7 +73,7 @@ class _AsyncioTask:
         return task is not None and not task.done() and not task.get_loop().is_closed()
 
     async def start(self, run: RunEngine) -> None:
-        started = anyio.Event()
+        started = OneShot()
 
         async def main() -> None:
             await run(started.set)
@@ -132,7 +132,7 @@ class _CallbackTask:
     def __init__(self) -> None:
         self.task: int | None = None
         self.scope = anyio.CancelScope(shield=True)
-        self.ended = anyio.Event()
+        self.ended = OneShot()
 
 
 class _TaskGroupTask:
@@ -147,18 +147,18 @@ class _TaskGroupTask:
         self._token = cast(_TrioToken, event_loop())
         self._group = anyio.create_task_group()
         self._scope = anyio.CancelScope(shield=True)
-        self._ended: anyio.Event | None = None
+        self._ended: OneShot | None = None
         self._callback_task: _CallbackTask | None = None
         self._context = contextvars.copy_context()
         self._failure: BaseException | None = None
 
     @property
     def is_alive(self) -> bool:
-        return self._ended is not None and not self._ended.is_set()
+        return self._ended is not None and not self._ended.is_set
 
     async def start(self, run: RunEngine) -> None:
         await self._group.__aenter__()
-        started, ended = anyio.Event(), anyio.Event()
+        started, ended = OneShot(), OneShot()
         self._ended = ended
 
         async def main() -> None:

@@ -8,9 +8,8 @@ from concurrent import futures
 from concurrent.futures import Future
 from typing import Any
 
-import anyio
-
 from kohort.errors import IllegalStateError
+from kohort.transport import OneShot
 
 
 class CommitFuture(Future[None]):
@@ -52,13 +51,13 @@ class AsyncCommitFuture:
     """
 
     def __init__(self) -> None:
-        self._finished = anyio.Event()
+        self._finished = OneShot()
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Any], object]] = []
 
     def done(self) -> bool:
         """Return True if the commit has ended."""
-        return self._finished.is_set()
+        return self._finished.is_set
 
     def cancelled(self) -> bool:
         """Return False, because a started commit cannot be cancelled."""

@@ -1,16 +1,12 @@
-"""The signals by which the engine wakes a waiting caller, and the results of its calls."""
+"""The signal by which the engine wakes a caller in another thread, and the results of its calls."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
-
-import anyio
-import anyio.lowlevel
 
 T = TypeVar("T")
 
@@ -156,85 +152,3 @@ class CallResult(Generic[T]):
         self._error = exception
         self._is_done = True
         self._signal.notify()
-
-
-class TaskEvent:
-    """One notification of a :class:`TaskSignal`, for any number of tasks.
-
-    On asyncio it uses futures and timers. A timeout of anyio would cancel the task, which takes
-    several iterations of the event loop.
-    """
-
-    __slots__ = ("_event", "_futures", "_is_set")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._futures: list[asyncio.Future[None]] = []
-        self._event: anyio.Event | None = None
-
-    def set(self) -> None:
-        """Wake the waiting tasks. Later waits return immediately."""
-        self._is_set = True
-        for future in self._futures:
-            _finish(future)
-        if self._event is not None:
-            self._event.set()
-
-    async def wait(self, timeout: float | None = None) -> None:
-        """Wait until the event is set, or for ``timeout`` seconds."""
-        if self._is_set:
-            await anyio.lowlevel.checkpoint()
-        elif (loop := asyncio_loop()) is not None:
-            await self._wait_on(loop, timeout)
-        else:
-            if self._event is None:
-                self._event = anyio.Event()
-            with anyio.move_on_after(timeout):
-                await self._event.wait()
-
-    async def _wait_on(self, loop: asyncio.AbstractEventLoop, timeout: float | None) -> None:
-        future = loop.create_future()
-        self._futures.append(future)
-        timer = None if timeout is None else loop.call_later(timeout, _finish, future)
-        try:
-            await future
-        finally:
-            self._futures.remove(future)
-            if timer is not None:
-                timer.cancel()
-
-
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def asyncio_loop() -> asyncio.AbstractEventLoop | None:
-    """Return asyncio's event loop if the caller runs in one of its tasks; None on trio."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return None
-    return None if task is None else task.get_loop()
-
-
-class TaskSignal:
-    """The signal for any number of callers in the same event loop.
-
-    A caller first gets the event, then checks its condition, then waits for the event. So it misses
-    no notification in between.
-    """
-
-    def __init__(self) -> None:
-        self._event: TaskEvent | None = None
-
-    def notify(self) -> None:
-        event, self._event = self._event, None
-        if event is not None:
-            event.set()
-
-    def event(self) -> TaskEvent:
-        """Return the event of the next notification."""
-        if self._event is None:
-            self._event = TaskEvent()
-        return self._event

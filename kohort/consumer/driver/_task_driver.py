@@ -32,7 +32,6 @@ from kohort.consumer.driver._commit_future import AsyncCommitFuture
 from kohort.consumer.driver._delivery import Chosen, Delivery, IterationDelivery
 from kohort.consumer.driver._driver import CommitFunction, Driver, Plan, leave_timeout, make_engine
 from kohort.consumer.driver._iteration_buffer import YIELD_SECONDS
-from kohort.consumer.driver._signal import TaskSignal
 from kohort.consumer.driver._state import (
     CloseRequest,
     ConsumerState,
@@ -49,7 +48,7 @@ from kohort.errors import (
 from kohort.listeners._dispatch import acall_listener
 from kohort.records import ConsumerRecord
 from kohort.subscription import NO_GROUP
-from kohort.transport import weak_callback
+from kohort.transport import OneShot, TaskSignal, weak_callback
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
@@ -71,10 +70,10 @@ class TaskDriver(Driver):
         self._signal = TaskSignal()
         self.background_task: BackgroundTask | None = None
         self._clock = anyio.current_time
-        self._started = anyio.Event()
+        self._started = OneShot()
         """The end of STARTING and ABORTING. It is set before the first start."""
         self._started.set()
-        self._ended = anyio.Event()
+        self._ended = OneShot()
         """The end of ABORTING, RESETTING and CLOSING."""
         self._yield_at = self._run_until = -math.inf
         engine = make_engine(config, notify=self._signal.notify, clock=anyio.current_time)
@@ -119,7 +118,7 @@ class TaskDriver(Driver):
         self.life.loop, self.life.pid = event_loop(), os.getpid()
         self._clock = self.engine.callback_queue.clock = loop_clock(self.life.loop)
         self.record_run.set_clock(self._clock)
-        started = self._started = anyio.Event()
+        started = self._started = OneShot()
         try:
             await root.start(self.engine.run)
         except BaseException:
@@ -139,8 +138,8 @@ class TaskDriver(Driver):
     async def _ensure_started(self) -> None:
         """Start the background task for the first awaited call, without any other wait."""
         self.life.check_usable()
-        while self.background_task is None or not self._started.is_set():
-            if not self._started.is_set():
+        while self.background_task is None or not self._started.is_set:
+            if not self._started.is_set:
                 self._check_loop()
                 await self._started.wait()
             else:
@@ -164,7 +163,7 @@ class TaskDriver(Driver):
             await self.close(NO_COMMIT)
             return
         self.life.move(undoing)
-        ended = self._ended = anyio.Event()
+        ended = self._ended = OneShot()
         self._signal.notify()
         try:
             await self._end_failed_start(root)
@@ -230,8 +229,7 @@ class TaskDriver(Driver):
                     engine.errors.raise_group_failure()
                 if starting.is_done() or engine.errors.waiting or self.life.close_request:
                     return
-                with anyio.move_on_after(starting.seconds):
-                    await event.wait()
+                await event.wait(starting.seconds)
 
     def wakeup(self) -> None:
         """Let a waiting call raise WakeupError. Any thread and signal handler may call it."""
@@ -269,7 +267,7 @@ class TaskDriver(Driver):
                 await self.close(request)
             return
         life.move(ConsumerState.CLOSING)
-        ended = self._ended = anyio.Event()
+        ended = self._ended = OneShot()
         self._signal.notify()
         try:
             await self._close_now(self.background_task, request)
@@ -401,7 +399,7 @@ class TaskDriver(Driver):
         self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: CommitFunction | None
     ) -> AsyncCommitFuture:
         """Start a commit, and return its future."""
-        if self.background_task is None or not self._started.is_set():
+        if self.background_task is None or not self._started.is_set:
             raise IllegalStateError(
                 "commit_async() failed: the consumer is not started. Await start() or poll() first"
             )

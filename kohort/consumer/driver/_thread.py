@@ -12,8 +12,9 @@ from typing import Any, Protocol, TypeVar
 from kohort.consumer.driver._signal import CallResult, Outcome, ThreadSignal
 from kohort.consumer.driver._state import LastRequestAtExit
 from kohort.consumer.driver._thread_loop import new_event_loop
-from kohort.consumer.engine._callback_queue import EngineLoop, LockRelease
+from kohort.consumer.engine._callback_queue import LockRelease
 from kohort.errors import ConsumerClosedError, KafkaTimeoutError, ThreadStartError
+from kohort.transport import OneShot
 
 T = TypeVar("T")
 FutureT = TypeVar("FutureT", bound=Outcome)
@@ -29,7 +30,7 @@ class EngineProtocol(Protocol):
         """Run until cancelled. Call ``started`` when the engine accepts calls."""
 
 
-class ConsumerThread(EngineLoop):
+class ConsumerThread:
     """A daemon thread with an asyncio event loop, which never delays the end of the process.
 
     anyio's blocking portal would delay it, because its thread is joined at exit. No method waits
@@ -45,7 +46,7 @@ class ConsumerThread(EngineLoop):
         """Calls without a result yet. The code that removes a future sets its result."""
         # An interrupt in a method of threading.Event may leave its lock acquired.
         self._started = ThreadSignal()
-        self._engine_started = asyncio.Event()
+        self._engine_started = OneShot()
         self._lock_release = LockRelease()
         self._begun = False
         self._stopping = False

@@ -16,13 +16,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-
-import anyio
+from typing import Any, NamedTuple, Protocol
 
 from kohort.errors import WakeupError
 from kohort.listeners._dispatch import CallbackName
 from kohort.records import WakeUp
+from kohort.transport import OneShot
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 SHORT_LATENCY_SECONDS = 0.001
@@ -90,18 +89,27 @@ class CallerLatency:
             self.is_short = now - since < SHORT_LATENCY_SECONDS
 
 
-class EngineLoop:
-    """Access to the engine's event loop. This base class is for an engine in the caller's loop."""
+class EngineLoop(Protocol):
+    """Access to the engine's event loop, which a ConsumerThread gives to callers of other loops."""
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """Run ``action`` in the engine's event loop. Here the caller is in it already."""
+        """Run ``action`` in the engine's event loop."""
+
+    def yield_to_caller(self) -> None:
+        """Let the notified caller run before the engine continues."""
+
+
+class CallersLoop:
+    """The event loop of an engine that runs in that of its caller."""
+
+    def call_soon(self, action: Callable[[], object]) -> None:
+        """Run ``action``, because the caller is in the engine's event loop already."""
         action()
 
     def yield_to_caller(self) -> None:
-        """Let the notified caller run before the engine continues.
+        """Do nothing: asyncio runs tasks in the order in which they become ready.
 
-        There is nothing to do here, because asyncio runs tasks in the order in which they become
-        ready. On trio tasks have no order.
+        On trio tasks have no order.
         """
 
 
@@ -109,14 +117,15 @@ class PendingCallback:
     """A call of the user's code that the engine waits for.
 
     The engine creates and awaits it. The caller runs it inside ``poll()``, ``close()`` or
-    ``unsubscribe()``, and then calls :meth:`finish`.
+    ``unsubscribe()``, and then calls :meth:`finish`. One of this class itself has no action. It
+    finishes when callbacks run.
     """
 
     __slots__ = ("_done", "_engine_loop", "error", "is_finished", "result")
 
     def __init__(self, engine_loop: EngineLoop) -> None:
         self._engine_loop = engine_loop
-        self._done = anyio.Event()
+        self._done = OneShot()
         self.is_finished = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -133,12 +142,6 @@ class PendingCallback:
         if self.error is not None:
             raise self.error
         return self.result
-
-
-class PollNotice(PendingCallback):
-    """A callback without an action: it finishes when the caller is inside poll()."""
-
-    __slots__ = ()
 
 
 class ListenerCallback(PendingCallback):

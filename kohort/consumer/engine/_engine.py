@@ -48,7 +48,7 @@ import anyio
 
 from kohort.config import ConsumerConfig
 from kohort.consumer.engine._autocommit import AutoCommit
-from kohort.consumer.engine._callback_queue import CallbackQueue, EngineLoop
+from kohort.consumer.engine._callback_queue import CallbackQueue, CallersLoop
 from kohort.consumer.engine._error_reports import ErrorReports
 from kohort.consumer.engine._group_adapter import GroupAdapter
 from kohort.consumer.engine._positions import FirstPositionRules, PositionFinder
@@ -57,7 +57,7 @@ from kohort.consumer.engine._topics import TopicChecks, TopicEvents, TopicWatch
 from kohort.errors import IllegalStateError, KafkaError
 from kohort.fetcher import LOGGED_POLICIES, Fetcher, FetcherEvents, FetcherOptions
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import SYSTEM_RNG, ClusterClient, Started, start_soon, weak_callback
+from kohort.transport import SYSTEM_RNG, ClusterClient, OneShot, start_soon, weak_callback
 
 if TYPE_CHECKING:
     from kohort.consumer.engine._open_transactions import OpenTransactions
@@ -93,7 +93,7 @@ class Engine:
         self.subscription = subscription or SubscriptionState(
             OffsetReset.from_option(config.fetch.auto_offset_reset)
         )
-        self.callback_queue = CallbackQueue(EngineLoop(), notify, clock, self.subscription.wake_up)
+        self.callback_queue = CallbackQueue(CallersLoop(), notify, clock, self.subscription.wake_up)
         self.cluster = ClusterClient.of(config, rng)
         self.errors = ErrorReports(
             notify,
@@ -208,9 +208,9 @@ class Engine:
         try:
             async with anyio.create_task_group() as tasks:
                 self.offset_requests.use_tasks(tasks)
-                cluster = Started()
-                start_soon(tasks, partial(self.cluster.run, task_status=cluster))
-                await cluster.wait()
+                has_cluster = OneShot()
+                start_soon(tasks, self.cluster.run, has_cluster.set)
+                await has_cluster.wait()
                 start_soon(tasks, self._topics.run)
                 start_soon(tasks, self.positions.run)
                 start_soon(tasks, self.fetcher.run)

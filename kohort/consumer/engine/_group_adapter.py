@@ -9,7 +9,7 @@ from kohort.consumer.engine._callback_queue import (
     AssignorCallback,
     CallbackQueue,
     ListenerCallback,
-    PollNotice,
+    PendingCallback,
 )
 from kohort.consumer.engine._error_reports import ErrorReports
 from kohort.subscription import SubscriptionState
@@ -120,7 +120,7 @@ class GroupAdapter:
 
     async def wait_for_poll(self) -> None:
         """Return when callbacks run: in poll(), or as ``rebalance_without_poll`` allows."""
-        await self._callback_queue.call(PollNotice(self._callback_queue.engine_loop))
+        await self._callback_queue.call(PendingCallback(self._callback_queue.engine_loop))
 
     def last_poll(self) -> float:
         """Return the time of the latest poll(). Return now before the first one."""

@@ -45,7 +45,14 @@ from kohort.errors import (
 )
 from kohort.fetcher import Fetcher, denied_topics_error
 from kohort.subscription import NO_ID, OffsetReset, SubscriptionState
-from kohort.transport import SYSTEM_RNG, Backoff, ClusterMetadata, RepeatedLog, TopicMetadata
+from kohort.transport import (
+    SYSTEM_RNG,
+    Backoff,
+    ClusterMetadata,
+    RepeatedLog,
+    TaskSignal,
+    TopicMetadata,
+)
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
@@ -233,7 +240,7 @@ class PositionFinder:
         self.failure: str | None = None
         """The error of the latest look-up that is repeated, or None."""
         self._repeats = RepeatedLog(logger)
-        self._woken = anyio.Event()
+        self._woken = TaskSignal()
         self._has_group = config.group.group_id is not None
         self._longest_pause = config.client.retry_backoff_max_ms / 1000
         max_age = config.client.metadata_max_age_ms / 1000
@@ -241,20 +248,20 @@ class PositionFinder:
 
     def wake(self) -> None:
         """Look for partitions without a position now, and fetch those that have one."""
-        self._woken.set()
+        self._woken.notify()
         self._fetcher.wake()
 
     async def run(self) -> None:
         """Run until cancelled; never raises."""
         while True:
-            self._woken = anyio.Event()
+            woken = self._woken.event()
             awaiting = self._subscription.awaiting_position()
             missing = self._denied.due(awaiting, anyio.current_time())
             if not missing or self._group.is_assigning:
                 # While on_partitions_assigned() runs, due lookups wait. Its end wakes this task.
                 pause = anyio.current_time() + FIRST_RETRY_SECONDS
                 with anyio.CancelScope(deadline=pause if missing else self._denied.next_due):
-                    await self._woken.wait()
+                    await woken.wait()
                 continue
             try:
                 await self._look_up(missing, collects=True)
@@ -273,7 +280,7 @@ class PositionFinder:
                 else:
                     self._errors.report(error)
                 with anyio.move_on_after(max(self._longest_pause, MAX_CHECK_SECONDS)):
-                    await self._woken.wait()
+                    await woken.wait()
 
     async def find(self, tp: TopicPartition, timeout: float | None) -> int:
         """Return the position of one partition, also inside a listener.

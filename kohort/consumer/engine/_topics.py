@@ -24,7 +24,13 @@ from kohort.errors import (
 )
 from kohort.fetcher import denied_topics_error
 from kohort.subscription import SubscriptionMode, SubscriptionState
-from kohort.transport import ClusterClient, ClusterMetadata, start_soon, weak_callback
+from kohort.transport import (
+    ClusterClient,
+    ClusterMetadata,
+    TaskSignal,
+    start_soon,
+    weak_callback,
+)
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -210,7 +216,7 @@ class TopicWatch:
         self._checks = checks
         self._errors = errors
         self._events = events
-        self._woken = anyio.Event()
+        self._woken = TaskSignal()
         self._group_subscription: tuple[frozenset[str], str] | None = None
         self._pattern: re.Pattern[str] | str | None = None
         """The pattern whose first topics are known. It is a str if the brokers evaluate it."""
@@ -224,7 +230,7 @@ class TopicWatch:
 
     def wake(self) -> None:
         """Apply the subscription again, because it or the metadata changed."""
-        self._woken.set()
+        self._woken.notify()
 
     def renew(self) -> None:
         """Apply a new subscription or assignment, and report its denied topics again."""
@@ -256,12 +262,12 @@ class TopicWatch:
         async with tasks:
             start_soon(tasks, self._bootstrap)
             while True:
-                self._woken = anyio.Event()
+                woken = self._woken.event()
                 try:
                     await self._apply_subscription()
                 except KafkaError as error:
                     self._errors.report(error)
-                await self._woken.wait()
+                await woken.wait()
 
     async def _bootstrap(self) -> None:
         """Report each failure to reach any broker, and each security error of all brokers."""

@@ -65,12 +65,11 @@ from kohort.transport.connection._frames import Leased
 from kohort.transport.connection._response_reader import Line
 from kohort.transport.network._bytes import Connect
 from kohort.transport.network._lifetimes import start_soon, weak_callback
+from kohort.transport.network._loop import OneShot
 from kohort.transport.network._tcp import TcpConnector
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskStatus
-
     from kohort.config import ConsumerConfig
     from kohort.security import TlsContexts
     from kohort.transport.cluster._tls_connector import TlsConnector
@@ -89,6 +88,10 @@ MOST_BROKERS = 20
 """Brokers that are tried at a time."""
 LONGEST_CHECK = 5.0
 """Longest time in seconds to check a connection that was unused for long."""
+
+
+def _nothing() -> None:
+    pass
 
 
 class ClusterClient:
@@ -140,7 +143,7 @@ class ClusterClient:
         )
         self._nodes.on_failure = weak_callback(self._metadata_updater.node_failed)
         self._scope: anyio.CancelScope | None = None
-        self._ended: anyio.Event | None = None
+        self._ended: OneShot | None = None
         self._closed = False
 
     @classmethod
@@ -157,11 +160,14 @@ class ClusterClient:
 
     # -- life ---------------------------------------------------------------------------------
 
-    async def run(self, *, task_status: TaskStatus[None] | None = None) -> None:
-        """Run the tasks of the transport until cancelled or closed. Call it once."""
+    async def run(self, started: Callable[[], None] = _nothing) -> None:
+        """Run the tasks of the transport until cancelled or closed. Call it once.
+
+        Call ``started`` when the tasks run, so that requests may be sent.
+        """
         if self._ended is not None or self._closed:
             raise IllegalStateError("a cluster client runs once")
-        self._ended = anyio.Event()
+        self._ended = OneShot()
         try:
             async with anyio.create_task_group() as tasks:
                 self._scope = tasks.cancel_scope
@@ -169,8 +175,7 @@ class ClusterClient:
                 start_soon(tasks, self._metadata_updater.run)
                 start_soon(tasks, self._metadata_updater.watch_bootstrap)
                 start_soon(tasks, self._nodes.close_idle)
-                if task_status is not None:
-                    task_status.started()
+                started()
                 try:
                     await anyio.sleep_forever()
                 finally:

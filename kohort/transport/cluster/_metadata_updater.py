@@ -28,7 +28,7 @@ from kohort.transport.cluster._metadata import BrokerAddress, ClusterMetadata, L
 from kohort.transport.cluster._nodes import Node, Nodes
 from kohort.transport.cluster._refresh_schedule import RefreshSchedule
 from kohort.transport.cluster._refusals import copy_of, is_refusal
-from kohort.transport.network._loop import RepeatableEvent
+from kohort.transport.network._loop import TaskSignal
 from kohort.types import TopicPartition, escaped
 
 
@@ -102,7 +102,7 @@ class MetadataUpdater:
         self._callbacks: list[MetadataCallback] = []
         self._wanted: frozenset[str] | None = frozenset()
         self._schedule = RefreshSchedule(config, self._backoff, rng)
-        self._updated = RepeatableEvent()  # for callers that wait
+        self._updated = TaskSignal()  # for callers that wait
         self._unreachable = 0  # bootstrap timeouts without contact
         self._warned = False
         self._stopped = False
@@ -165,7 +165,7 @@ class MetadataUpdater:
     def stop(self) -> None:
         """End the wait of all callers, because no more responses come."""
         self._stopped = True
-        self._updated.set()
+        self._updated.notify()
 
     def on_change(self, callback: MetadataCallback) -> None:
         """Call the callback with (old, new) after each response, in the task of the refresh."""
@@ -304,7 +304,7 @@ class MetadataUpdater:
             self._nodes.greetings.cluster_id = new.cluster_id
         self._nodes.set_brokers(new.brokers)
         self._nodes.clear_answered_login_refusals()
-        self._updated.set()
+        self._updated.notify()
         for callback in self._callbacks:
             try:
                 callback(old, new)
@@ -323,7 +323,7 @@ class MetadataUpdater:
             else:
                 await self._wait_all_failed()
             self._unreachable += 1
-            self._updated.set()
+            self._updated.notify()
 
     async def _wait_all_failed(self) -> None:
         """Wait until each bootstrap server failed once, or had the time of a request for that."""
@@ -345,7 +345,7 @@ class MetadataUpdater:
                 logger.warning("%s: %s", type(error).__name__, text)
                 if self.bootstrapped:
                     self._nodes.refusals.on_new(error)
-            self._updated.set()
+            self._updated.notify()
         elif self.bootstrapped:
             level = logging.WARNING if lost and node.failures == 1 else logging.DEBUG
             logger.log(level, "broker %d: %s", node.broker.id, text)
@@ -358,7 +358,7 @@ class MetadataUpdater:
                 self._warned = True
                 servers = self._addresses()
                 logger.warning("no bootstrap server of %s is reached yet: %s", servers, text)
-            self._updated.set()
+            self._updated.notify()
 
     def _addresses(self) -> str:
         return ", ".join(address(*server) for server in self._config.bootstrap_servers)

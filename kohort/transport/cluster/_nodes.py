@@ -38,7 +38,7 @@ from kohort.transport.connection._response_reader import Line, SilenceLog
 from kohort.transport.connection._versions import Greetings
 from kohort.transport.network._bytes import Connect
 from kohort.transport.network._lifetimes import start_soon
-from kohort.transport.network._loop import RepeatableEvent
+from kohort.transport.network._loop import OneShot, TaskSignal
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -69,7 +69,7 @@ class PurposeConnection:
         self.broker = broker
         self.connection: BrokerConnection | None = None
         self.error: KafkaError | None = None
-        self.opened = anyio.Event()
+        self.opened = OneShot()
         self.scope = anyio.CancelScope()
         self.waiters = 0
 
@@ -171,7 +171,7 @@ class Nodes:
         )
         """Seconds without a response after which an unused connection is checked."""
         self._tasks: TaskGroup | None = None
-        self._changed = RepeatableEvent()
+        self._changed = TaskSignal()
         self.bootstrap = {
             -index: Node(BrokerAddress(-index, host, port))
             for index, (host, port) in enumerate(config.bootstrap_servers, 1)
@@ -187,7 +187,7 @@ class Nodes:
         self._tasks = None
         for node in [*self.brokers.values(), *self.bootstrap.values()]:
             self._close(node.connections.values())
-        self._changed.set()
+        self._changed.notify()
 
     def _running(self) -> TaskGroup:
         if self._tasks is None:
@@ -212,7 +212,7 @@ class Nodes:
             # New connections to the same brokers use their ids.
             for node in self.bootstrap.values():
                 self._close(entry for entry in node.connections.values() if not entry.load)
-        self._changed.set()
+        self._changed.notify()
 
     def add_broker(self, broker: BrokerAddress, *, known: bool = False) -> None:
         """Add a broker. Only with ``known`` does a new address replace that of the metadata."""
@@ -236,7 +236,7 @@ class Nodes:
             self._close(node.connections.values())
         self.brokers.clear()
         self.refusals.keep(self.bootstrap.keys())
-        self._changed.set()
+        self._changed.notify()
 
     def line(self, node_id: int) -> Line | None:
         """Return the measured line to a node, or None for an unknown node. Any thread may call."""
@@ -416,7 +416,7 @@ class Nodes:
             node.not_before = backoff_ends
             if offered:
                 node.wants_login = wants_login(node.peer, offered, tls=self._security.uses_tls)
-            self._changed.set()
+            self._changed.notify()
         if node.wants_login is not None:
             node.not_before = anyio.current_time()  # instead of the shorter back-off
             self._failed(node, copy_of(node.wants_login))
@@ -474,7 +474,7 @@ class Nodes:
             node.failures += 1
             backoff = REFUSED_BACKOFF if refused else self._backoff
             node.not_before = now + backoff.delay(node.failures, self._rng)
-        self._changed.set()
+        self._changed.notify()
         self.on_failure(node, error, lost)
 
     def _close(self, connections: Iterable[PurposeConnection]) -> None:

@@ -9,7 +9,7 @@ import anyio
 from kohort.config import ClientConfig
 from kohort.transport._backoff import Backoff
 from kohort.transport.cluster._metadata import ClusterMetadata
-from kohort.transport.network._loop import RepeatableEvent
+from kohort.transport.network._loop import TaskSignal
 
 REFUSED_SECONDS = 1.0
 """Pause before the first refresh after a topic was refused. Later pauses are longer."""
@@ -30,12 +30,12 @@ class RefreshSchedule:
         self._incomplete = 0  # incomplete responses in a row
         self._refused_topics: frozenset[str] = frozenset()
         self._refused_responses = 0  # responses in a row with these
-        self._changed = RepeatableEvent()
+        self._changed = TaskSignal()
 
     def request(self) -> int:
         """Request a refresh that begins after this call, and return its number."""
         self._requested = max(self._requested, self._started + 1)
-        self._changed.set()
+        self._changed.notify()
         return self._requested
 
     def request_now(self) -> None:

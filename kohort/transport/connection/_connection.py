@@ -125,7 +125,7 @@ class BrokerConnection:
         self._last_request: float = self._clock()
         self._last_proof = self._last_request
         """Time of the end of the handshake, if no response came since."""
-        self._check: anyio.Event | None = None
+        self._check: OneShot | None = None
         """Set when a check by is_alive() ends. None while none runs."""
         self._pipeline = Pipeline(max_in_flight, self._clock)
         self._end = ConnectionEnd()
@@ -273,7 +273,7 @@ class BrokerConnection:
             await self._check.wait()
             return self._end.failure is None
         silence = self._clock() - max(self._last_proof, self._reader.last_response)
-        self._check = anyio.Event()
+        self._check = OneShot()
         try:
             with anyio.move_on_after(seconds) as scope:
                 await self.request(

@@ -18,7 +18,7 @@ from kohort.transport.connection._frames import (
     check_correlation_id,
 )
 from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, works_in_callbacks
-from kohort.transport.network._loop import OneShot, RepeatableEvent
+from kohort.transport.network._loop import OneShot, TaskSignal
 from kohort.transport.network._tcp import unsent_after
 
 R = TypeVar("R", bound=Response)
@@ -216,27 +216,26 @@ class Pipeline:
 class DeadlineTimer:
     """Timer of one task."""
 
-    __slots__ = ("_scope", "_wake_up", "end")
+    __slots__ = ("_scope", "end")
 
     def __init__(self) -> None:
         self.end = math.inf
         """Time at which the current wait ends."""
         self._scope = anyio.CancelScope()
-        self._wake_up = RepeatableEvent()
 
     async def wait(self, until: float) -> None:
-        """Wait until this time, another time of move_to(), or a wake() during the wait."""
+        """Wait until this time, or another time of move_to()."""
         self.end = until
         with anyio.CancelScope(deadline=until) as self._scope:
-            await self._wake_up.wait()
+            await anyio.sleep_forever()
 
     def move_to(self, end: float) -> None:
         """End the current wait at another time."""
         self.end = self._scope.deadline = end
 
-    def wake(self) -> None:
+    def end_wait(self) -> None:
         """End the current wait. Without a wait nothing happens, so check conditions before it."""
-        self._wake_up.set()
+        self.move_to(-math.inf)
 
 
 def _nothing() -> None:
@@ -292,8 +291,8 @@ class RequestSender:
 
     def __init__(self, link: ByteConnection, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.sendable = RepeatableEvent()
-        """Event to set when a waiting request may be sent."""
+        self.sendable = TaskSignal()
+        """Notified when a waiting request may be sent."""
         self._link = link
         self._send_now: Callable[[Sequence[Buffer]], int] | None = (
             getattr(link, "send_now", None) if works_in_callbacks(link) else None
@@ -313,7 +312,7 @@ class RequestSender:
                 sent, self._error = 0, error
             self._unsent = unsent_after(buffers, sent)
         if self._unsent or self.pipeline.waiting:
-            self.sendable.set()
+            self.sendable.notify()
 
     async def run(self) -> None:
         """Send what begin() did not send, until an error or a cancellation."""

@@ -101,7 +101,7 @@ class ResponseReader:
         if (pending := self._sender.pipeline.awaited) is None or not pending.large:
             return None
         self.head_until = self._clock() + HEAD_SECONDS
-        self._timer.wake()
+        self._timer.end_wait()
         return pending.correlation_id
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class ResponseReader:
             self.source.pool.trim(self.last_response)
             pending.complete(frame)
             if pipeline.waiting:
-                self._sender.sendable.set()
+                self._sender.sendable.notify()
             del frame, pending  # otherwise the response would live until the next one
 
     def run_in_callbacks(
@@ -144,7 +144,7 @@ class ResponseReader:
                 cast(TcpConnection, link).stop_reading()
                 # A request that is sent before failure() is called is not the cause.
                 self._failure = error, self._sender.pipeline.awaited
-                self._timer.wake()
+                self._timer.end_wait()
 
         return cast(TcpConnection, link).read_with(loop, on_readable)
 

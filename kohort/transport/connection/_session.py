@@ -43,7 +43,7 @@ from kohort.transport.connection._login import DirectLoginSender, Login, SaslSes
 from kohort.transport.connection._pipeline import Pending, Pipeline, decoded
 from kohort.transport.connection._versions import BrokerVersions
 from kohort.transport.network._bytes import ByteConnection
-from kohort.transport.network._loop import RepeatableEvent, running_clock
+from kohort.transport.network._loop import TaskSignal, running_clock
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
@@ -69,8 +69,8 @@ class GatedPipeline(Pipeline):
         self.is_closed = False
         self.closes_at = math.inf
         """End of the session. The gate closes then, if no login has begun before."""
-        self.wanted = RepeatableEvent()
-        """Set when the closed gate holds back a request."""
+        self.wanted = TaskSignal()
+        """Notified when the closed gate holds back a request."""
         self._prioritized = 0
 
     @property
@@ -91,7 +91,7 @@ class GatedPipeline(Pipeline):
             buffers += pending.buffers
             pending.buffers = []
         if self.waiting:
-            self.wanted.set()
+            self.wanted.notify()
         return buffers
 
     def withdraw(self, pending: Pending) -> bool:

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 import anyio
 
 from kohort.transport.network._lifetimes import start_soon
-from kohort.transport.network._loop import RepeatableEvent
+from kohort.transport.network._loop import TaskSignal
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ async def first_success(
     """
     results: list[T] = []
     errors: list[Exception] = []
-    failed = RepeatableEvent()
+    failed = TaskSignal()
     running = 0
     try:
         async with anyio.create_task_group() as tasks:
@@ -46,7 +46,7 @@ async def first_success(
                     errors.append(error)
                 finally:
                     running -= 1
-                    failed.set()
+                    failed.notify()
                 if results or errors:
                     tasks.cancel_scope.cancel()
 

@@ -60,21 +60,6 @@ def weak_callback(method: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-class Started:
-    """A task status for tasks of start_soon(), with a method to wait for it."""
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def started(self, value: None = None) -> None:
-        """End wait(). The task calls this."""
-        self._event.set()
-
-    async def wait(self) -> None:
-        """Wait for the task to call started()."""
-        await self._event.wait()
-
-
 class Deferred(Coroutine[Any, Any, None]):
     """The coroutine of _run_child(), which is created when its task begins.
 

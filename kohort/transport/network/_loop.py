@@ -21,6 +21,7 @@ class CallbackLoop(Protocol):
     def time(self) -> float: ...
     def create_future(self) -> Any: ...
     def call_soon(self, callback: Callable[[], object]) -> Any: ...
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> Any: ...
     def add_reader(self, fd: Any, callback: Callable[[], object]) -> None: ...
     def remove_reader(self, fd: Any) -> bool: ...
     def add_writer(self, fd: Any, callback: Callable[[], object]) -> None: ...
@@ -67,64 +68,81 @@ def running_clock() -> Callable[[], float]:
 
 
 class OneShot:
-    """An event that is set once and has one waiting task.
+    """An event that is set once, for any number of tasks of one event loop.
 
-    On asyncio it is a bare future, which costs a fraction of an :class:`anyio.Event`.
+    On asyncio a wait is a bare future, which costs a fraction of an :class:`anyio.Event`, and a
+    timeout is a timer. A timeout of anyio would cancel the task, which takes several iterations of
+    the event loop. It may be created and set in callbacks, in which anyio finds no event loop.
     """
 
-    __slots__ = ("_is_set", "_loop", "_waiter")
+    __slots__ = ("_event", "_futures", "_loop", "is_set")
 
-    def __init__(self, loop: CallbackLoop | None) -> None:
+    def __init__(self, loop: CallbackLoop | None = None) -> None:
+        """Without ``loop`` each wait finds its event loop, which takes 2 us."""
         self._loop = loop
-        self._is_set = False
-        self._waiter: Any = None
-
-    @property
-    def is_set(self) -> bool:
+        self.is_set: bool = False
         """True once set() was called."""
-        return self._is_set
+        self._futures: list[Any] = []
+        self._event: anyio.Event | None = None
 
     def set(self) -> None:
-        """Wake the waiting task, if there is one."""
-        self._is_set = True
-        waiter = self._waiter
-        if isinstance(waiter, anyio.Event):
-            waiter.set()
-        elif waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        """Wake the waiting tasks. Later waits end immediately."""
+        self.is_set = True
+        for future in self._futures:
+            _finish(future)
+        if self._event is not None:
+            self._event.set()
 
-    async def wait(self) -> None:
-        """Wait until it is set."""
-        if self._is_set:
-            return
-        if self._loop is None:
-            event = self._waiter = anyio.Event()
-            await event.wait()
+    async def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is set, or for ``timeout`` seconds."""
+        if self.is_set:
+            await anyio.lowlevel.checkpoint()
+        elif (loop := self._loop or callback_loop()) is None:
+            if self._event is None:
+                self._event = anyio.Event()
+            with anyio.move_on_after(timeout):
+                await self._event.wait()
         else:
-            future = self._waiter = self._loop.create_future()
-            await future
+            future = loop.create_future()
+            self._futures.append(future)
+            timer = None if timeout is None else loop.call_later(timeout, _finish, future)
+            try:
+                await future
+            finally:
+                self._futures.remove(future)
+                if timer is not None:
+                    timer.cancel()
 
 
-class RepeatableEvent:
-    """An event that wakes all tasks that wait at the moment.
+def _finish(future: Any) -> None:
+    if not future.done():
+        future.set_result(None)
 
-    Check a condition, then call wait(). Nothing runs in between, so no set() is missed. It belongs
-    to one thread.
+
+class TaskSignal:
+    """A signal for any number of tasks in the event loop that notifies.
+
+    Get the event, check the condition, then wait for the event. So no notification in between is
+    missed. If nothing runs between the check and the wait, wait() is enough.
     """
 
     __slots__ = ("_event",)
 
     def __init__(self) -> None:
-        self._event: anyio.Event | None = None
+        self._event: OneShot | None = None
 
-    def set(self) -> None:
+    def notify(self) -> None:
         """Wake the waiting tasks, because the condition may have changed."""
-        if self._event is not None:
-            self._event.set()
-            self._event = None
+        event, self._event = self._event, None
+        if event is not None:
+            event.set()
+
+    def event(self) -> OneShot:
+        """Return the event of the next notification."""
+        if self._event is None:
+            self._event = OneShot()
+        return self._event
 
     async def wait(self) -> None:
-        """Wait for the next set()."""
-        if self._event is None:
-            self._event = anyio.Event()
-        await self._event.wait()
+        """Wait for the next notification."""
+        await self.event().wait()

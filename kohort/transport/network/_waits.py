@@ -38,9 +38,9 @@ class SocketWaits:
         self._blocked = False
         """True while the reader of read_with() waits until the socket is writable."""
         self._reader_waits = False
-        self._readable: anyio.Event | None = None
+        self._readable: OneShot | None = None
         """Event for the sender, set when the reader finds the socket readable."""
-        self._writable: anyio.Event | OneShot | None = None
+        self._writable: OneShot | None = None
         """Event that is set when the socket is writable. None while no task waits for it."""
         self._closed = False
 
@@ -107,7 +107,7 @@ class SocketWaits:
             await anyio.wait_readable(self._socket)
             return
         if self._readable is None:
-            self._readable = anyio.Event()
+            self._readable = OneShot()
         await self._readable.wait()
 
     async def until_writable(self) -> None:
@@ -117,15 +117,15 @@ class SocketWaits:
         elif self._writable is not None:
             await self._writable.wait()
         else:
-            self._writable = anyio.Event()
+            self._writable = OneShot()
             try:
                 await anyio.wait_writable(self._socket)
             finally:
                 self._set_writable()
 
-    def _watch_writable(self, loop: CallbackLoop) -> anyio.Event | OneShot:
+    def _watch_writable(self, loop: CallbackLoop) -> OneShot:
         if self._writable is None:
-            self._writable = OneShot(loop)  # anyio creates no event in a callback
+            self._writable = OneShot()
             loop.add_writer(self._socket, self._became_writable)
         return self._writable
 

@@ -15,6 +15,7 @@ from kohort import AsyncKafkaConsumer, TopicPartition
 from kohort.consumer.driver import _background_task
 from kohort.errors import IllegalStateError, KafkaTimeoutError
 from kohort.testing import Cluster, MemoryCluster
+from kohort.transport import OneShot
 from tests.consumer.kit import apoll_until
 from tests.consumer.virtual import MemoryConsumer
 
@@ -105,7 +106,7 @@ async def end_task(consumer: AsyncKafkaConsumer) -> None:
         case _background_task._AsyncioTask(_task=asyncio.Task() as task):
             task.cancel()
             await asyncio.wait([task])
-        case _background_task._TaskGroupTask(_scope=scope, _ended=anyio.Event() as ended):
+        case _background_task._TaskGroupTask(_scope=scope, _ended=OneShot() as ended):
             scope.cancel()
             await ended.wait()
         case _:

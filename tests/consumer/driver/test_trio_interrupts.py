@@ -45,7 +45,7 @@ def test_commits_stats_and_callbacks_are_protected(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(AutoCommit, "_commit", commit_noted)
     run_virtual(main)
     assert protected == {
-        "PollNotice": True,
+        "PendingCallback": True,
         "ListenerCallback": True,
         "AssignorCallback": True,
         "commit": True,

@@ -9,18 +9,18 @@ import time
 
 import pytest
 
-from kohort.consumer.driver._signal import TaskSignal
 from kohort.consumer.driver._thread import ConsumerThread
 from kohort.consumer.engine._callback_queue import (
     CONTENDED_PAUSE_SECONDS,
     SHORT_LATENCY_SECONDS,
     CallbackQueue,
-    EngineLoop,
+    CallersLoop,
     LockRelease,
 )
+from kohort.transport import TaskSignal
 
 
-class FakeLoop(EngineLoop):
+class FakeLoop(CallersLoop):
     def __init__(self) -> None:
         self.yielded = 0
 
@@ -120,7 +120,7 @@ def test_a_notified_task_runs_before_the_fetch_is_sent() -> None:
     async def main() -> None:
         order: list[str] = []
         signal = TaskSignal()
-        callback_queue = CallbackQueue(EngineLoop(), signal.notify, time.monotonic)
+        callback_queue = CallbackQueue(CallersLoop(), signal.notify, time.monotonic)
         answered = asyncio.get_running_loop().create_future()
 
         async def wait_for_records() -> None:

@@ -15,7 +15,6 @@ from kohort.errors import ErrorCode
 from kohort.protocol import Response
 from kohort.protocol.messages import OffsetCommitResponse
 from kohort.testing import Cluster, MemoryCluster
-from kohort.testing._handle import ClusterHandle
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled
@@ -27,7 +26,7 @@ COOPERATIVE = "cooperative-sticky"
 class Overtaken:
     """Faults that complete a join round before the member's next commit and delay JoinGroup."""
 
-    def __init__(self, cluster: ClusterHandle, client_id: str) -> None:
+    def __init__(self, cluster: Cluster | MemoryCluster, client_id: str) -> None:
         self.asked = threading.Event()
         """Set when the JoinGroup request arrives."""
         self.codes: list[int] = []
