@@ -447,6 +447,34 @@ async def test_a_connection_with_a_request_in_flight_is_not_idle() -> None:
         assert anyio.current_time() - start == pytest.approx(20)
 
 
+async def test_connection_for_a_purpose_is_closed_unless_it_is_used() -> None:
+    async with running(metadata_max_age_ms=10**9) as (client, cluster):
+        await client.wait_bootstrapped()
+        for purpose in ("a", "b"):
+            await client.request(HeartbeatRequest(), node=1, purpose=purpose)
+        await anyio.sleep(1)
+        before = cluster.network.open_ends
+        client.close_connection(1, "a")
+        client.close_connection(1, "unknown")
+        client.close_connection(77, "a")
+        await anyio.sleep(1)
+        assert cluster.network.open_ends == before - 1
+        await client.request(HeartbeatRequest(), node=1, purpose="a")
+        assert cluster.network.open_ends == before
+        (broker,) = cluster.brokers
+        answer, broker.answer = broker.answer, lambda header, request: None
+        async with anyio.create_task_group() as tasks:
+
+            async def request() -> None:
+                with pytest.raises(KafkaTimeoutError, match="did not respond"):
+                    await client.request(HeartbeatRequest(), node=1, purpose="b", timeout_ms=9_000)
+
+            tasks.start_soon(request)
+            await anyio.sleep(1)
+            client.close_connection(1, "b")
+        broker.answer = answer
+
+
 async def test_none_keeps_idle_connections() -> None:
     async with running(connections_max_idle_ms=None, metadata_max_age_ms=10**9) as (
         client,

@@ -186,3 +186,36 @@ def test_line_has_the_measured_rate(backend: str) -> None:
     run_virtual_on(backend, main)
     assert line.bytes_per_second == pytest.approx(100_000, rel=0.05)
     assert line.delivery_seconds == pytest.approx(10, rel=0.1)
+
+
+@BACKENDS
+@pytest.mark.parametrize(("waits", "least"), [((0.15, 0.3, 9.0), 0.15), ((0.3, 9.0, 0.2), 0.2)])
+def test_round_trip_is_the_shortest_time_to_a_response(
+    backend: str, waits: tuple[float, float, float], least: float
+) -> None:
+    """The first wait is that of the handshake."""
+    line = Line()
+
+    async def serve(peer: Peer) -> None:
+        await anyio.sleep(waits[0])
+        await peer.shake_hands()
+        for wait in waits[1:]:
+            header, _ = await peer.expect(HeartbeatRequest)
+            await anyio.sleep(wait)
+            await peer.reply(header, HeartbeatResponse())
+        await anyio.sleep_forever()
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            network = Network(tasks)
+            network.listen("b", 9092, serve)
+            connection = await BrokerConnection.open(network.connect, "b", 9092, line=line)
+            assert line.round_trip == pytest.approx(waits[0])
+            tasks.start_soon(connection.run)
+            for _ in waits[1:]:
+                await connection.request(HeartbeatRequest(), timeout=TIMEOUT)
+            await connection.aclose()
+            tasks.cancel_scope.cancel()
+
+    run_virtual_on(backend, main)
+    assert line.round_trip == pytest.approx(least)

@@ -279,6 +279,10 @@ class ClusterClient:
         """The error of each broker that cannot be connected to, as a clause."""
         return self._nodes.unreachable()
 
+    def close_connection(self, node: int, purpose: str, /) -> None:
+        """Close the connection to a node for ``purpose``, unless a request uses it."""
+        self._nodes.close_unused(node, purpose)
+
     def line(self, node: int, /) -> Line | None:
         """Return the measured line to a broker, or None for an unknown broker.
 

@@ -334,6 +334,13 @@ class Nodes:
             raise type(error)(*error.args) from error
         return entry.connection
 
+    def close_unused(self, node_id: int, purpose: str) -> None:
+        """Close the connection to a node for a purpose, unless a request uses it."""
+        node = self.brokers.get(node_id)
+        entry = None if node is None else node.connections.get(purpose)
+        if entry is not None and not entry.load:
+            self._close([entry])
+
     def stop_opening(self, node_ids: Iterable[int], purpose: str) -> None:
         """Close the connections to these nodes that are opening and have no waiting caller."""
         for node_id in node_ids:

@@ -5,8 +5,9 @@ The request ApiVersions is the Greeting. If the broker closes at it without a by
 follows on a new connection. ``run()`` then serves the connection with these parts:
 
 - Pipeline has the queue of requests, and those in flight. RequestSender sends them.
-- ResponseReader completes requests, and measures the rate of the broker (Line). On asyncio the
-  event loop calls it when the socket is readable. On trio and over streams it is a task.
+- ResponseReader completes requests, and measures the round trip and the rate of the broker (Line).
+  On asyncio the event loop calls it when the socket is readable. On trio and over streams it is a
+  task.
 - DeadlineTimer is one timer for all deadlines.
 - Logins renews the SASL session. Other requests wait for about one round trip.
 - ConnectionEnd has the end, and its reason.
@@ -132,8 +133,9 @@ class BrokerConnection:
         self._timer = DeadlineTimer()  # for _watch()
         self._sender = RequestSender(link, self._pipeline)
         self._source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES, self._clock)
+        self._line = line or Line()
         self._reader = ResponseReader(
-            self._source, self._sender, self._end, self._timer, self._clock, line or Line()
+            self._source, self._sender, self._end, self._timer, self._clock, self._line
         )
 
     # -- opening ------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ class BrokerConnection:
         Each step takes at most ``timeout`` seconds. If the broker refuses the credentials and the
         ``mechanism`` has others by now, these are tried at once. ``rng`` spreads the later logins.
         ``greetings`` and ``node_id`` decide the first request. If the broker closes at it without a
-        byte, another connection gets a lower version. ``line`` notes the measured rate.
+        byte, another connection gets a lower version. ``line`` notes the measured times.
         Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
         UnsupportedVersionError or another BrokerResponseError, with the address in the message.
         """
@@ -198,9 +200,11 @@ class BrokerConnection:
         try:
             await secure(self._link, timeout)
             with anyio.move_on_after(timeout) as scope:
+                began = self._clock()
                 self.versions = await shake_hands(
                     self._link, source, self.peer, self._client_id, greeting
                 )
+                self._line.note_round_trip(self._clock() - began)
                 is_ready = logins is None
             if scope.cancelled_caught:
                 raise KafkaTimeoutError(

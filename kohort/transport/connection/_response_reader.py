@@ -32,18 +32,28 @@ HEAD_SECONDS = 1.0
 
 
 class Line:
-    """The rate of delivery of one broker, over all of its connections.
+    """The round trip to one broker and its rate of delivery, over all of its connections.
 
-    The receivers of the connections measure it. Any thread may read it.
+    The receivers of the connections measure them. Any thread may read them.
     """
 
-    __slots__ = ("bytes_per_second", "delivery_seconds")
+    __slots__ = ("bytes_per_second", "delivery_seconds", "round_trip")
 
     def __init__(self) -> None:
+        self.round_trip: float = math.inf
+        """Shortest time from a request to the first byte of its response. Infinity before one."""
         self.bytes_per_second: float = math.inf
         """Rate of the latest large response. Infinity before one."""
         self.delivery_seconds: float = 0.0
         """Time from the first to the last byte of the latest large response."""
+
+    def note_round_trip(self, seconds: float) -> None:
+        """Note a time between a request and its response.
+
+        The broker may have worked or waited before it responded, so only the shortest time counts.
+        """
+        if seconds < self.round_trip:
+            self.round_trip = seconds
 
     def note_response(self, size: int, first_at: float, last_at: float) -> None:
         """Note a response of ``size`` bytes and the times of its first and last bytes.
@@ -113,7 +123,9 @@ class ResponseReader:
                 raise self._end.announced or KafkaConnectionError("closed by the broker")
             pending = pipeline.match_response(frame.data)
             source = self.source
-            self._line.note_response(len(frame.data), source.first_at or 0.0, source.last_at)
+            first_at = source.last_at if source.first_at is None else source.first_at
+            self._line.note_round_trip(first_at - pending.posted_at)
+            self._line.note_response(len(frame.data), first_at, source.last_at)
             self.response_count += 1
             self.last_response = self._clock()
             if self._is_silent:
