@@ -392,14 +392,15 @@ class CommonOptions(TypedDict, total=False):
     fetch_max_bytes: int
     """Most bytes of one response. Brokers still send a single larger batch. The first response has
     at most 512 KiB, and later ones what the line delivers in 2 s. Without a value it is 4 MiB from
-    a broker that responds within 40 ms, and 16 MiB within 100 ms.
+    a broker that responds within 40 ms, and 16 MiB within 100 ms. A distant broker has twice what
+    its line delivers in a round trip.
 
     Default: ``52428800`` bytes.
     """
     max_partition_fetch_bytes: int
     """Most bytes of one partition in one response. Brokers still send a single larger batch.
     Without a value it is 1 MiB at first. From a broker that responds within 100 ms it is 4 MiB, and
-    16 MiB for all partitions together.
+    16 MiB for all partitions together. It may be more from a distant broker.
 
     Default: ``4194304`` bytes.
     """

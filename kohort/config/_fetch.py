@@ -38,7 +38,8 @@ class FetchConfig(RequestOptions):
             Integer(0),
             "Most bytes of one response. Brokers still send a single larger batch. The first "
             "response has at most 512 KiB, and later ones what the line delivers in 2 s. Without a "
-            "value it is 4 MiB from a broker that responds within 40 ms, and 16 MiB within 100 ms.",
+            "value it is 4 MiB from a broker that responds within 40 ms, and 16 MiB within 100 ms. "
+            "A distant broker has twice what its line delivers in a round trip.",
             unit="bytes",
         ),
     )
@@ -48,7 +49,8 @@ class FetchConfig(RequestOptions):
             Integer(0),
             "Most bytes of one partition in one response. Brokers still send a single larger "
             "batch. Without a value it is 1 MiB at first. From a broker that responds within 100 "
-            "ms it is 4 MiB, and 16 MiB for all partitions together.",
+            "ms it is 4 MiB, and 16 MiB for all partitions together. It may be more from a distant "
+            "broker.",
             unit="bytes",
             also=("fetch.message.max.bytes",),
         ),

@@ -28,14 +28,21 @@ doubles up to 10 s each time it ends without news, which are records, errors and
 first news, a failure and a fetch over the extra connection make it 0.5 s again. The extra
 connection's long polls take at most 0.1 s while the main one is longer than 0.5 s. So a second
 change never waits longer than before.
+
+A distant broker has parallel connections, too, while partitions are behind. See ``_parallel``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kohort.config import FetchConfig
+from kohort.fetcher._completed import CompletedFetch
+from kohort.fetcher._parallel import ParallelPolicy, needed_of
+from kohort.fetcher._request import FetchResult, PartitionRequest
 from kohort.fetcher._sessions import FetchSession
+from kohort.types import TopicPartition
 
 LONG_POLL_AFTER = 0.02
 """Seconds before a fetch counts as a long poll. A younger fetch is probably about to return."""
@@ -103,7 +110,7 @@ class ConnectionChoice(NamedTuple):
 
 
 class NodeConnections:
-    """The main and the extra connection to one broker."""
+    """The main, the extra and the parallel connections to one broker."""
 
     def __init__(self, node: int, *, sessions: bool = True) -> None:
         self.node = node
@@ -111,12 +118,78 @@ class NodeConnections:
         self.extra = FetchConnection(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0
         """The earliest time for a fetch, after a failed fetch or a throttle time."""
+        self.policy: ParallelPolicy = ParallelPolicy()
+        self.parallel: list[FetchConnection] = []
+        self.behind: dict[TopicPartition, int] = {}
+        """The partitions that are behind, with their epochs. Kept for distant brokers only."""
         self._short_poll = self._extra_poll = LONG_POLL_AFTER
         self._idle_poll = 0.0
 
     @property
-    def both(self) -> tuple[FetchConnection, FetchConnection]:
-        return self.main, self.extra
+    def all(self) -> tuple[FetchConnection, ...]:
+        return self.main, self.extra, *self.parallel
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a fetch is in flight over one of them."""
+        return any(connection.is_busy for connection in self.all)
+
+    @property
+    def is_parallel(self) -> bool:
+        """True if partitions that are behind are fetched over parallel connections."""
+        return self.policy.connections > 1 or any(each.is_busy for each in self.parallel)
+
+    def note_behind(self, results: Iterable[FetchResult], *, committed: bool) -> None:
+        """Note which partitions are behind by the results of a response.
+
+        ``committed``: records are read up to the last stable offset only.
+        """
+        for result in results:
+            if isinstance(result, CompletedFetch):
+                marks = result.watermarks
+                end = marks.last_stable_offset if committed else marks.high_watermark
+                if result.next_offset < end:
+                    self.behind[result.topic_partition] = result.epoch
+                else:
+                    self.behind.pop(result.topic_partition, None)
+
+    def requests_behind(
+        self, ready: Mapping[TopicPartition, PartitionRequest]
+    ) -> list[PartitionRequest]:
+        """Return the requests of the partitions that are behind, in flight or not."""
+        found = []
+        for tp, epoch in self.behind.items():
+            if (request := ready.get(tp)) is not None and request.epoch == epoch:
+                found.append(request)
+        return found
+
+    def free_parallel(self, now: float) -> list[FetchConnection]:
+        """Return the free parallel connections, up to the number that the policy allows."""
+        while len(self.parallel) < self.policy.connections - 1:
+            used = {connection.purpose for connection in self.parallel}
+            number = next(n for n in range(1, len(used) + 2) if f"fetch-{n}" not in used)
+            connection = FetchConnection(self.node, f"fetch-{number}", FetchSession(enabled=False))
+            connection.sent_at = now  # otherwise it would be idle before its first fetch
+            self.parallel.append(connection)
+        allowed = self.parallel[: self.policy.connections - 1]
+        return [connection for connection in allowed if not connection.is_busy]
+
+    def remove_idle(self, now: float) -> list[FetchConnection]:
+        """Remove the parallel connections that are no longer needed, and return them."""
+        latest = [float("inf") if each.is_busy else each.sent_at for each in self.parallel]
+        needed = needed_of(latest, now)
+        removed, self.parallel[needed:] = self.parallel[needed:], []
+        if not self.parallel and (removed or not self.behind):
+            self.policy.reset()
+        return removed
+
+    def note_parallel_failure(self, connection: FetchConnection, now: float) -> bool:
+        """Remove a parallel connection that failed. Return False if it is another one."""
+        if connection not in self.parallel:
+            return False
+        self.parallel.remove(connection)
+        self.policy.note_failure(now, 1 + len(self.parallel))
+        return True
 
     def note_records(self, connection: FetchConnection) -> None:
         """Note that a response over this connection had records."""

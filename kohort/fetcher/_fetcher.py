@@ -34,7 +34,8 @@ A change must keep these invariants:
    never delays another one.
 8. A change that may make a partition fetchable touches it, or no cycle checks it again. See
    ``_candidates`` for the list.
-9. The fetcher's objects refer to it weakly. So the last reference to a closed consumer frees it.
+9. Parallel connections to a distant broker keep the invariants of ``_parallel``.
+10. The fetcher's objects refer to it weakly. So the last reference to a closed consumer frees it.
 """
 
 from __future__ import annotations
@@ -254,6 +255,8 @@ class Fetcher:
                 tasks, candidates.resets.values(), candidates.unvalidated.values(), now
             )
             fetches, fetch_at = self._planner.plan_due(now)
+            for unused in self._planner.take_unused():
+                self._cluster.close_connection(unused.node, unused.purpose)
             return min(wake_at, position_at, fetch_at), self._start(tasks, fetches, own)
         except Exception:
             # This is a defect, but a fetcher that ends silently would be worse.

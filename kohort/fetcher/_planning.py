@@ -2,11 +2,13 @@
 
 The session of the main connection keeps its partitions from one fetch to the next. Therefore only
 the changed candidates are checked. All candidates are checked while memory is short, because the
-choice differs each time.
+choice differs each time. So they are while a distant broker has parallel connections.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -14,11 +16,17 @@ from kohort.config import FetchConfig
 from kohort.fetcher._candidates import Candidates, NodeCandidates
 from kohort.fetcher._connections import FetchConnection, LongPolls, NodeConnections
 from kohort.fetcher._memory import Grant
+from kohort.fetcher._parallel import IDLE_SECONDS, Delivery, is_distant
 from kohort.fetcher._partition_queues import PartitionQueues
-from kohort.fetcher._request import FetchRequestPlan, PartitionRequest
+from kohort.fetcher._request import FetchRequestPlan, FetchResult, PartitionRequest
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sizes import FetchSizes
+from kohort.transport import Line
 from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.fetcher")
+
+UNKNOWN_LINE = Line()
 
 
 class PlannedFetch(NamedTuple):
@@ -64,9 +72,10 @@ class FetchPlanner:
         self._nodes: dict[int, NodeConnections] = {}
         self._latest_connections: dict[TopicPartition, FetchConnection] = {}
         self._alone: dict[int, dict[TopicPartition, None]] = {}
+        self._unused: list[FetchConnection] = []
 
     def connections(self, node: int) -> NodeConnections:
-        """Return the two connections to a broker."""
+        """Return the connections to a broker."""
         connections = self._nodes.get(node)
         if connections is None:
             sessions = self._config.enable_incremental_fetch_sessions
@@ -78,7 +87,7 @@ class FetchPlanner:
         return [
             connection
             for connections in list(self._nodes.values())
-            for connection in connections.both
+            for connection in connections.all
         ]
 
     def connection_of(self, tp: TopicPartition) -> FetchConnection | None:
@@ -105,26 +114,60 @@ class FetchPlanner:
         ]
 
     def note_response(
-        self, node: int, largest: int, total: int, seconds: float, rate: float
+        self,
+        node: int,
+        results: Collection[FetchResult],
+        delivery: Delivery,
+        *,
+        largest: int,
     ) -> None:
-        """Adapt the sizes of the next fetches, by the rules of FetchSizes.note_response()."""
-        self._sizes.note_response(node, largest, total, seconds, rate)
-        self._limits.read_ahead = self._sizes.read_ahead
+        """Adapt the next fetches to a response, by the rules of ParallelPolicy and FetchSizes.
+
+        It had ``largest`` bytes of one partition.
+        """
+        connections, sizes = self.connections(node), self._sizes
+        rate = delivery.bytes_per_second
+        if is_distant(delivery.round_trip):
+            committed = self._config.isolation_level == "read_committed"
+            connections.note_behind(results, committed=committed)
+            policy, before = connections.policy, connections.policy.connections
+            policy.note_response(delivery, len(connections.behind))
+            if policy.connections != before:
+                logger.debug("broker %d: fetching over %d connections", node, policy.connections)
+            most = max(policy.rate, rate)
+            sizes.note_distance(node, delivery.round_trip, most, policy.connections)
+        elif sizes.note_near(node):  # a first response may have taken long
+            connections.behind.clear()
+            connections.policy.reset()
+        seconds = delivery.at - delivery.sent_at
+        sizes.note_response(node, largest, delivery.size, seconds, rate)
+        self._limits.read_ahead = sizes.read_ahead
 
     def note_success(self, node: int) -> None:
         """Forget the failures of a broker."""
         self._node_retries.succeeded(node)
 
-    def note_failure(self, node: int, now: float) -> None:
-        """Fetch from a broker after a back-off only."""
-        connections = self.connections(node)
-        connections.not_before = self._node_retries.failed(node, now)
-        connections.note_news()
+    def note_failure(self, connection: FetchConnection, now: float) -> None:
+        """Fetch from a broker after a back-off only, unless a parallel connection failed."""
+        connections = self.connections(connection.node)
+        if connections.note_parallel_failure(connection, now):
+            self._unused.append(connection)
+        else:
+            connections.not_before = self._node_retries.failed(connection.node, now)
+            connections.note_news()
+
+    def take_unused(self) -> list[FetchConnection]:
+        """Return the connections that are no longer needed since the latest call."""
+        unused, self._unused = self._unused, []
+        return unused
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""
         for tp in [tp for tp in self._latest_connections if tp not in partitions]:
             del self._latest_connections[tp]
+        for connections in self._nodes.values():
+            for tp in [tp for tp in connections.behind if tp not in partitions]:
+                del connections.behind[tp]
 
     def fetch_alone(self, node: int, partitions: Iterable[TopicPartition]) -> None:
         """Fetch one batch of each of these partitions alone, before other fetches of the broker."""
@@ -154,6 +197,10 @@ class FetchPlanner:
         wake_at = float("inf")
         if self._limits.is_ample:
             return wake_at  # the next drain that makes room calls on_room
+        for connections in self._nodes.values():
+            if connections.is_parallel:
+                self._unused += connections.remove_idle(now)
+                wake_at = now + IDLE_SECONDS
         nodes_with_waiting = self._nodes_with_waiting()
         waiting = [
             (connections, candidates)
@@ -168,7 +215,14 @@ class FetchPlanner:
                 if connections.not_before > now:
                     wake_at = min(wake_at, connections.not_before)
                     continue
-                if connections.main.is_busy or connections.extra.is_busy:
+                if connections.is_busy:
+                    continue
+            sharers = len(waiting) - number
+            withheld: Collection[TopicPartition] = ()
+            if connections.is_parallel:
+                planned, withheld = self._plan_parallel(connections, candidates, now, sharers)
+                fetches += planned
+                if not self._has_unfetched(connections, candidates, withheld):
                     continue
             choice = connections.choose(
                 now,
@@ -179,9 +233,9 @@ class FetchPlanner:
                 wake_at = min(wake_at, choice.retry_at)
                 continue
             plan = (
-                self._plan_main(connections, candidates)
+                self._plan_main(connections, candidates, withheld)
                 if connection is connections.main
-                else self._plan(connection, candidates)
+                else self._plan(connection, candidates, withheld)
             )
             if len(plan.requests) > 1:
                 # The partition with the latest records is last, because the response may be full
@@ -194,7 +248,7 @@ class FetchPlanner:
             granted = self._limits.memory.grant_counted(
                 connection.session.sizes,
                 self._sizes.response_bytes(connection.node),
-                len(waiting) - number,
+                sharers,
             )
             connection.start(now, choice.max_wait)
             fetches.append(PlannedFetch(connection, plan, choice.max_wait, granted))
@@ -203,9 +257,9 @@ class FetchPlanner:
     def _plan_alone(
         self, connections: NodeConnections, candidates: NodeCandidates, now: float
     ) -> PlannedFetch | None:
-        """Return a fetch of the next partition to fetch alone, if both connections are free."""
+        """Return a fetch of the next partition to fetch alone, if all connections are free."""
         connection, allowed = connections.main, self._limits.allowed
-        if connection.is_busy or connections.extra.is_busy or connections.not_before > now:
+        if connections.is_busy or connections.not_before > now:
             return None
         alone = self._alone[connections.node]
         while alone:
@@ -221,18 +275,61 @@ class FetchPlanner:
                 return PlannedFetch(connection, plan, 0.0, granted)
         return None
 
-    def _has_unfetched(self, connections: NodeConnections, candidates: NodeCandidates) -> bool:
-        """True if a partition may be fetched and is not in flight."""
-        if (
-            self._limits.allowed is None
-            and not connections.main.is_busy
-            and not connections.extra.is_busy
-        ):
+    def _plan_parallel(
+        self,
+        connections: NodeConnections,
+        candidates: NodeCandidates,
+        now: float,
+        sharers: int,
+    ) -> tuple[list[PlannedFetch], Collection[TopicPartition]]:
+        """Plan fetches of partitions that are behind over the free parallel connections.
+
+        Return them, and the partitions that the main and the extra connection leave out. The main
+        connection gets its share if it is free.
+        """
+        allowed, node = self._limits.allowed, connections.node
+        candidates.has_all_changes = False
+        due = [
+            request
+            for request in connections.requests_behind(candidates.ready)
+            if (allowed is None or request.topic_partition in allowed)
+            and not self._in_flight(request, node)
+        ]
+        arrivals = self._arrivals
+        due.sort(key=lambda request: arrivals.get(request.topic_partition, 0))
+        free = connections.free_parallel(now) if connections.not_before <= now else []
+        left = len(free) + (not connections.main.is_busy)
+        share = math.ceil(len(due) / left) if left and not connections.main.is_busy else 0
+        withheld = {request.topic_partition: None for request in due[share:]}
+        fetches: list[PlannedFetch] = []
+        most = self._sizes.response_bytes(node)
+        for number, connection in enumerate(free):
+            due = due[share:]
+            if not due:
+                break
+            share = math.ceil(len(due) / (len(free) - number))
+            plan = connection.session.plan(due[:share])
+            self._latest_connections.update(
+                (request.topic_partition, connection) for request in due[:share]
+            )
+            sizes = connection.session.sizes
+            granted = self._limits.memory.grant_counted(sizes, most, sharers)
+            connection.start(now, 0.0)
+            fetches.append(PlannedFetch(connection, plan, 0.0, granted))
+        return fetches, withheld
+
+    def _has_unfetched(
+        self,
+        connections: NodeConnections,
+        candidates: NodeCandidates,
+        withheld: Collection[TopicPartition] = (),
+    ) -> bool:
+        """True if a partition may be fetched, is not ``withheld`` and not in flight."""
+        if self._limits.allowed is None and not connections.is_busy and not withheld:
             return bool(candidates.ready)
-        return (
-            next(self._unfetched(candidates, connections.node, new=connections.main.is_busy), None)
-            is not None
-        )
+        new = connections.main.is_busy and not connections.is_parallel
+        found = self._unfetched(candidates, connections.node, new=new)
+        return any(request.topic_partition not in withheld for request in found)
 
     def _unfetched(
         self, candidates: NodeCandidates, node: int, *, new: bool
@@ -256,26 +353,39 @@ class FetchPlanner:
         known = connection.session.requests.get(request.topic_partition)
         return known is not None and known.epoch == request.epoch
 
-    def _plan(self, connection: FetchConnection, candidates: NodeCandidates) -> FetchRequestPlan:
+    def _plan(
+        self,
+        connection: FetchConnection,
+        candidates: NodeCandidates,
+        withheld: Collection[TopicPartition],
+    ) -> FetchRequestPlan:
         """Plan a fetch over the extra connection, of partitions that are not in flight."""
-        requests = list(self._unfetched(candidates, connection.node, new=True))
+        requests = [
+            request
+            for request in self._unfetched(candidates, connection.node, new=True)
+            if request.topic_partition not in withheld
+        ]
         self._latest_connections.update(
             (request.topic_partition, connection) for request in requests
         )
         return connection.session.plan(requests)
 
     def _plan_main(
-        self, connections: NodeConnections, candidates: NodeCandidates
+        self,
+        connections: NodeConnections,
+        candidates: NodeCandidates,
+        withheld: Collection[TopicPartition],
     ) -> FetchRequestPlan:
         connection = connections.main
         on_extra: dict[TopicPartition, None] = {}
         changes: dict[TopicPartition, PartitionRequest | None] = {}
         had_all_changes = candidates.has_all_changes
-        candidates.has_all_changes = self._limits.allowed is None
+        candidates.has_all_changes = self._limits.allowed is None and not connections.is_parallel
         if not had_all_changes or not candidates.has_all_changes:
             wanted = {
                 request.topic_partition: request
                 for request in self._unfetched(candidates, connection.node, new=False)
+                if request.topic_partition not in withheld
             }
             changes = {tp: None for tp in connection.session.requests if tp not in wanted} | wanted
             on_extra = {

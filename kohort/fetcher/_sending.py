@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
@@ -22,7 +21,8 @@ from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import SharedLease
 from kohort.fetcher._options import FetcherOptions
 from kohort.fetcher._oversized import OversizedBatch, OversizedFetch, find_batch
-from kohort.fetcher._planning import FetchPlanner, PlannedFetch
+from kohort.fetcher._parallel import Delivery
+from kohort.fetcher._planning import UNKNOWN_LINE, FetchPlanner, PlannedFetch
 from kohort.fetcher._request import FetchResult, fetch_request, partitions_of, read_results
 from kohort.fetcher._response_intake import ResponseIntake
 from kohort.fetcher._sessions import SESSION_ERRORS
@@ -279,13 +279,14 @@ class FetchSender:
             session.restart()  # Ctrl-C was raised in the callback
             return True
         self._counters.note_response(now - connection.sent_at)
-        line = self._cluster.line(node)
+        line = self._cluster.line(node) or UNKNOWN_LINE
         self._planner.note_response(
             node,
-            received.largest,
-            received.size,
-            now - connection.sent_at,
-            math.inf if line is None else line.bytes_per_second,
+            received.results.values(),
+            Delivery(
+                connection.sent_at, now, received.size, line.round_trip, line.bytes_per_second
+            ),
+            largest=received.largest,
         )
         if response.error_code:
             is_session_lost = session.is_incremental and response.error_code in SESSION_ERRORS
@@ -356,7 +357,7 @@ class FetchSender:
         self._counters.fetch_errors += 1
         self._cluster.request_refresh()
         now = self.clock()
-        self._planner.note_failure(node, now)
+        self._planner.note_failure(connection, now)
         self._intake.note_node_failure(node, requests, error, now)
         self._candidates.touch(connection.session.requests)
         if error.retriable:

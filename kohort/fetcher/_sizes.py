@@ -3,6 +3,9 @@
 Each fetch costs the consumer some time, whatever its size. Therefore a partition with a backlog is
 fetched in larger pieces while the broker responds fast. The caller gets no record before the last
 byte of a response. Therefore a slow line gets smaller responses.
+
+A distant broker delivers nothing for a round trip after each response. Therefore the bytes in
+flight from it are twice what its line delivers in a round trip. All connections to it share them.
 """
 
 from __future__ import annotations
@@ -33,6 +36,14 @@ LEAST_BYTES = 128 << 10
 """Bytes of a response over the slowest line. Its rate must remain measurable."""
 GROWTH = 4
 """Factor by which a response may exceed the one before. A rate may be measured too high."""
+FLIGHT_FACTOR = 2.0
+"""Multiple of what the line delivers in a round trip that is in flight from a distant broker."""
+LEAST_FLIGHT = 4 << 20
+CONNECTION_BYTES = 1 << 20
+"""Least bytes in flight over each of several connections.
+
+It is ten times the send buffer of a broker. So the round trip after each response counts little.
+"""
 
 
 DEFAULTS = FetchConfig()
@@ -50,6 +61,9 @@ class FetchSizes:
     it), until one takes ``SLOW_SECONDS``. Small responses cost no time there. The faster a broker
     is, the smaller its responses are. They use less memory and arrive before the caller needs
     them.
+
+    A distant broker has ``FLIGHT_FACTOR`` round trips of bytes in flight instead. They take half of
+    ``buffer_memory`` at most, because the other half is for the caller to read.
 
     All of that is limited to what the line delivers in ``LINE_SECONDS``. The first response is
     small. Each full response raises the limit, up to the measured rate.
@@ -72,6 +86,9 @@ class FetchSizes:
         self._known: set[int] = set()
         self._fast: set[int] = set()
         self._near: set[int] = set()
+        self._most_in_flight = config.buffer_memory // 2
+        self._in_flight: dict[int, tuple[int, int]] = {}
+        """Bytes in flight from each distant broker, and the connections that share them."""
         self._line_bytes: dict[int, int] = {}
         self._large_batches: dict[TopicPartition, int] = {}
         self.partitions = 1
@@ -80,11 +97,22 @@ class FetchSizes:
     @property
     def read_ahead(self) -> int:
         """Bytes to buffer for the caller before a partition is fetched a second time."""
-        return max(map(self.response_bytes, self._known), default=self._first_response)
+        nodes = self._known | self._in_flight.keys()
+        return max(map(self._all_bytes, nodes), default=self._first_response)
+
+    def _all_bytes(self, node: int) -> int:
+        """Return the bytes to request over all connections to a broker."""
+        _, connections = self._in_flight.get(node, (0, 1))
+        return connections * self.response_bytes(node)
 
     def partition_bytes(self, node: int) -> int:
         """Return the usual bytes of one partition to request from a broker."""
-        if node not in self._fast or not self._is_adaptive:
+        if not self._is_adaptive:
+            return self._first
+        if (distant := self._in_flight.get(node)) is not None:
+            size, connections = distant
+            return max(self._first, size // max(connections, self.partitions))
+        if node not in self._fast:
             return self._first
         return max(
             self._first, min(self._max_partition_bytes, SHARED_BYTES // max(self.partitions, 1))
@@ -109,11 +137,26 @@ class FetchSizes:
         return min(self._broker_bytes(node), self._line_bytes.get(node, START_BYTES))
 
     def _broker_bytes(self, node: int) -> int:
+        if (distant := self._in_flight.get(node)) is not None:
+            size, connections = distant
+            return min(self._response, size // connections)
         if node not in self._known:
             return self._first_response
         if node in self._near:
             return self._near_response
         return self._fast_response if node in self._fast else self._response
+
+    def note_distance(
+        self, node: int, round_trip: float, bytes_per_second: float, connections: int
+    ) -> None:
+        """Keep what a distant broker delivers in flight over its connections together."""
+        wanted = FLIGHT_FACTOR * round_trip * min(bytes_per_second, 1e12)
+        wanted = max(wanted, LEAST_FLIGHT if connections == 1 else CONNECTION_BYTES * connections)
+        self._in_flight[node] = int(min(wanted, self._most_in_flight)), connections
+
+    def note_near(self, node: int) -> bool:
+        """Note that a broker is near. Return True if it was distant."""
+        return self._in_flight.pop(node, None) is not None
 
     def note_response(
         self, node: int, size: int, total: int, seconds: float, rate: float = math.inf

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import anyio
 
 from kohort.config import FetchConfig
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, KafkaConnectionError
 from kohort.fetcher import Fetcher, FetcherEvents, FetcherOptions
 from kohort.protocol import Request, Response, encode
 from kohort.protocol.messages import (
@@ -116,6 +116,15 @@ class FakeCluster:
         self._changed = anyio.Event()
         self.delay = 0.0
         """Seconds that each fetch takes."""
+        self.lines: dict[int, Line] = {}
+        self.closed: list[tuple[int, str]] = []
+        """Connections that the fetcher has closed."""
+        self.failing: set[tuple[int, str]] = set()
+        """Connections that break at each fetch."""
+        self.in_flight: dict[tuple[int, str], dict[TopicPartition, int]] = {}
+        """Offsets of the partitions that each connection fetches now."""
+        self.overlaps: list[tuple[TopicPartition, int]] = []
+        """Partitions and offsets that were in flight over two connections to a broker."""
 
     def add(self, tp: TopicPartition, node: int = 1, epoch: int = 5) -> Log:
         self.leaders[tp] = Leader(node, epoch)
@@ -139,7 +148,11 @@ class FakeCluster:
         return self._metadata
 
     def line(self, node: int, /) -> Line | None:
-        return None
+        return self.lines.get(node)
+
+    def close_connection(self, node: int, purpose: str, /) -> None:
+        assert (node, purpose) not in self._busy
+        self.closed.append((node, purpose))
 
     def request_refresh(self) -> None:
         self.refreshes += 1
@@ -210,11 +223,22 @@ class FakeCluster:
         assert (node, purpose) not in self._busy, "two fetches in flight on one connection"
         self._busy.add((node, purpose))
         self.fetches.append((node, purpose, message))
+        offsets = {
+            TopicPartition(topic.topic, each.partition): each.fetch_offset
+            for topic in message.topics
+            for each in topic.partitions
+        }
+        for (other, _), fetched in self.in_flight.items():
+            self.overlaps += (offsets.items() & fetched.items()) if other == node else ()
+        self.in_flight[node, purpose] = offsets
         try:
             await anyio.sleep(self.delay)
+            if (node, purpose) in self.failing:
+                raise KafkaConnectionError("broken")
             response = self._scripted(node, message) or await self._fetch(node, message)
         finally:
             self._busy.discard((node, purpose))
+            del self.in_flight[node, purpose]
         leased = FakeLease(self, response)
         if on_response is not None:
             on_response(leased)

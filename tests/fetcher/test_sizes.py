@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -74,6 +75,54 @@ class TestSizesByTheLine:
             size, steps = found.response_bytes(1), steps + 1
             found.note_response(1, size, size, NEAR, 1e9)
         assert steps == 3
+
+
+class TestDistantBrokers:
+    def test_two_round_trips_of_bytes_are_in_flight(self) -> None:
+        found = sizes()
+        found.note_distance(1, 0.1, 100e6, 4)
+        assert found.response_bytes(1) == 5_000_000
+        assert found.partition_bytes(1) == 5_000_000
+        assert found.read_ahead == 20_000_000
+
+    @pytest.mark.parametrize(("partitions", "size"), [(2, 5), (8, 2.5), (100, 1.048576)])
+    def test_partitions_share_the_bytes_in_flight(self, partitions: int, size: float) -> None:
+        found = sizes()
+        found.partitions = partitions
+        found.note_distance(1, 0.1, 100e6, 4)
+        assert found.partition_bytes(1) == size * 1e6
+
+    def test_each_connection_has_some_bytes_in_flight(self) -> None:
+        found = sizes()
+        found.note_distance(1, 0.1, 1e6, 1)
+        assert found.response_bytes(1) == 4 * MIB
+        found.note_distance(1, 0.1, 1e6, 16)
+        assert found.response_bytes(1) == MIB
+
+    def test_half_of_the_memory_is_in_flight_at_most(self) -> None:
+        found = sizes()
+        found.note_distance(1, 0.3, math.inf, 8)
+        assert found.response_bytes(1) == FetchConfig().buffer_memory // 16
+
+    def test_slow_line_limits_a_response(self) -> None:
+        found = sizes()
+        found.note_distance(1, 0.1, MIB, 2)
+        found.note_response(1, MIB, 4 * MIB, 4.0, MIB // 4)
+        assert found.response_bytes(1) == MIB // 2
+
+    def test_given_sizes_count_as_they_are(self) -> None:
+        found = sizes(fetch_max_bytes=3 * MIB, max_partition_fetch_bytes=MIB // 2)
+        found.note_distance(1, 0.3, 100e6, 4)
+        assert found.response_bytes(1) == 3 * MIB
+        assert found.partition_bytes(1) == MIB // 2
+
+    def test_near_broker_has_its_sizes_again(self) -> None:
+        found = sizes()
+        before = found.response_bytes(1), found.partition_bytes(1)
+        found.note_distance(1, 0.3, 100e6, 4)
+        assert found.note_near(1)
+        assert not found.note_near(1)
+        assert (found.response_bytes(1), found.partition_bytes(1)) == before
 
 
 class TestFetchSizes:
