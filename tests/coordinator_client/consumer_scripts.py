@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.consumer._member import ConsumerMemberSettings
 from kohort.coordinator_client.consumer._membership import ConsumerMembership
 from kohort.coordinator_client.machine._commands import (
@@ -31,7 +32,6 @@ from kohort.coordinator_client.machine._events import (
     Tick,
     TopicsResolved,
 )
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
 from kohort.transport import Backoff
 from kohort.types import TopicPartition

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.coordinator_client.classic._embedded_protocol import (
     write_assignment,
@@ -38,7 +39,6 @@ from kohort.coordinator_client.machine._events import (
     Subscribed,
     Tick,
 )
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.protocol import Response
 from kohort.protocol.messages import (
     HeartbeatResponse,

@@ -12,10 +12,10 @@ import anyio
 import pytest
 
 from kohort.config import GroupConfig
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client._cluster_view import LatestIds
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client.machine._events import EpochRejected, Event
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.coordinator_client.offsets._offsets import OffsetManager
 from kohort.errors import CommitFailedError, ErrorCode, KafkaTimeoutError
 from kohort.protocol.messages import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.consumer._heartbeats import MIN_INTERVAL
 from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
@@ -16,7 +17,6 @@ from kohort.coordinator_client.machine._commands import (
 )
 from kohort.coordinator_client.machine._events import CoordinatorFound, EpochRejected
 from kohort.coordinator_client.machine._refusal_series import SERVER_ERRORS
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import (
     BrokerResponseError,
     ErrorCode,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
@@ -19,7 +20,6 @@ from kohort.coordinator_client.machine._commands import (
     ResumeDelivery,
     StopDelivery,
 )
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode, KafkaConnectionError
 from tests.coordinator_client.consumer_scripts import IDS, TOPICS, ConsumerScript
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
@@ -16,7 +17,6 @@ from kohort.coordinator_client.machine._commands import (
 )
 from kohort.coordinator_client.machine._events import Subscribed, TopicIdsSeen
 from kohort.coordinator_client.machine._leaving_steps import LEAVE_MIN_SECONDS
-from kohort.coordinator_client.machine._state import MemberState
 from tests.coordinator_client.consumer_scripts import (
     IDS,
     INTERVAL,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kohort.coordinator_client import TRANSITIONS, MemberState
 from kohort.coordinator_client.consumer import _reactions as table
 from kohort.coordinator_client.consumer._reactions import (
     CONSUMER_REACTIONS,
@@ -19,7 +20,6 @@ from kohort.coordinator_client.machine._commands import (
     StopDelivery,
 )
 from kohort.coordinator_client.machine._events import EpochRejected, Tick, TopicIdsSeen
-from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState
 from tests.coordinator_client.consumer_scripts import INTERVAL, RECREATED, ConsumerScript, by_id
 
 # --- situations -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client._lookups import described_assignment
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.coordinator_client.classic._embedded_protocol import write_assignment
@@ -17,7 +18,6 @@ from kohort.coordinator_client.machine._commands import (
     WatchTopics,
 )
 from kohort.coordinator_client.machine._events import AssignmentDescribed, TopicsChanged
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode, KafkaTimeoutError
 from kohort.protocol.messages import DescribeGroupsResponse
 from tests.coordinator_client.scripts import Script, parts

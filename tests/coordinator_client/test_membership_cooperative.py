@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.assignors import Subscription
 from kohort.coordinator_client.classic._leaving import SYNC_WAIT_SECONDS
 from kohort.coordinator_client.machine._commands import (
@@ -17,7 +18,6 @@ from kohort.coordinator_client.machine._commands import (
     StopDelivery,
     SyncGroup,
 )
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import KafkaConnectionError, MessageDecodeError
 from tests.coordinator_client.scripts import Script, parts
 

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.coordinator_client.classic._embedded_protocol import write_subscription
 from kohort.coordinator_client.classic._exchange import MISFITS
@@ -27,7 +28,6 @@ from kohort.coordinator_client.machine._events import (
     Subscribed,
     TopicsChanged,
 )
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupResponse
 from tests.coordinator_client.scripts import Script, parts

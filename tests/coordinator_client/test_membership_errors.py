@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.assignors import Subscription
 from kohort.coordinator_client.machine._commands import (
     CallAssigned,
@@ -23,7 +24,6 @@ from kohort.coordinator_client.machine._error_code_actions import (
     action_for,
 )
 from kohort.coordinator_client.machine._events import CommitRejected, Tick
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import (
     AssignorError,
     ErrorCode,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.coordinator_client.classic._embedded_protocol import (
     write_assignment,
@@ -45,7 +46,6 @@ from kohort.coordinator_client.machine._events import (
     Tick,
     TopicsChanged,
 )
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import (
     AssignorError,
     ErrorCode,

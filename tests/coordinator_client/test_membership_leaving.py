@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.assignors import Subscription
 from kohort.coordinator_client.classic._leaving import MEMBER_ID_WAIT_SECONDS
 from kohort.coordinator_client.machine._commands import (
@@ -17,7 +18,6 @@ from kohort.coordinator_client.machine._commands import (
     JoinGroup,
     LeaveGroup,
 )
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode, KafkaConnectionError, MessageDecodeError
 from kohort.protocol.messages import LeaveGroupResponse
 from tests.coordinator_client.scripts import Script, parts

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from kohort.coordinator_client import MemberState
 from kohort.coordinator_client.machine._commands import (
     AwaitPoll,
     CallAssigned,
@@ -18,7 +19,6 @@ from kohort.coordinator_client.machine._commands import (
     StopDelivery,
 )
 from kohort.coordinator_client.machine._events import CoordinatorFound
-from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import ErrorCode, KafkaConnectionError
 from tests.coordinator_client.scripts import Script, parts
 

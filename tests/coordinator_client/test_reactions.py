@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kohort.coordinator_client import TRANSITIONS, MemberState
 from kohort.coordinator_client.assignors import Subscription
 from kohort.coordinator_client.classic import _reactions as table
 from kohort.coordinator_client.classic._reactions import Reaction, Signal
@@ -18,7 +19,6 @@ from kohort.coordinator_client.machine._commands import (
     SyncGroup,
 )
 from kohort.coordinator_client.machine._events import CommitRejected, RejoinRequested, Tick
-from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState
 from tests.coordinator_client.scripts import Script, parts
 
 # --- situations -----------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.coordinator_client.machine._state import TRANSITIONS, MemberState, StateCell
+from kohort.coordinator_client import TRANSITIONS, MemberState
+from kohort.coordinator_client.machine._state import StateCell
 
 
 def test_every_state_is_in_the_table_and_has_its_paragraph() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kohort.errors import KafkaError
-from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher import FetchBuffer
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._deserialize import record_deserializer
 from kohort.types import TopicPartition

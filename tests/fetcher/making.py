@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher import FetchBuffer
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.records import (
     Compression,

@@ -15,9 +15,8 @@ from kohort.errors import (
     RecordDeserializationError,
     TopicAuthorizationFailedError,
 )
-from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher import FetchBuffer, RecordTarget
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._drain import RecordTarget
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.fetcher.bench import Bench, raising_at

@@ -10,7 +10,7 @@ import pytest
 from kohort.broker._fetch_sessions import FetchSessions, in_order
 from kohort.config import FetchConfig
 from kohort.errors import BrokerNotAvailableError
-from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._connections import EXTRA_POLL_MARGIN, LONG_POLL_AFTER, FetchConnection

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher import FetchBuffer
 from kohort.fetcher._memory import FetchMemory
 from kohort.records import ConsumerRecord
 from kohort.subscription import SubscriptionState

@@ -9,7 +9,7 @@ import pytest
 
 from kohort.errors import LogTruncationError, UnsupportedVersionError
 from kohort.protocol.messages import FetchResponse, OffsetForLeaderEpochResponse
-from kohort.subscription._partition import Watermarks
+from kohort.subscription import Watermarks
 from kohort.transport import Leader
 from tests.fetcher.fake import Consumer, FakeCluster, consuming
 from tests.fetcher.making import T0, T1, batch, owning

@@ -12,6 +12,7 @@ import pytest
 from kohort.errors import MessageDecodeError, MessageEncodeError
 from kohort.protocol import (
     Message,
+    Response,
     Struct,
     decode,
     decode_request,
@@ -20,7 +21,7 @@ from kohort.protocol import (
     encode_request,
     messages,
 )
-from kohort.protocol._struct import Response, field
+from kohort.protocol._struct import field
 from kohort.protocol._types import Bytes, Int16, String
 from kohort.protocol.messages import (
     AlterUserScramCredentialsRequest,

@@ -23,13 +23,13 @@ from kohort.records import (
     NewRecord,
     Record,
     RecordSet,
+    TablePlan,
     compress,
     encode_batch,
     split_batches,
     to_arrow,
     to_columns,
 )
-from kohort.records._table import TablePlan
 
 _FILE = Path(__file__).parent.parent / "data" / "old_messages.json"
 LOGS: list[dict[str, Any]] = json.loads(_FILE.read_text())["logs"]

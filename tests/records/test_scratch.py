@@ -12,11 +12,11 @@ from kohort.records import (
     NewRecord,
     RecordSet,
     Scratch,
+    TablePlan,
     compress,
     decompress_into,
     encode_batch,
 )
-from kohort.records._table import TablePlan
 
 MB = 1024 * 1024
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]

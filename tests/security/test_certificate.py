@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.security._certificate import read_der, read_pem
+from kohort.security import read_der
+from kohort.security._certificate import read_pem
 from tests.support.certificates import Certificates
 
 

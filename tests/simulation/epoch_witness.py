@@ -10,10 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kohort.broker.cluster._topics import Topic, Topics
-from kohort.broker.groups import GroupCoordinator
-from kohort.broker.groups.classic._group import ClassicGroup
-from kohort.broker.groups.classic._join import Caller
-from kohort.broker.groups.classic._state import GroupState
+from kohort.broker.groups import Caller, ClassicGroup, GroupCoordinator, GroupState
 from kohort.coordinator_client.consumer._membership import ConsumerMembership
 from kohort.coordinator_client.machine._commands import Command, ConsumerHeartbeat
 from kohort.coordinator_client.machine._events import ResponseReceived

@@ -10,8 +10,7 @@ import anyio
 
 from kohort.broker.network._memory import MemoryConnection
 from kohort.protocol import Buffer
-from kohort.security import explain_tls
-from kohort.security._tls_errors import TlsAttempt
+from kohort.security import TlsAttempt, explain_tls
 from kohort.testing import MemoryCluster
 
 PIECE = 4 << 10

@@ -24,10 +24,9 @@ from kohort.errors import KafkaConnectionError, KafkaError
 from kohort.fetcher._sizes import FetchSizes
 from kohort.security._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
-from kohort.transport import OneShot
+from kohort.transport import BrokerConnection, OneShot
 from kohort.transport.cluster._nodes import Nodes
 from kohort.transport.cluster._refusals import is_refusal
-from kohort.transport.connection._connection import BrokerConnection
 from kohort.transport.connection._response_reader import ResponseReader
 from kohort.transport.connection._session import Logins
 from kohort.types import TopicPartition

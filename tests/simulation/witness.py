@@ -8,8 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kohort.broker.cluster._cluster_state import ClusterState
-from kohort.broker.groups import GroupCoordinator
-from kohort.broker.groups._offsets import OffsetToCommit
+from kohort.broker.groups import GroupCoordinator, OffsetToCommit
 from kohort.broker.groups.classic._records import read_key, read_value
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import (
@@ -20,8 +19,8 @@ from kohort.protocol.messages import (
     OffsetCommitValue,
 )
 from kohort.testing._snapshots import _partitions
+from kohort.transport import BrokerConnection
 from kohort.transport.cluster._nodes import Nodes
-from kohort.transport.connection._connection import BrokerConnection
 from kohort.types import TopicPartition
 from tests.simulation.events import (
     CommitAccepted,

@@ -24,8 +24,7 @@ from kohort.protocol.messages import (
     MetadataResponse,
     RequestHeader,
 )
-from kohort.transport import NETWORK_ERRORS, ByteConnection
-from kohort.transport.network._loop import TaskSignal
+from kohort.transport import NETWORK_ERRORS, ByteConnection, TaskSignal
 
 Exchange: TypeAlias = tuple[RequestHeader, Request[Response]]
 Answer: TypeAlias = Callable[[RequestHeader, Request[Response]], Response | None]

@@ -9,8 +9,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from kohort.transport import ByteConnection
-from kohort.transport.network._tcp import TcpConnection
+from kohort.transport import ByteConnection, TcpConnection
 from tests.transport.peer import Network, Peer
 
 _ABORT = struct.pack("ii", 1, 0)

@@ -291,9 +291,9 @@ async def test_login_error_shows_no_secret_when_the_network_fails() -> None:
         async def aclose(self) -> None:
             pass
 
+    from kohort.transport import BufferPool
     from kohort.transport.connection._frames import FrameSource
     from kohort.transport.connection._login import DirectLoginSender
-    from kohort.transport.connection._pool import BufferPool
 
     link = Broken()
     ask = DirectLoginSender(link, FrameSource(link, BufferPool(), 100), "c", lambda: 1, lambda: 0.0)

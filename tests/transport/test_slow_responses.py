@@ -11,10 +11,9 @@ import pytest
 from kohort.errors import KafkaTimeoutError
 from kohort.protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataRequest
 from kohort.protocol.messages import MetadataResponse as Metadata
-from kohort.transport import BrokerConnection
+from kohort.transport import BrokerConnection, Line, OneShot
 from kohort.transport.connection._pipeline import Pending
-from kohort.transport.connection._response_reader import LEAST_RATE, Line
-from kohort.transport.network._loop import OneShot
+from kohort.transport.connection._response_reader import LEAST_RATE
 from tests.support.virtual import run_virtual_on
 from tests.transport.peer import Network, Peer, answer_bytes
 

@@ -12,9 +12,14 @@ import pytest
 
 from kohort.config import ClientConfig
 from kohort.errors import KafkaConnectionError, KafkaTimeoutError
-from kohort.transport import NETWORK_ERRORS, BrokerConnection, TcpConnection, TcpConnector
+from kohort.transport import (
+    NETWORK_ERRORS,
+    BrokerConnection,
+    BufferPool,
+    TcpConnection,
+    TcpConnector,
+)
 from kohort.transport.connection._frames import FrameSource
-from kohort.transport.connection._pool import BufferPool
 from tests.support.net import free_ports
 
 pytestmark = pytest.mark.anyio

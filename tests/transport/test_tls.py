@@ -25,13 +25,13 @@ from kohort.protocol import messages
 from kohort.security import TlsContexts
 from kohort.transport import (
     BrokerConnection,
+    BufferPool,
     ByteConnection,
     Connect,
     TcpConnector,
 )
 from kohort.transport.cluster._tls_connector import AddressedServer, TlsConnector, server_name
 from kohort.transport.connection._frames import FrameSource
-from kohort.transport.connection._pool import BufferPool
 from kohort.transport.network._tcp import HAS_LOW_WATER
 from kohort.transport.network._tls import LOW_WATER, RECORD, TlsConnection, joined
 from kohort.transport.network._tls_stream import TlsStream

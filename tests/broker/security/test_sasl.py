@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.security import ScramCredential
-from kohort.broker.security._credentials import SCRAM_HASHES, CredentialStore
+from kohort.broker.security import SCRAM_HASHES, ScramCredential
+from kohort.broker.security._credentials import CredentialStore
 from kohort.broker.security._delegation import DelegationTokens
 from kohort.broker.security._mechanism import CredentialError
 from kohort.broker.security._scram import ScramServer

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from kohort.broker.security import LoginBrokenError
+from kohort.broker.security import LoginBrokenError, unsecured_token
 from kohort.broker.security._credentials import CredentialStore
 from kohort.broker.security._delegation import DelegationTokens
 from kohort.broker.security._mechanism import CredentialError, LoginRefusedError, ServerMechanism
 from kohort.broker.security._oauthbearer import OAuthBearerServer
 from kohort.broker.security._plain import PlainServer
 from kohort.broker.security._scram import ScramServer
-from kohort.broker.security._tokens import check_unsecured, unsecured_token
+from kohort.broker.security._tokens import check_unsecured
 from kohort.testing import TokenKey
 from tests.broker.security.logins import Scram, bearer, plain
 

@@ -10,7 +10,8 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.consumer.diagnosis._facts import AssignmentCauseFacts, GroupFacts
+from kohort.consumer import GroupFacts
+from kohort.consumer.diagnosis._facts import AssignmentCauseFacts
 from kohort.errors import ErrorCode
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import ClassicConsumer, MemoryConsumer, poll_for, polled

@@ -8,9 +8,7 @@ import sys
 import pytest
 
 from kohort.errors import UnsupportedCodecError
-from kohort.records import Compression, _codecs
-from kohort.records._compression import compress
-from kohort.records._decompress import decompress
+from kohort.records import Compression, _codecs, compress, decompress
 from kohort.testing import Cluster
 
 OUTER = """

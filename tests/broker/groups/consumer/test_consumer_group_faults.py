@@ -12,6 +12,7 @@ import pytest
 from kohort.broker.groups import (
     ClassicGroup,
     ConsumerGroup,
+    ConsumerMember,
     OffsetToCommit,
     _coordinator,
     _expiration,
@@ -27,7 +28,7 @@ from kohort.broker.groups.consumer._classic_members import sync_classic
 from kohort.broker.groups.consumer._embedded_protocol import read_assignment, read_subscription
 from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._fencing import remove_members
-from kohort.broker.groups.consumer._member import AssignmentState, ConsumerMember
+from kohort.broker.groups.consumer._member import AssignmentState
 from kohort.broker.groups.consumer._records import append_epoch
 from kohort.errors import ErrorCode
 from kohort.protocol import Message, encode

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.groups.consumer._member import ConsumerMember
+from kohort.broker.groups import ConsumerMember
 from kohort.broker.groups.consumer._member_table import MemberTable
 from tests.broker.groups.consumer.consumer_machine import ConsumerMachine, Owned
 
