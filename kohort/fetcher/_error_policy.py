@@ -242,7 +242,7 @@ class ErrorPolicy:
                 return
             # After resume() the batch is fetched again.
             self._subscription.refetch_from(state)
-            state.paused = True
+            state.paused_by |= {None}  # resume() of the program ends it
             state.status.last_error = error
             self.counters.pauses += 1
         logger.error(

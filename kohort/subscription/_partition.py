@@ -153,7 +153,7 @@ class PartitionState:
         "is_unsubscribed",
         "leader_epoch",
         "next_fetch",
-        "paused",
+        "paused_by",
         "pending_revocation",
         "position",
         "reset",
@@ -177,7 +177,8 @@ class PartitionState:
         """The epoch of the last batch before the position or of the committed offset, or -1."""
         self.epoch_starts: tuple[tuple[int, int], ...] = ()
         """(offset, epoch) where the leader epoch of the returned records has changed."""
-        self.paused: bool = False
+        self.paused_by: frozenset[str | None] = frozenset()
+        """The owners of the pauses. None is the owner of pause() without a name."""
         self.pending_revocation: bool = False
         """True if the partition is assigned and committed, but no longer fetched or delivered."""
         self.is_unsubscribed: bool = False
@@ -199,9 +200,14 @@ class PartitionState:
         return self.pending_revocation or self.is_unsubscribed
 
     @property
+    def paused(self) -> bool:
+        """True while any owner pauses the partition."""
+        return bool(self.paused_by)
+
+    @property
     def is_deliverable(self) -> bool:
         """True if buffered records may be returned to the caller."""
-        return not self.paused and not self.is_leaving
+        return not self.paused_by and not self.is_leaving
 
     @property
     def is_fetchable(self) -> bool:

@@ -475,18 +475,19 @@ class SubscriptionState:
             found = [state.fetch_target() for state in self._partitions.values()]
             return [target for target in found if target is not None]
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+    def pause(self, partitions: Iterable[TopicPartition], owner: str | None = None) -> None:
         """Deliver no records of these until :meth:`resume`, and keep their buffered records."""
-        self._set_paused(partitions, True)
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver these again."""
-        self._set_paused(partitions, False)
-
-    def _set_paused(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         with self.lock:
             for state in [self._assigned_partition(tp) for tp in partitions]:
-                state.paused = paused
+                state.paused_by |= {owner}
+                self.touch(state.topic_partition)
+            self._stop_run()
+
+    def resume(self, partitions: Iterable[TopicPartition], owner: str | None = None) -> None:
+        """Deliver these again, unless another owner pauses them."""
+        with self.lock:
+            for state in [self._assigned_partition(tp) for tp in partitions]:
+                state.paused_by -= {owner}
                 self.touch(state.topic_partition)
             self._stop_run()
 

@@ -245,6 +245,27 @@ class TestPositions:
         subscription.resume([A0])
         assert len(subscription.fetch_targets()) == 2
 
+    def test_each_owner_ends_its_own_pauses_only(self) -> None:
+        subscription = owning(A0, A1)
+        subscription.pause([A0, A1])
+        subscription.pause([A0], "library")
+        subscription.resume([A1], "library")
+        assert subscription.paused() == {A0, A1}
+        subscription.resume([A0, A1])
+        assert subscription.paused() == {A0}
+        assert [t.topic_partition for t in subscription.fetch_targets()] == [A1]
+        subscription.resume([A0], "library")
+        assert len(subscription.fetch_targets()) == 2
+
+    def test_a_revocation_ends_the_pauses_of_all_owners(self) -> None:
+        subscription = SubscriptionState()
+        subscription.subscribe(["a"])
+        subscription.assign_from_group([A0, A1])
+        subscription.pause([A0, A1], "library")
+        subscription.revoke([A0])
+        subscription.assign_from_group([A0, A1])
+        assert subscription.paused() == {A1}
+
     def test_a_snapshot_does_not_change_afterwards(self) -> None:
         subscription = owning(A0, offset=3)
         snapshot = subscription.snapshot()

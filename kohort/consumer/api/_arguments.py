@@ -62,6 +62,13 @@ def text(value: str, what: str) -> str:
     return value
 
 
+def owner(value: object) -> str | None:
+    """Return the name of an owner of pauses, or None."""
+    if value is not None and not (isinstance(value, str) and value):
+        raise TypeError(f"owner must be a str that is not empty, or None, not {value!r}")
+    return value
+
+
 def one_or_more(value: object) -> tuple[bool, list[TopicPartition]]:
     """Return True and a list of one for a single partition, or False and all of a collection."""
     match value:

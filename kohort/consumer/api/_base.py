@@ -208,26 +208,32 @@ class ConsumerBase:
         self._driver.life.check_process()
         return set(self._driver.engine.subscription.assigned())
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: TopicPartition, owner: str | None = None) -> None:
         """Return no records of these partitions until :meth:`resume`.
 
-        Buffered records are kept. Raises NotAssignedError for a partition that is not assigned.
+        Buffered records are kept. ``owner`` is the name of a library that pauses partitions of its
+        own accord. Each owner, and the program without a name, resumes only its own pauses. A
+        revocation ends all pauses of a partition. Raises NotAssignedError for a partition that is
+        not assigned.
         """
         self._driver.life.check_usable()
-        self._driver.engine.subscription.pause(_arguments.topic_partitions(partitions))
+        chosen = _arguments.topic_partitions(partitions)
+        self._driver.engine.subscription.pause(chosen, _arguments.owner(owner))
 
     def paused(self) -> set[TopicPartition]:
-        """Return a copy of the assigned partitions that are paused. No I/O."""
+        """Return a copy of the assigned partitions that any owner pauses. No I/O."""
         self._driver.life.check_process()
         return set(self._driver.engine.subscription.paused())
 
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again after :meth:`pause`.
+    def resume(self, *partitions: TopicPartition, owner: str | None = None) -> None:
+        """Return records of these partitions again after :meth:`pause` with the same owner.
 
-        Raises NotAssignedError for a partition that is not assigned.
+        Partitions that another owner pauses remain paused. Raises NotAssignedError for a partition
+        that is not assigned.
         """
         self._driver.life.check_usable()
-        self._driver.engine.subscription.resume(_arguments.topic_partitions(partitions))
+        chosen = _arguments.topic_partitions(partitions)
+        self._driver.engine.subscription.resume(chosen, _arguments.owner(owner))
         self._driver.engine.callback_queue.notify()  # another task may wait for buffered records
         self._driver.call_soon(self._driver.engine.fetcher.wake)
 

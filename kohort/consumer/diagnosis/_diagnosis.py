@@ -258,6 +258,7 @@ def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
             "open_transaction": _open_transaction(parts, tp, state) if only else None,
             "started_at_end": _started_at_end(state),
             "paused": state.paused,
+            "paused_by": sorted(state.paused_by, key=str),
             "being_revoked": state.is_leaving,
             "leader": leader,
             "read_from": parts.fetcher.follower(tp) or leader,

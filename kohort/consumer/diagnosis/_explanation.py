@@ -224,11 +224,15 @@ def _slow_line_reasons(
 def _partition_reasons(
     partitions: dict[str, PartitionFacts], max_wait: float, slow: dict[int, SlowLineFacts]
 ) -> Iterator[str]:
-    def those(key: Literal["paused", "being_revoked", "leader"], value: object) -> str:
+    def those(key: Literal["being_revoked", "leader"], value: object) -> str:
         return ", ".join(name for name, part in partitions.items() if part[key] == value)
 
-    if paused := those("paused", True):
-        yield f"paused, resume() them: {paused}"
+    for owner in sorted(
+        {each for part in partitions.values() for each in part["paused_by"]}, key=str
+    ):
+        paused = ", ".join(name for name, part in partitions.items() if owner in part["paused_by"])
+        cause = "paused, resume() them" if owner is None else f"paused by {owner}"
+        yield f"{cause}: {paused}"
     if leaving := those("being_revoked", True):
         yield f"being revoked: {leaving}"
     if headless := those("leader", None):

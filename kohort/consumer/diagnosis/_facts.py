@@ -174,6 +174,8 @@ class PartitionFacts(TypedDict):
     started_at_end: int | None
     """The offset at which reading started by "latest", if the log has earlier ones."""
     paused: bool
+    paused_by: list[str | None]
+    """The owners of the pauses, with None for the program's own ``pause()``."""
     being_revoked: bool
     leader: int | None
     read_from: int | None

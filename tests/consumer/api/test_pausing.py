@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import anyio
+import pytest
 
 from kohort import TopicPartition
 from kohort.testing import MemoryCluster
@@ -59,5 +62,28 @@ def test_iteration_returns_all_buffered_records_after_a_pause() -> None:
                     await anyio.sleep(0.5)
                     consumer.resume(*PARTITIONS)
                 assert found == {0: list(range(9)), 1: list(range(9))}
+
+    run_virtual(main)
+
+
+def test_the_program_and_a_library_do_not_undo_the_pauses_of_each_other() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"])
+            tp = PARTITIONS[0]
+            async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
+                consumer.pause(tp, owner="library")
+                consumer.pause(tp)
+                consumer.resume(tp, owner="library")
+                assert consumer.paused() == {tp}
+                consumer.pause(tp, owner="library")
+                consumer.resume(tp)
+                assert consumer.paused() == {tp}
+                assert not await consumer.poll(timeout_ms=10_000)
+                consumer.resume(tp, owner="library")
+                assert [r.value for r in (await consumer.poll(timeout_ms=10_000))[tp]] == [b"a"]
+                for wrong in ("", 1):
+                    with pytest.raises(TypeError, match="owner must be a str"):
+                        consumer.pause(tp, owner=cast("str", wrong))
 
     run_virtual(main)

@@ -289,8 +289,11 @@ def test_why_nothing_comes() -> None:
                 await poll_for(consumer, lambda: consumer.lag()[tp] == 0)
                 assert "read to the end" in why()
                 consumer.pause(tp)
-                assert "paused, resume() them: t-0" in why()
+                assert why() == "paused, resume() them: t-0"
+                consumer.pause(tp, owner="billing")
                 consumer.resume(tp)
+                assert why() == "paused by billing: t-0"
+                consumer.resume(tp, owner="billing")
                 with cluster.fail("Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None):
                     await poll_for(consumer, lambda: "TopicAuthorizationFailed" in why())
 
