@@ -35,7 +35,7 @@ from kohort.coordinator_client.assignors import (
     RebalanceProtocol,
     common_protocol,
 )
-from kohort.coordinator_client.consumer._member import LEAVE_EPOCH
+from kohort.coordinator_client.consumer._member import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from kohort.coordinator_client.machine._commands import (
     Cancel,
     Command,
@@ -69,6 +69,7 @@ from kohort.coordinator_client.machine._group_callbacks import (
 )
 from kohort.coordinator_client.machine._leaving_steps import LEAVE_MIN_SECONDS
 from kohort.coordinator_client.machine._member import NO_GENERATION
+from kohort.coordinator_client.machine._pending_commands import Role
 from kohort.coordinator_client.machine._rebalance_history import RebalanceRecord
 from kohort.coordinator_client.machine._state import MemberState
 from kohort.coordinator_client.offsets._offsets import OffsetManager
@@ -227,27 +228,44 @@ class CoordinatorClient:
         )
 
     async def leave_at_once(
-        self, seconds: float, send: Callable[..., Awaitable[Any]] | None = None
+        self,
+        seconds: float,
+        send: Callable[..., Awaitable[Any]] | None = None,
+        *,
+        leave_group: bool | None = None,
     ) -> None:
         """Leave the group without a callback, a commit or a retry, and end this object.
 
-        Members that are static, or have no coordinator, send nothing. ``send`` replaces the
-        cluster's request() for a client that does not run. Raises what it raises.
+        ``leave_group`` is as for :meth:`leave`, which may have begun. A member of a consumer group
+        that is static and stays sends that it will return. Other members that stay, or have no
+        coordinator, send nothing. ``send`` replaces the cluster's request() for a client that does
+        not run. Raises what it raises.
         """
         member, self._has_failed = self._membership, True
         self.confirmed_until = -math.inf  # no more records are delivered
-        node = self._coordinator.node
+        node, now = self._coordinator.node, anyio.current_time()
         is_static = self._config.group_instance_id is not None
-        if node is None or is_static or member.state is MemberState.UNSUBSCRIBED:
+        if member.leave is not None:
+            leave_group = member.leave.leave_group
+        elif leave_group is None:
+            leave_group = not is_static
+        if not leave_group and not (is_static and member.uses_epochs):
             return
-        if not member.member_id:
+        if node is None or not member.member_id or member.state is MemberState.UNSUBSCRIBED:
             return
+        if Role.LEAVE in member.outstanding:
+            # A coordinator that has not responded in the time of leave() gets no second request.
+            # After a callback that took this time, the request may not have been sent yet.
+            last_until = member.next_deadline()
+            if last_until is not None and last_until < now + LEAVE_MIN_SECONDS / 2:
+                return
         forms: Sequence[RequestForm[Any]]
         if member.uses_epochs:
-            last = ConsumerHeartbeat(0, member.member_id, LEAVE_EPOCH, seconds)
+            epoch = LEAVE_EPOCH if leave_group else LEAVE_STATIC_EPOCH
+            last = ConsumerHeartbeat(0, member.member_id, epoch, seconds)
             forms = consumer_heartbeat_forms(self._config, last)
         else:
-            reason = "the process or the event loop ended"
+            reason = member.leave.reason if member.leave else "the process or the event loop ended"
             forms = leave_forms(self._config, LeaveGroup(0, member.member_id, reason))
         if send is None:
             await self._coordinator.request(forms, timeout=seconds)

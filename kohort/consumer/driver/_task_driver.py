@@ -278,6 +278,7 @@ class TaskDriver(Driver):
         error: KafkaError | None = None
         limit = leave_timeout(request.timeout)
         deadline = anyio.current_time() + limit
+        self.engine.leave_group = request.leave_group
         if not (self.life.close_request or self.life.left_with_error):
             self.engine.auto_commit.note_consumed()
         try:

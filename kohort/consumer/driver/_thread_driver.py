@@ -355,6 +355,7 @@ class ThreadDriver(Driver):
         deadline = begun + leave_timeout(limit)
         thread = self.thread
         error: KafkaError | None = None
+        self.engine.leave_group = leave_group
         try:
             self.life.move(ConsumerState.CLOSING)
             # The exiting interpreter stops daemon threads, so there is nothing to wait for.

@@ -185,8 +185,9 @@ class Engine:
         """The unexpected error that ended the engine."""
         self.ended = False
         """True if the engine has ended, by close() or by an unexpected error."""
-        self._has_left = False
-        """True from the first step of leaving the group, until finish_leave()."""
+        self.leave_group: bool | None = None
+        """The argument of close(), if the engine ends before the steps of leaving have begun."""
+        self._has_left_at_once = False
 
     def _transaction_watch(self) -> OpenTransactions | None:
         """Return the watch of open transactions, which only readers of committed records need."""
@@ -234,9 +235,10 @@ class Engine:
             self.fetcher.close()
             with anyio.CancelScope(shield=True), anyio.move_on_after(DISCONNECT_SECONDS):
                 await self.cluster.aclose()
-            if self.coordinator is not None and not self._has_left:
-                # The event loop ends, or nothing refers to the consumer. Either may have cancelled
-                # the tasks of the connections, too, so that the last request needs a new one.
+            if self.coordinator is not None:
+                # The event loop ends, nothing refers to the consumer, or a callback took all the
+                # time of close(). The tasks of the connections may have been cancelled, too, so
+                # that the last request needs a new one.
                 with anyio.CancelScope(shield=True):
                     await self.leave_at_once(self.cluster.request_alone)
 
@@ -340,7 +342,6 @@ class Engine:
         self._topics.hold()
         if self.coordinator is None:
             return
-        self._has_left = True
         try:
             with anyio.move_on_after(timeout):
                 await self.coordinator.leave(reason, timeout, leave_group=leave_group)
@@ -348,22 +349,24 @@ class Engine:
             logger.info("[%s] leaving the group failed: %s", self.config.group.group_id, str(error))
 
     async def leave_at_once(self, send: Callable[..., Awaitable[Any]] | None = None) -> None:
-        """Leave the group without callbacks and commits, because the process or its loop ends.
+        """Leave the group without callbacks and commits, because there is no time for them.
 
-        ``send`` is as for :meth:`CoordinatorClient.leave_at_once`. Nothing is raised.
+        ``send`` is as for :meth:`CoordinatorClient.leave_at_once`. Nothing is raised. A member that
+        has left sends nothing.
         """
-        if self.coordinator is None or self._has_left:
+        if self.coordinator is None or self._has_left_at_once:
             return
-        self._has_left = True
+        self._has_left_at_once = True
         try:
             with anyio.move_on_after(LAST_REQUEST_SECONDS):
-                await self.coordinator.leave_at_once(2 * LAST_REQUEST_SECONDS, send)
+                await self.coordinator.leave_at_once(
+                    2 * LAST_REQUEST_SECONDS, send, leave_group=self.leave_group
+                )
         except Exception as error:  # an exiting interpreter refuses threads, for example
             logger.debug("[%s] leaving failed: %s", self.config.group.group_id, str(error))
 
     def finish_leave(self) -> None:
         """Finish :meth:`leave` after the subscription was removed or replaced."""
-        self._has_left = False
         self.auto_commit.drop_replaced()
         self._topics.release()
         self.positions.wake()
