@@ -27,6 +27,7 @@ from kohort.protocol.messages import (
 from kohort.transport import Backoff
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.coordinator_client.fakes import FakeCluster, commit_all
+from tests.support.virtual import run_virtual_on
 
 pytestmark = pytest.mark.anyio
 
@@ -155,11 +156,16 @@ async def test_commit_checks_ownership_before_it_sends() -> None:
     assert not cluster.requests(OffsetCommitRequest)
 
 
-async def test_commit_times_out_when_no_new_epoch_comes() -> None:
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_commit_times_out_when_no_new_epoch_comes(backend: str) -> None:
     cluster, member = FakeCluster(t=2), Member()
     _accept_from(cluster, 8)
-    with pytest.raises(KafkaTimeoutError, match="STALE_MEMBER_EPOCH"):
-        await _offsets(member, cluster).commit({T0: AT}, 0.05)
+
+    async def commit() -> None:
+        with pytest.raises(KafkaTimeoutError, match="STALE_MEMBER_EPOCH"):
+            await _offsets(member, cluster).commit({T0: AT}, 0.05)
+
+    run_virtual_on(backend, commit)
     assert len(member.events) > 1
 
 
