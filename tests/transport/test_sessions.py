@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +20,9 @@ from kohort.protocol.messages import (
 from kohort.security._jwt import unsecured
 from kohort.security._oauthbearer import OAuthBearerMechanism
 from kohort.security._tokens import TokenSource, token_of
+from kohort.transport.connection._pipeline import Pending
+from kohort.transport.connection._session import GatedPipeline
+from kohort.transport.network._loop import OneShot
 from tests.support.virtual import run_virtual_on
 from tests.transport.sasl_peer import (
     OFFERED,
@@ -307,3 +311,19 @@ def test_requests_of_a_login_do_not_count_as_use(virtual: Any) -> None:
         assert len(handshakes) == 2
 
     virtual(main)
+
+
+def test_request_behind_the_gate_waits_for_no_end_of_a_pause() -> None:
+    """The end of a former pause would wake the sender again and again until the login ends."""
+    now = 0.0
+    pipeline = GatedPipeline(5, lambda: now)
+    pipeline.pause(1.0)
+    pending = Pending("Heartbeat", 1, [b"x"], 8.0, now, OneShot(None))
+    pipeline.waiting.append(pending)
+    assert pipeline.resumes_at == 1.0
+    now = 2.0
+    pipeline.is_closed = True
+    assert pipeline.take_sendable() == []
+    assert pipeline.resumes_at == math.inf
+    pipeline.is_closed = False
+    assert pipeline.take_sendable() == [b"x"]

@@ -94,6 +94,11 @@ class GatedPipeline(Pipeline):
             self.wanted.notify()
         return buffers
 
+    @property
+    def resumes_at(self) -> float:
+        """Time at which the pause ends, or infinity while the gate is closed: its opening wakes."""
+        return math.inf if self.is_closed else super().resumes_at
+
     def withdraw(self, pending: Pending) -> bool:
         if self._prioritized and pending in list(self.waiting)[: self._prioritized]:
             self._prioritized -= 1
