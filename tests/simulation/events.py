@@ -175,6 +175,36 @@ class LinesSlowed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSent(Event):
+    """A distant member sends a fetch over a connection to a broker.
+
+    ``requests`` has the partitions with the epochs of their positions. ``unassigned`` has those
+    that the member is not assigned.
+    """
+
+    node: int
+    connection: str
+    requests: frozenset[tuple[TopicPartition, int]]
+    unassigned: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchEnded(Event):
+    """The fetch over a connection has returned or failed."""
+
+    node: int
+    connection: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled(Event):
+    """The response to a fetch has a throttle time."""
+
+    node: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grown(Event):
     """A topic has this number of partitions from now on."""
 

@@ -55,6 +55,11 @@ from tests.simulation.events import (
     Stopped,
     Stopping,
 )
+from tests.simulation.fetch_invariants import (
+    only_assigned_partitions_are_fetched,
+    partitions_are_in_flight_once,
+    throttles_stop_all_fetches,
+)
 from tests.simulation.incarnations import by_incarnation, named_alike
 
 Check = Callable[[EventLog], list[str]]
@@ -502,6 +507,9 @@ ALWAYS: tuple[Check, ...] = (
     owners_release_first,
     nothing_is_acknowledged_early,
     withheld_partitions_are_not_delivered,
+    partitions_are_in_flight_once,
+    only_assigned_partitions_are_fetched,
+    throttles_stop_all_fetches,
 )
 """Checks for every seed."""
 IN_PROFILE: dict[str, tuple[Check, ...]] = {
@@ -524,6 +532,9 @@ BY_NAME: tuple[Check, ...] = (
     owners_release_first,
     nothing_is_acknowledged_early,
     withheld_partitions_are_not_delivered,
+    partitions_are_in_flight_once,
+    only_assigned_partitions_are_fetched,
+    throttles_stop_all_fetches,
 )
 """Checks by the names of topics, whether or not they were recreated."""
 

@@ -31,6 +31,8 @@ class MemberNetwork:
         self.dead = False
         """Flag for an ended machine: no bytes pass any longer, and no side sees an end."""
         self.latency = 0.0
+        self.round_trip = 0.0
+        """Seconds that each request takes on its way, so that its response takes none."""
         self.rate: int | None = None
         """Bytes per second that each connection delivers. None for any number at once."""
         self.resets_handshakes = False
@@ -130,6 +132,8 @@ class _Connection:
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         await self._network.pass_through()
+        if self._network.round_trip:
+            await anyio.sleep(self._network.round_trip)
         self._check()
         data = b"".join(buffers)
         if self.send_left is not None:

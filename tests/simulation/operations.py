@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import trio.lowlevel
@@ -67,6 +67,8 @@ HEARTBEAT_CODES = (
 APIS = sorted(PASSING)
 BACKLOG_BATCHES = 50
 """Batches of a backlog. Each has the bytes of half a second."""
+DISTANT_BATCHES, DISTANT_BATCH_BYTES = 30, 40 << 10
+"""Batches of a partition that together are more than a first fetch of its broker."""
 RETENTION = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 5000}
 
 
@@ -100,6 +102,32 @@ async def pile_up(world: World, rng: random.Random, habits: Habits) -> None:
     world.backlogs.append(TopicPartition(topic, partition))
     for _ in range(BACKLOG_BATCHES):
         world.produce(topic, partition, 1, bytes(world.rate // 2))
+
+
+async def pile_up_everywhere(world: World, rng: random.Random, habits: Habits) -> None:
+    """Write batches to all partitions that a single fetch cannot have, at most twice."""
+    if world.rate is None or len(world.backlogs) == 2:
+        return
+    world.note("backlogs of all partitions")
+    for topic, count in sorted(world.counts.items()):
+        world.backlogs.append(TopicPartition(topic, 0))
+        for partition in range(count):
+            for _ in range(DISTANT_BATCHES):
+                world.produce(topic, partition, 1, bytes(DISTANT_BATCH_BYTES))
+
+
+async def throttle(world: World, rng: random.Random, habits: Habits) -> None:
+    """Let a broker throttle the next fetch that a member sends to it."""
+    node, seconds = rng.choice(BROKERS), rng.uniform(0.5, 3)
+
+    async def throttled(call: Call) -> Response | None:
+        response: Any = await call.proceed()
+        response.throttle_time_ms = int(seconds * 1000)
+        return cast(Response, response)
+
+    world.note(f"broker {node} throttles a fetch for {seconds:.1f} s", fault=True, takes_time=True)
+    fault = world.cluster.on("Fetch", throttled, node=node, keep=False)
+    world.until(rng.uniform(1, 5), fault.stop)
 
 
 async def start(world: World, rng: random.Random, habits: Habits) -> None:
@@ -424,6 +452,11 @@ ABSENCES = replace(BOUNCE, weights={**BOUNCE.weights, kill_broker: 1, start_brok
 BACKLOGS = replace(CALM, weights={**CALM.weights, pile_up: 3})
 BACKLOGS_CRASHES = replace(CRASHES, weights={**CRASHES.weights, pile_up: 3})
 BACKLOGS_STORM = replace(STORM, weights={**STORM.weights, pile_up: 3})
+DISTANT = replace(CALM, weights={**CALM.weights, pile_up_everywhere: 6})
+_FAR: dict[Operate, float] = {pile_up_everywhere: 6, throttle: 8, fragment: 0}
+"""Pieces of 7 bytes of a large response would take too many steps."""
+DISTANT_FAULTS = replace(FAULTS, weights={**FAULTS.weights, **_FAR})
+DISTANT_STORM = replace(STORM, weights={**STORM.weights, **_FAR})
 SHORTENED = replace(FAULTS, weights={**FAULTS.weights, leave_out: 3})
 SHORTENED_STORM = replace(STORM, weights={**STORM.weights, leave_out: 3})
 
@@ -462,6 +495,8 @@ PROFILES = (
 )
 WITH_SLOW_LINES = (BACKLOGS, BACKLOGS, BACKLOGS_CRASHES, BACKLOGS_STORM)
 """Profiles for a tenth of the seeds without racks and logins, whose lines are slow."""
+WITH_DISTANCE = (DISTANT, DISTANT_FAULTS, DISTANT_FAULTS, DISTANT_STORM)
+"""Profiles for a tenth of the seeds without racks, whose brokers are far away."""
 WITH_RACKS = (ABSENCES, ABSENCES, MOVED_STATIC, SHORTENED, SHORTENED_STORM)
 """Profiles for a fifth of the seeds, whose brokers and members have racks."""
 WITH_RIGHTS = (RIGHTS, RIGHTS_STORM)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from kohort.consumer.driver._async_callbacks import AsyncCallbacks
 from kohort.consumer.driver._task_driver import TaskDriver
@@ -21,6 +22,9 @@ from kohort.coordinator_client.offsets import _offsets
 from kohort.coordinator_client.offsets._commit_rules import READ_REJECTIONS
 from kohort.coordinator_client.offsets._offset_messages import fetched_offsets
 from kohort.errors import KafkaConnectionError, KafkaError
+from kohort.fetcher._connections import NodeConnections
+from kohort.fetcher._planning import FetchPlanner
+from kohort.fetcher._request import PartitionRequest
 from kohort.fetcher._sizes import FetchSizes
 from kohort.security._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
@@ -296,6 +300,53 @@ def request_more_than_the_line_delivers() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def fetch_over_two_connections() -> Iterator[None]:
+    """Take partitions in flight for free ones when parallel connections get their shares."""
+    plan: Callable[..., Any] = FetchPlanner._plan_parallel
+
+    def planned(planner: FetchPlanner, *args: Any) -> Any:
+        with patch.object(planner, "_in_flight", lambda request, node: False):
+            return plan(planner, *args)
+
+    with patch.object(FetchPlanner, "_plan_parallel", planned):
+        yield
+
+
+@contextmanager
+def keep_partitions_of_parallel_connections() -> Iterator[None]:
+    """Fetch what is behind over parallel connections, also after a revocation."""
+    find: Callable[..., list[PartitionRequest]] = NodeConnections.requests_behind
+    kept: WeakKeyDictionary[NodeConnections, dict[TopicPartition, PartitionRequest]]
+    kept = WeakKeyDictionary()
+
+    def found(
+        connections: NodeConnections, ready: Mapping[TopicPartition, PartitionRequest]
+    ) -> list[PartitionRequest]:
+        requests = kept.setdefault(connections, {})
+        requests |= {each.topic_partition: each for each in find(connections, ready)}
+        return list(requests.values())
+
+    with patch.object(NodeConnections, "requests_behind", found):
+        yield
+
+
+@contextmanager
+def throttle_one_connection() -> Iterator[None]:
+    """Fetch over parallel connections during the throttle time of another one."""
+    plan: Callable[..., Any] = FetchPlanner._plan_parallel
+
+    def planned(planner: FetchPlanner, connections: NodeConnections, *args: Any) -> Any:
+        until, connections.not_before = connections.not_before, 0.0
+        try:
+            return plan(planner, connections, *args)
+        finally:
+            connections.not_before = until
+
+    with patch.object(FetchPlanner, "_plan_parallel", planned):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "commit before processing": commit_before_processing,
     "deliver after revoke": deliver_after_revoke,
@@ -316,6 +367,9 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "reset on absent offsets": reset_on_absent_offsets,
     "end slow responses": end_slow_responses,
     "request more than the line delivers": request_more_than_the_line_delivers,
+    "fetch over two connections": fetch_over_two_connections,
+    "keep partitions of parallel connections": keep_partitions_of_parallel_connections,
+    "throttle one connection": throttle_one_connection,
 }
 EPOCH_BUGS = {
     "reset on refused fetches",

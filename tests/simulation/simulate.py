@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -26,11 +27,13 @@ from tests.simulation.events import (
     Processed,
     now,
 )
+from tests.simulation.fetch_witness import watching_fetches
 from tests.simulation.invariants import violations
 from tests.simulation.member import SLOTS, Habits
 from tests.simulation.operations import (
     PROFILES,
     RETENTION,
+    WITH_DISTANCE,
     WITH_LOGINS,
     WITH_RACKS,
     WITH_RIGHTS,
@@ -70,6 +73,16 @@ A session of 3 s would end within a response that takes 5 s.
 """
 RATES = (20_000, 100_000)
 """Bytes per second of a slow line."""
+SHARE_OF_DISTANCE = 0.1
+"""Share of the other seeds without racks whose brokers are far away."""
+ROUND_TRIPS = (0.02, 0.15, 0.3)
+DISTANT_RATES = (100_000, 400_000)
+"""Bytes per second of each connection over a long line."""
+FAST_RATE = 2_000_000
+"""The same for members that log in, with the shortest round trip.
+
+Their sessions may last 3 s only, and a login takes several round trips.
+"""
 LARGE_PARTITION = 4 << 20
 """Most bytes of a partition in a fetch over a slow line, which could take minutes."""
 SHARE_OF_RIGHTS = 0.1
@@ -169,6 +182,13 @@ async def _live(
     if not racks and accounts is None and of_lines.random() < SHARE_OF_SLOW_LINES:
         profile = of_lines.choice(WITH_SLOW_LINES)
         rate = of_lines.choice(RATES)
+    of_distance = random.Random(f"distance {seed}")
+    round_trip = 0.0
+    if not racks and rate is None and of_distance.random() < SHARE_OF_DISTANCE:
+        profile = of_distance.choice(WITH_DISTANCE)
+        rate, round_trip = FAST_RATE, ROUND_TRIPS[0]
+        if accounts is None:
+            rate, round_trip = of_distance.choice(DISTANT_RATES), of_distance.choice(ROUND_TRIPS)
     profile = profile_for(profile, protocols)
     of_polls = random.Random(f"long polls {seed}")
     autocommit = rng.random() < 0.5
@@ -195,6 +215,7 @@ async def _live(
         watching(log, witness.record_stored),
         pausable(),
         quick_keys(),
+        watching_fetches(log) if round_trip else nullcontext(),
     ):
         trio.lowlevel.add_instrument(_Watch(log, scope, clock))
         async with MemoryCluster(
@@ -206,7 +227,7 @@ async def _live(
             seed=seed,
             security=OPEN if accounts is None else accounts.security(),
         ) as cluster:
-            world = World(cluster, log, rng, accounts, protocols, racks, rate)
+            world = World(cluster, log, rng, accounts, protocols, racks, rate, round_trip)
             if absent is not None:
                 cluster.kill_broker(absent)
             world.by_epoch = witness.by_epoch

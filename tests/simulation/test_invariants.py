@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kohort.types import TopicPartition
-from tests.simulation import epoch_invariants, invariants
+from tests.simulation import epoch_invariants, fetch_invariants, invariants
 from tests.simulation.events import (
     Assigned,
     Broke,
@@ -24,6 +25,8 @@ from tests.simulation.events import (
     Event,
     EventLog,
     Failed,
+    FetchEnded,
+    FetchSent,
     GenerationStored,
     Grown,
     Healed,
@@ -49,6 +52,7 @@ from tests.simulation.events import (
     Stopped,
     Stopping,
     TargetReceived,
+    Throttled,
 )
 from tests.simulation.invariants import Check
 from tests.simulation.world import TOPICS
@@ -97,6 +101,19 @@ def stored(
     return MemberStored(who=who, member_id=who, epoch=epoch, assigned=assigned, pending=pending)
 
 
+def fetch(
+    connection: str, *requests: tuple[TopicPartition, int], unassigned: frozenset[Any] = frozenset()
+) -> FetchSent:
+    """Return a fetch of partitions with their epochs from broker 1."""
+    return FetchSent(
+        who="a",
+        node=1,
+        connection=connection,
+        requests=frozenset(requests),
+        unassigned=unassigned,
+    )
+
+
 GOOD: list[Event] = [
     LinesSlowed(rate=100_000),
     *produced(6),
@@ -104,6 +121,14 @@ GOOD: list[Event] = [
     generation(1, a=BOTH),
     Assigned(who="a", partitions=BOTH),
     Steady(generation=1),
+    fetch("fetch", (T0, 1)),
+    fetch("fetch-1", (T1, 1), (T0, 2)),
+    replace(fetch("fetch-2", (T0, 1)), node=2),
+    FetchEnded(who="a", node=1, connection="fetch"),
+    Throttled(who="a", node=1, seconds=2.0, at=1.0),
+    replace(fetch("fetch", (T0, 1)), node=3, at=2.0),
+    replace(fetch("fetch", (T0, 3)), at=3.0),
+    replace(fetch("fetch", (T0, 1)), who="b", at=2.0),
     *read("a", 0, 3),
     *accepted("a", 1, 3),
     Committed(who="a", seconds=0.0),
@@ -174,6 +199,26 @@ GOOD_EPOCHS: list[Event] = [
 owned = [Assigned(who="a", partitions=BOTH)]
 assigned_b = Assigned(who="b", partitions=ONE)
 BAD: dict[str, tuple[Check, list[Event]]] = {
+    "a partition over two connections": (
+        fetch_invariants.partitions_are_in_flight_once,
+        [fetch("fetch", (T0, 1)), fetch("fetch-1", (T0, 1), (T1, 1))],
+    ),
+    "two fetches over one connection": (
+        fetch_invariants.partitions_are_in_flight_once,
+        [fetch("fetch", (T0, 1)), fetch("fetch", (T1, 1))],
+    ),
+    "a fetch of an unassigned partition": (
+        fetch_invariants.only_assigned_partitions_are_fetched,
+        [fetch("fetch-1", (T0, 1), unassigned=ONE)],
+    ),
+    "a fetch during a throttle time": (
+        fetch_invariants.throttles_stop_all_fetches,
+        [
+            Throttled(who="a", node=1, seconds=2.0, at=1.0),
+            Throttled(who="a", node=1, seconds=0.5, at=1.2),
+            replace(fetch("fetch-1", (T0, 1)), at=2.0),
+        ],
+    ),
     "records that a slow line holds back": (
         invariants.slow_lines_deliver,
         [LinesSlowed(rate=100_000), *owned, *produced(1), Healed(at=20.0)],

@@ -16,11 +16,16 @@ RACKS = range(55, 60)
 """Seeds with racks, of all the profiles that have no other seeds."""
 SLOW_LINES = (62, 92, 84)
 """Seeds with slow lines."""
+DISTANCE = (63, 33, 22)
+"""Seeds with distant brokers."""
 SEEDS_OF: dict[str, Iterable[int]] = {
     "keep an old assignment": RACKS,
     "forget the racks of absent brokers": RACKS,
     "end slow responses": SLOW_LINES,
     "request more than the line delivers": SLOW_LINES,
+    "fetch over two connections": DISTANCE,
+    "keep partitions of parallel connections": DISTANCE,
+    "throttle one connection": DISTANCE,
 }
 
 SHORTER = {"heartbeat with an old generation": 8}

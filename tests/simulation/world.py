@@ -56,6 +56,7 @@ class World:
         protocols: Protocols | None = None,
         racks: Mapping[str, str | None] | None = None,
         rate: int | None = None,
+        round_trip: float = 0.0,
     ) -> None:
         self.cluster = cluster
         self.log = log
@@ -67,6 +68,8 @@ class World:
         """Rack of the members in each slot."""
         self.rate = rate
         """Bytes per second of each connection of a member, or None for fast lines."""
+        self.round_trip = round_trip
+        """Seconds of a round trip between members and brokers."""
         self.backlogs: list[TopicPartition] = []
         """Partitions with records for which a slow line needs long."""
         if rate is not None:
@@ -107,6 +110,7 @@ class World:
             None if self.accounts is None else self.accounts.options(slot, self.cluster),
         )
         member.network.rate = self.rate
+        member.network.round_trip = self.round_trip
         self.members[slot] = member
         self.tasks.start_soon(member.run)
         return member
