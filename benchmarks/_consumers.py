@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 KOHORT, KOHORT_ASYNC = "kohort", "kohort async"
@@ -180,6 +181,11 @@ MODULES = {
 }
 
 
-def module_of(client: str) -> str:
-    """Return the package that a client is imported from."""
-    return MODULES[client]
+CLASSES = {KOHORT: "KafkaConsumer", KOHORT_ASYNC: "AsyncKafkaConsumer"}
+
+
+def load(client: str) -> None:
+    """Import a client with its consumer, which kohort imports on first use."""
+    module = import_module(MODULES[client])
+    if client in CLASSES:
+        getattr(module, CLASSES[client])

@@ -4,7 +4,8 @@
 
 Each consumer is in a separate group and waits in calls of one second. A synchronous one has a
 separate thread, an asynchronous one a task. The topic has one record. CPU and context switches are
-counted for SECONDS after all consumers have had that. The output is a line of JSON.
+counted for SECONDS after all consumers have had that. ``ready_ms`` is the time until then. The
+output is a line of JSON.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ import resource
 import sys
 import threading
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks._consumers import ASYNC, SYNC, Ask, module_of
+from benchmarks._consumers import ASYNC, SYNC, Ask, load
 
 WAIT_MS = 1000
 SETTLE_S = 2.0
@@ -34,6 +34,8 @@ class Idling(NamedTuple):
     cpu_percent: float
     switches_per_s: float
     mb: float
+    ready_ms: float
+    """Milliseconds until each consumer had its first record."""
 
 
 class Meter:
@@ -43,6 +45,7 @@ class Meter:
         self._left = consumers
         self._seconds = seconds
         self._lock = threading.Lock()
+        self._begun = time.monotonic()
         self.all_ready = threading.Event()
 
     def ready(self) -> None:
@@ -55,13 +58,15 @@ class Meter:
     def measure(self) -> None:
         """Count while no records arrive, print the result and end the process."""
         self.all_ready.wait()
-        time.sleep(SETTLE_S)
+        ready_ms = (time.monotonic() - self._begun) * 1000
+        time.sleep(SETTLE_S if self._seconds else 0)
         before, begun = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
         time.sleep(self._seconds)
-        after, seconds = resource.getrusage(resource.RUSAGE_SELF), time.monotonic() - begun
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        seconds = max(time.monotonic() - begun, 1e-6)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         switches = after.ru_nvcsw - before.ru_nvcsw
-        result = Idling(cpu / seconds * 100, switches / seconds, resident_mb())
+        result = Idling(cpu / seconds * 100, switches / seconds, resident_mb(), ready_ms)
         print(json.dumps(result._asdict()), flush=True)
         os._exit(0)
 
@@ -100,7 +105,7 @@ async def all_async(client: str, asks: list[Ask], meter: Meter) -> None:
 
 def main() -> None:
     client, bootstrap_servers, topic, group, consumers, seconds = sys.argv[1:]
-    import_module(module_of(client))
+    load(client)
     asks = [Ask(bootstrap_servers, topic, f"{group}-{n}") for n in range(int(consumers))]
     meter = Meter(len(asks), float(seconds))
     threading.Thread(target=meter.measure, daemon=True).start()
