@@ -35,17 +35,18 @@ A distant broker has parallel connections, too, while partitions are behind. See
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from kohort.config import FetchConfig
 from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._parallel import ParallelPolicy, needed_of
 from kohort.fetcher._request import FetchResult, PartitionRequest
 from kohort.fetcher._sessions import FetchSession
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 LONG_POLL_AFTER = 0.02
 """Seconds before a fetch counts as a long poll. A younger fetch is probably about to return."""
+MAIN_PURPOSE = "fetch"
+"""Purpose of the main connection."""
 EXTRA_POLL_MARGIN = 0.05
 """Seconds by which the extra connection's long poll ends before the main connection's."""
 USUAL_POLL = 0.5
@@ -114,7 +115,7 @@ class NodeConnections:
 
     def __init__(self, node: int, *, sessions: bool = True) -> None:
         self.node = node
-        self.main = FetchConnection(node, "fetch", FetchSession(enabled=sessions))
+        self.main = FetchConnection(node, MAIN_PURPOSE, FetchSession(enabled=sessions))
         self.extra = FetchConnection(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0
         """The earliest time for a fetch, after a failed fetch or a throttle time."""

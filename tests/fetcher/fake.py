@@ -154,6 +154,9 @@ class FakeCluster:
         assert (node, purpose) not in self._busy
         self.closed.append((node, purpose))
 
+    def prepare(self, node: int, purpose: str, /) -> None:
+        """Do nothing, because no request waits for a connection here."""
+
     def request_refresh(self) -> None:
         self.refreshes += 1
         self.on_refresh()

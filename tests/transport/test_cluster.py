@@ -446,11 +446,40 @@ async def test_request_without_response_times_out_and_next_reconnects() -> None:
 
 
 async def test_bootstrap_connections_close_when_the_brokers_are_known() -> None:
-    async with running() as (client, cluster):
+    async with running(bootstrap=(("other", 9092),)) as (client, cluster):
+        cluster.network.listen("other", 9092, cluster.brokers[0]._serve)
         await client.wait_bootstrapped()
         await until(lambda: cluster.network.open_ends == 0)
         await client.request(HeartbeatRequest())
         assert cluster.network.open_ends == 1
+
+
+async def test_bootstrap_connection_becomes_that_of_its_broker() -> None:
+    async with running(brokers=2, reconnect_backoff_ms=10) as (client, cluster):
+        await client.wait_bootstrapped()
+        (broker, _) = cluster.brokers
+        await client.request(HeartbeatRequest(), node=1)
+        assert [host for _, host, _ in cluster.network.attempts] == ["b1"]
+        line = client.line(1)
+        assert line is not None
+        for peer in broker.peers:
+            peer.reset()
+        await anyio.wait_all_tasks_blocked()
+        assert client.last_error is not None  # of the broker, whose back-off has begun
+        await client.request(HeartbeatRequest(), node=1, timeout_ms=5000)
+        assert [host for _, host, _ in cluster.network.attempts] == ["b1", "b1"]
+        assert broker.count(HeartbeatRequest) == 2
+
+
+async def test_prepared_connection_is_open_before_the_first_request() -> None:
+    async with running() as (client, cluster):
+        await client.wait_bootstrapped()
+        for _ in range(2):
+            client.prepare(1, "fetch")
+            client.prepare(9, "fetch")  # an unknown broker
+        await until(lambda: cluster.network.open_ends == 2)
+        await client.request(HeartbeatRequest(), node=1, purpose="fetch")
+        assert cluster.network.open_ends == 2
 
 
 async def test_closing_ends_everything_and_says_so_to_all_who_wait() -> None:

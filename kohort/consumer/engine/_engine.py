@@ -209,6 +209,7 @@ class Engine:
         try:
             async with anyio.create_task_group() as tasks:
                 self.offset_requests.use_tasks(tasks)
+                self._topics.want_first_topics()
                 has_cluster = OneShot()
                 start_soon(tasks, self.cluster.run, has_cluster.set)
                 await has_cluster.wait()

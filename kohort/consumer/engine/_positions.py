@@ -27,7 +27,6 @@ import logging
 import math
 import random
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
 
 import anyio
 
@@ -53,7 +52,7 @@ from kohort.transport import (
     TaskSignal,
     TopicMetadata,
 )
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import NamedTuple, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -360,6 +359,7 @@ class PositionFinder:
         # The ids are read before the request, to detect topics that are recreated meanwhile.
         ids = subscription.topic_ids(missing)
         denied: set[TopicPartition] = set()
+        self._fetcher.prepare(missing)
         committed = await self._committed(list(missing), denied if collects else None)
         now, history = anyio.current_time(), subscription.history
         news = {tp for tp in denied if self._denied.note_denial(tp, missing[tp], now)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -31,7 +31,7 @@ from kohort.transport import (
     start_soon,
     weak_callback,
 )
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.coordinator_client import CoordinatorClient
@@ -254,6 +254,12 @@ class TopicWatch:
         self._leaving = max(0, self._leaving - 1)
         self._group_subscription = None
         self.wake()
+
+    def want_first_topics(self) -> None:
+        """Request what is known before the start with the first metadata, which saves a request."""
+        if self._subscription.mode not in _PATTERNS:
+            owned = {tp.topic for tp in self._subscription.assigned()}
+            self._cluster.want_topics(self._subscription.topics() | owned)
 
     async def run(self) -> None:
         """Run until cancelled; never raises."""

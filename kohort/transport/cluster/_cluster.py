@@ -17,7 +17,7 @@ was idle longest. It opens connections side by side. The next broker is tried wh
 has not responded for half a second. The first open connection ends the other attempts.
 
 The client uses bootstrap addresses at the start, and while every known broker is in back-off
-(KIP-899). It forgets the known brokers if they return no metadata for
+(KIP-899). The connection of the first contact becomes that of the broker with the same address. It forgets the known brokers if they return no metadata for
 ``metadata_recovery_rebootstrap_trigger_ms``, or request it (KIP-1102).
 
 Invariants:
@@ -355,6 +355,13 @@ class ClusterClient:
         if isinstance(response, messages.FindCoordinatorResponse):
             self._learn(response)
         return response
+
+    def prepare(self, node: int, purpose: str, /) -> None:
+        """Begin to open the connection to a node for a purpose, because a request will need it.
+
+        Do nothing if there is one, or if the node is unknown. A failure begins its back-off.
+        """
+        self._nodes.prepare(node, purpose)
 
     async def request_alone(
         self,

@@ -63,10 +63,12 @@ PROBE_INTERVAL = 30.0
 class PurposeConnection:
     """A node's connection for one purpose, which is opening, open or closed."""
 
-    __slots__ = ("broker", "connection", "error", "opened", "scope", "waiters")
+    __slots__ = ("broker", "connection", "error", "node", "opened", "scope", "waiters")
 
-    def __init__(self, broker: BrokerAddress) -> None:
-        self.broker = broker
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        """The node that has it, which changes when a bootstrap address becomes a broker."""
+        self.broker = node.broker
         self.connection: BrokerConnection | None = None
         self.error: KafkaError | None = None
         self.opened = OneShot()
@@ -204,15 +206,33 @@ class Nodes:
         """
         for broker in brokers.values():
             self.add_broker(broker, known=True)
+            self._adopt_connection(self.brokers[broker.id])
         for node_id in [id for id in self.brokers if id not in brokers]:
             if not self.brokers[node_id].connections:
                 del self.brokers[node_id]
                 self.refusals.remove(node_id)
         if brokers:
-            # New connections to the same brokers use their ids.
+            # New connections to other addresses of the same brokers use their ids.
             for node in self.bootstrap.values():
                 self._close(entry for entry in node.connections.values() if not entry.load)
         self._changed.notify()
+
+    def _adopt_connection(self, node: Node) -> None:
+        """Move the connection of a bootstrap server to the broker that has the same address.
+
+        A new one would take two round trips, and the first requests wait for it.
+        """
+        for server in self.bootstrap.values():
+            entry = server.connections.get("")
+            if server.peer != node.peer or entry is None or entry.connection is None:
+                continue
+            if "" not in node.connections and entry.connection.failure is None:
+                node.connections[""] = server.connections.pop("")
+                node.line, node.silence, node.reached = server.line, server.silence, True
+                server.failures, server.last_used = 0, entry.connection.last_used  # it responded
+                entry.node, entry.broker = node, node.broker
+                self._watch_silence(node, entry.connection)
+                return
 
     def add_broker(self, broker: BrokerAddress, *, known: bool = False) -> None:
         """Add a broker. Only with ``known`` does a new address replace that of the metadata."""
@@ -316,9 +336,7 @@ class Nodes:
             raise KafkaConnectionError(f"broker {node_id} is not among the known brokers")
         entry = node.connections.get(purpose)
         if entry is None:
-            tasks = self._running()
-            entry = node.connections[purpose] = PurposeConnection(node.broker)
-            start_soon(tasks, self._serve, node, purpose, entry)
+            entry = self._begin(node, purpose)
         if entry.connection is None:
             entry.waiters += 1
             try:
@@ -341,6 +359,19 @@ class Nodes:
         if entry is not None and not entry.load:
             self._close([entry])
 
+    def _begin(self, node: Node, purpose: str) -> PurposeConnection:
+        """Begin to open a connection."""
+        tasks = self._running()
+        entry = node.connections[purpose] = PurposeConnection(node)
+        start_soon(tasks, self._serve, purpose, entry)
+        return entry
+
+    def prepare(self, node_id: int, purpose: str) -> None:
+        """Begin to open a connection to a known broker, unless there is one."""
+        node = self.brokers.get(node_id)
+        if node is not None and self._tasks is not None and purpose not in node.connections:
+            self._begin(node, purpose)
+
     def stop_opening(self, node_ids: Iterable[int], purpose: str) -> None:
         """Close the connections to these nodes that are opening and have no waiting caller."""
         for node_id in node_ids:
@@ -349,17 +380,18 @@ class Nodes:
             if entry is not None and entry.connection is None and not entry.waiters:
                 self._close([entry])
 
-    async def _serve(self, node: Node, purpose: str, entry: PurposeConnection) -> None:
+    async def _serve(self, purpose: str, entry: PurposeConnection) -> None:
         """Open a connection and keep it running until it ends."""
         try:
             with entry.scope:
-                await anyio.sleep_until(node.not_before)
-                await self._open_and_run(node, purpose, entry)
+                await anyio.sleep_until(entry.node.not_before)
+                await self._open_and_run(purpose, entry)
         finally:
-            _forget(node, purpose, entry)
+            _forget(purpose, entry)
             entry.opened.set()
 
-    async def _open_and_run(self, node: Node, purpose: str, entry: PurposeConnection) -> None:
+    async def _open_and_run(self, purpose: str, entry: PurposeConnection) -> None:
+        node = entry.node
         try:
             connection = await self.open_alone(entry.broker, node.line)
         except KafkaError as error:
@@ -367,10 +399,9 @@ class Nodes:
             self._failed(node, entry.error)
             return
         # The back-off must begin before callers of failed requests can retry.
-        note_silence = partial(node.silence.note, f"broker {node.broker.id} at {node.peer}")
-        connection.call_on_silence(note_silence)
-        note_silence(None)
-        connection.call_on_close(lambda: self._closed(node, purpose, entry, connection))
+        self._watch_silence(node, connection)
+        node.silence.note(_named(node), None)
+        connection.call_on_close(lambda: self._closed(purpose, entry, connection))
         entry.connection = connection
         entry.opened.set()
         node.error, node.reached = None, True
@@ -387,7 +418,11 @@ class Nodes:
             and not connection.response_count
             and not connection.closed_by_us
         ):
-            await self._probe_for_login(node, entry.broker)
+            await self._probe_for_login(entry.node, entry.broker)
+
+    @staticmethod
+    def _watch_silence(node: Node, connection: BrokerConnection) -> None:
+        connection.call_on_silence(partial(node.silence.note, _named(node)))
 
     async def open_alone(self, broker: BrokerAddress, line: Line | None = None) -> BrokerConnection:
         """Return a connection that the caller runs and closes. Raises as its open() does."""
@@ -462,11 +497,10 @@ class Nodes:
             "reached there: check that it runs, and its advertised.listeners"
         )
 
-    def _closed(
-        self, node: Node, purpose: str, entry: PurposeConnection, connection: BrokerConnection
-    ) -> None:
+    def _closed(self, purpose: str, entry: PurposeConnection, connection: BrokerConnection) -> None:
+        node = entry.node
         node.last_used = max(node.last_used, connection.last_used)
-        _forget(node, purpose, entry)
+        _forget(purpose, entry)
         # A broker that accepts and then closes each time must not reset its back-off.
         if connection.response_count:
             node.failures = 0
@@ -512,6 +546,10 @@ class Nodes:
             await anyio.sleep_until(next_look)
 
 
-def _forget(node: Node, purpose: str, entry: PurposeConnection) -> None:
-    if node.connections.get(purpose) is entry:
-        del node.connections[purpose]
+def _forget(purpose: str, entry: PurposeConnection) -> None:
+    if entry.node.connections.get(purpose) is entry:
+        del entry.node.connections[purpose]
+
+
+def _named(node: Node) -> str:
+    return f"broker {node.broker.id} at {node.peer}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer
+from kohort.network import ByteConnection
 from kohort.testing import MemoryCluster
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.consumer.virtual import MemoryConsumer, values
@@ -66,5 +68,52 @@ def test_without_a_group_too() -> None:
                 consumer.assign([T0])
                 assert await values(consumer, 1) == [b"a"]
                 assert anyio.current_time() - began < AT_ONCE
+
+    run_virtual(main)
+
+
+ROUND_TRIP = 1.0
+"""Seconds, which is far more than all pauses of the consumer."""
+
+
+class DistantConnection:
+    """A connection on which nothing arrives sooner than a round trip after the last request."""
+
+    def __init__(self, connection: ByteConnection) -> None:
+        self._connection = connection
+        self._sent_at = -math.inf
+
+    async def send(self, buffers: Sequence[bytes | bytearray | memoryview], /) -> None:
+        self._sent_at = anyio.current_time()
+        await self._connection.send(buffers)
+
+    async def recv_into(self, view: memoryview, /) -> int:
+        size = await self._connection.recv_into(view)
+        await anyio.sleep_until(self._sent_at + ROUND_TRIP)
+        return size
+
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+
+@pytest.mark.parametrize(("protocol", "most"), [("consumer", 10), ("auto", 12), ("classic", 14)])
+def test_first_record_of_a_new_group_takes_few_round_trips(protocol: str, most: int) -> None:
+    """A connection takes two of them, and five connections and requests depend on others."""
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+
+            async def connect(host: str, port: int) -> DistantConnection:
+                await anyio.sleep(ROUND_TRIP)
+                return DistantConnection(await cluster.connect(host, port))
+
+            cluster.produce("t", ["a"])
+            began = anyio.current_time()
+            async with MemoryConsumer(
+                cluster, "t", connect=connect, group_protocol=protocol
+            ) as consumer:
+                assert await values(consumer, 1) == [b"a"]
+                assert (anyio.current_time() - began) / ROUND_TRIP < most + 0.5
+            assert [each.api for each in cluster.requests].count("Metadata") == 1
 
     run_virtual(main)
