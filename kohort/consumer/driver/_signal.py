@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,6 +17,13 @@ A signal that arrives just before a wait does not end the wait. Python runs its 
 that of Ctrl-C, at the end of the slice."""
 MAX_WAIT_SLICE_SECONDS = 1.0
 """Maximum seconds of a slice. Slices double, because each wake-up costs CPU time."""
+
+PAUSE_SECONDS = 0.0001
+"""Seconds of one wait of poll(timeout_ms=0), in which the consumer thread can run."""
+PAUSE_INTERVAL_SECONDS = 0.001
+"""Seconds between two pauses. A new record waits about half of that for the interpreter's lock."""
+MAX_PAUSE_SECONDS = 0.002
+"""Maximum seconds that the caller waits while the consumer thread is busy."""
 
 _STEP = "step"
 _RUNNING = "running"
@@ -68,6 +75,35 @@ class ThreadSignal:
         for seconds in wait_slices(timeout):
             if self._lock.acquire(timeout=seconds):
                 return
+
+
+class PollPauses:
+    """The short waits of a caller that repeats poll(timeout_ms=0).
+
+    Such a caller keeps the interpreter's lock for 5 ms each time (``sys.getswitchinterval()``). The
+    consumer thread releases the lock several times for one response.
+    """
+
+    def __init__(self, signal: ThreadSignal) -> None:
+        self._signal = signal
+        self._next = 0.0
+
+    def pause(self, is_busy: Callable[[], bool]) -> bool:
+        """Wait for a notification, unless the last wait was ``PAUSE_INTERVAL_SECONDS`` ago or less.
+
+        Return True if notified.
+        """
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        end = now + MAX_PAUSE_SECONDS
+        try:
+            while not self._signal.wait_once(PAUSE_SECONDS):
+                if not is_busy() or time.monotonic() >= end:
+                    return False
+            return True
+        finally:
+            self._next = time.monotonic() + PAUSE_INTERVAL_SECONDS
 
 
 class Outcome(Protocol):

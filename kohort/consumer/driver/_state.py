@@ -8,7 +8,6 @@ of the program's code, and starts no thread, which an exiting interpreter refuse
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import time
@@ -16,9 +15,10 @@ import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kohort.errors import ConsumerClosedError, ForkedConsumerError
+from kohort.types import NamedTuple
 
 
 class ConsumerState(Enum):
@@ -178,6 +178,8 @@ def _leave_groups() -> None:
     with suppress(Exception):  # the process ends in any case, and the session expires
         leaving = [found for each in list(_started) if (found := each._leave_at_exit())]
         if sends := [each.send for each in leaving if each.send is not None]:
+            import asyncio  # a program without async consumers ends without it
+
             asyncio.run(_send_all(sends, deadline))
         for each in leaving:
             if each.wait is not None:
@@ -185,5 +187,7 @@ def _leave_groups() -> None:
 
 
 async def _send_all(sends: list[Callable[[], Awaitable[None]]], deadline: float) -> None:
+    import asyncio
+
     tasks = [asyncio.ensure_future(send()) for send in sends]
     await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))

@@ -1,23 +1,14 @@
-"""The event loop of the consumer thread, and the pauses of a caller that let it run."""
+"""The event loop of the consumer thread. It is imported when the first one starts."""
 
 from __future__ import annotations
 
 import asyncio
 import selectors
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kohort.consumer.driver._signal import ThreadSignal
 from kohort.transport import frame_selector
-
-PAUSE_SECONDS = 0.0001
-"""Seconds of one wait of poll(timeout_ms=0), in which the consumer thread can run."""
-PAUSE_INTERVAL_SECONDS = 0.001
-"""Seconds between two pauses. A new record waits about half of that for the interpreter's lock."""
-MAX_PAUSE_SECONDS = 0.002
-"""Maximum seconds that the caller waits while the consumer thread is busy."""
 
 
 class WatchedSelector(selectors.BaseSelector):
@@ -74,32 +65,3 @@ def new_event_loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
         return asyncio.new_event_loop(), lambda: False
     selector = WatchedSelector()
     return ConsumerEventLoop(selector), lambda: not selector.is_waiting
-
-
-class PollPauses:
-    """The short waits of a caller that repeats poll(timeout_ms=0).
-
-    Such a caller keeps the interpreter's lock for 5 ms each time (``sys.getswitchinterval()``). The
-    consumer thread releases the lock several times for one response.
-    """
-
-    def __init__(self, signal: ThreadSignal) -> None:
-        self._signal = signal
-        self._next = 0.0
-
-    def pause(self, is_busy: Callable[[], bool]) -> bool:
-        """Wait for a notification, unless the last wait was ``PAUSE_INTERVAL_SECONDS`` ago or less.
-
-        Return True if notified.
-        """
-        now = time.monotonic()
-        if now < self._next:
-            return False
-        end = now + MAX_PAUSE_SECONDS
-        try:
-            while not self._signal.wait_once(PAUSE_SECONDS):
-                if not is_busy() or time.monotonic() >= end:
-                    return False
-            return True
-        finally:
-            self._next = time.monotonic() + PAUSE_INTERVAL_SECONDS

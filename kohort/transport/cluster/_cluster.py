@@ -17,7 +17,8 @@ was idle longest. It opens connections side by side. The next broker is tried wh
 has not responded for half a second. The first open connection ends the other attempts.
 
 The client uses bootstrap addresses at the start, and while every known broker is in back-off
-(KIP-899). The connection of the first contact becomes that of the broker with the same address. It forgets the known brokers if they return no metadata for
+(KIP-899). The connection of the first contact becomes that of the broker with the same address. The
+client forgets the known brokers if they return no metadata for
 ``metadata_recovery_rebootstrap_trigger_ms``, or request it (KIP-1102).
 
 Invariants:

@@ -8,16 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.consumer.driver import _thread_loop
-from kohort.consumer.driver._signal import ThreadSignal
-from kohort.consumer.driver._thread_loop import (
+from kohort.consumer.driver import _signal
+from kohort.consumer.driver._signal import (
     MAX_PAUSE_SECONDS,
     PAUSE_INTERVAL_SECONDS,
     PAUSE_SECONDS,
     PollPauses,
-    WatchedSelector,
-    new_event_loop,
+    ThreadSignal,
 )
+from kohort.consumer.driver._thread_loop import WatchedSelector, new_event_loop
 
 
 class Signal(ThreadSignal):
@@ -41,7 +40,7 @@ class Signal(ThreadSignal):
 @pytest.fixture
 def signal(monkeypatch: pytest.MonkeyPatch) -> Signal:
     signal = Signal()
-    monkeypatch.setattr(_thread_loop, "time", signal)
+    monkeypatch.setattr(_signal, "time", signal)
     return signal
 
 
