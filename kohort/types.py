@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "ConsumerGroupMetadata",
@@ -15,6 +15,87 @@ __all__ = [
     "SubscriptionPattern",
     "TopicPartition",
 ]
+
+if TYPE_CHECKING:
+    from typing import NamedTuple as NamedTuple
+else:
+    from collections import _tuplegetter
+
+    class _NamedTupleType(type):
+        """Metaclass of NamedTuple, which turns the annotations of a class into fields."""
+
+        def __new__(
+            mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
+        ) -> _NamedTupleType:
+            namespace.setdefault("__slots__", ())
+            cls = super().__new__(mcs, name, bases, namespace)
+            if bases[0] is not tuple and not bases[0]._fields:
+                cls._fields = cls.__match_args__ = fields = tuple(cls.__annotations__)
+                cls._field_defaults = {
+                    name: namespace[name] for name in fields if name in namespace
+                }
+                for index, name in enumerate(fields):
+                    setattr(cls, name, _tuplegetter(index, f"Field {index}"))
+            return cls
+
+        @property
+        def __signature__(cls) -> Any:
+            from inspect import Parameter, Signature  # for tools that show a signature
+
+            kind, default_of = Parameter.POSITIONAL_OR_KEYWORD, cls._field_defaults.get
+            return Signature(
+                [
+                    Parameter(
+                        name, kind, default=default_of(name, Parameter.empty), annotation=annotation
+                    )
+                    for name, annotation in cls.__annotations__.items()
+                ]
+            )
+
+    class NamedTuple(tuple, metaclass=_NamedTupleType):
+        """Base of named tuples, as that of ``typing``.
+
+        That one compiles code for each class and each field, which takes 0.1 ms and more.
+        """
+
+        _fields = ()
+
+        def __new__(cls, *values: Any, **named: Any) -> Any:
+            if named or len(values) != len(cls._fields):
+                values = cls._complete(values, named)
+            return tuple.__new__(cls, values)
+
+        @classmethod
+        def _complete(cls, values: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+            """Return a value for each field. Raise TypeError as a call of a function does."""
+            given = dict(zip(cls._fields, values, strict=False))
+            found = {**cls._field_defaults, **given, **named}
+            is_wrong = len(values) > len(cls._fields) or not given.keys().isdisjoint(named)
+            if is_wrong or found.keys() != set(cls._fields):
+                raise TypeError(
+                    f"{cls.__name__}({', '.join(cls._fields)}) got {len(values)} values and the "
+                    f"names {list(named)}"
+                )
+            return [found[name] for name in cls._fields]
+
+        @classmethod
+        def _make(cls, values: Any) -> Any:
+            return cls(*values)
+
+        def _replace(self, /, **changes: Any) -> Any:
+            return type(self)(**{**self._asdict(), **changes})
+
+        __replace__ = _replace  # for copy.replace()
+
+        def _asdict(self) -> dict[str, Any]:
+            return dict(zip(self._fields, self, strict=True))
+
+        def __repr__(self) -> str:
+            shown = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
+            return f"{type(self).__name__}({shown})"
+
+        def __getnewargs__(self) -> tuple[Any, ...]:
+            return tuple(self)
 
 
 class TopicPartition(NamedTuple):

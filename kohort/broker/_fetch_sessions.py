@@ -29,7 +29,6 @@ import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import anyio
 
@@ -37,6 +36,7 @@ from kohort.broker.log import PartitionLog
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import FetchRequest, FetchResponse
+from kohort.types import NamedTuple
 
 
 class FetchKey(NamedTuple):

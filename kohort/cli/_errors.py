@@ -11,12 +11,13 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kohort import errors
 from kohort.cli._remedies import REMEDIES, Remedy
 from kohort.errors import BrokerResponseError, ErrorCode, KafkaError, error_class
 from kohort.errors.addresses import page_address
+from kohort.types import NamedTuple
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]

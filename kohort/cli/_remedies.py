@@ -5,7 +5,9 @@ The docstring of a class has the cause. Only that page and that command import t
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from kohort.types import NamedTuple
 
 
 class Remedy(NamedTuple):

@@ -7,9 +7,10 @@ without a word of the text. It is returned and not raised, so no traceback has t
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from kohort.config._secret import Secret
+from kohort.types import NamedTuple
 
 _FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}

@@ -12,8 +12,6 @@ from kohort.config._option_types import OptionType, ValueFault
 from kohort.config._secret import Secret
 from kohort.errors import ConfigurationError, InvalidOptionError
 
-S = TypeVar("S", bound="Section")
-
 _METADATA = "kohort.option"
 _USER_INFO = re.compile(r"[^\s'\"/,]+@")
 _OPTIONS: dict[type[Any], tuple[Option, ...]] = {}
@@ -223,6 +221,9 @@ class SecuritySection(Section):
             hidden = value is not None and (field.name in opaque or callable(value))
             shown.append(f"{field.name}={f'<{type(value).__name__}>' if hidden else repr(value)}")
         return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+S = TypeVar("S", bound=Section)
 
 
 @dataclass_transform(

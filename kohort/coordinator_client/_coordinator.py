@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import anyio
 
@@ -28,6 +28,7 @@ from kohort.errors import (
 from kohort.protocol import ApiKey, Request, Response
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from kohort.transport import Backoff, RepeatedLog, escaped, with_principal
+from kohort.types import NamedTuple
 
 logger = logging.getLogger(__name__)
 

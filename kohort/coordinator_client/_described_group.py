@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
 
 from kohort.coordinator_client._coordinator import CoordinatorConnection, RequestForm
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.errors import ErrorCode, broker_error
 from kohort.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kohort.transport import counted, escaped
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 Group = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = ConsumerGroupDescribeResponse.Member

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from kohort.errors import (
     CorruptBatchError,
@@ -29,7 +29,7 @@ from kohort.errors import (
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._oversized import OversizedFetch
 from kohort.subscription import PartitionState, SubscriptionState
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
-from typing import NamedTuple
 
 from kohort.errors import (
     CorruptBatchError,
@@ -15,7 +14,7 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
     broker_error,
 )
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 
 class FailureAction(Enum):

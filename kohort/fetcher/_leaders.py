@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
 from kohort.fetcher._cluster_view import FetchCluster, LeaderView
 from kohort.fetcher._retries import Retries
 from kohort.protocol import ZERO_UUID
 from kohort.transport import Backoff, BrokerAddress, Leader
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import FetchResponse

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kohort.config import ConsumerConfig, Deserialize, FetchConfig
 from kohort.fetcher._failure_reports import DENIED_BACKOFF_MS
 from kohort.fetcher._retries import Retries
 from kohort.subscription import OffsetReset
 from kohort.transport import Backoff
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 
 class FetcherOptions(NamedTuple):

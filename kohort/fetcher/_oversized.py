@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kohort.errors import RecordTooLargeError
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._request import PartitionRequest
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 _BY_ID, _FLEXIBLE = 13, 12
 _BATCH = struct.Struct(">qiibiHi")  # base offset, length, epoch, magic, CRC, attributes, delta

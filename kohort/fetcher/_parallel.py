@@ -46,7 +46,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from kohort.types import NamedTuple
 
 DISTANT_SECONDS = 0.005
 """Round trip from which a broker is distant. A network of one site takes less."""

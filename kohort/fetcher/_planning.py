@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from kohort.config import FetchConfig
 from kohort.fetcher._candidates import Candidates, NodeCandidates
@@ -22,7 +21,7 @@ from kohort.fetcher._request import FetchRequestPlan, FetchResult, PartitionRequ
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sizes import FetchSizes
 from kohort.transport import Line
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kohort.config import FetchConfig
 from kohort.errors import CorruptBatchError, RecordTooLargeError
@@ -13,7 +13,7 @@ from kohort.fetcher._memory import SharedLease
 from kohort.protocol import ZERO_UUID, messages
 from kohort.records import RecordSet
 from kohort.subscription import Watermarks
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 LAST_BY_NAME = 12
 """Last version with topic names. Later versions have topic ids (KIP-516)."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
@@ -24,7 +24,7 @@ from kohort.fetcher._offsets import left_out
 from kohort.protocol import messages
 from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.transport import Leader, start_soon
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

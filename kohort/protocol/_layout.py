@@ -6,10 +6,11 @@ import inspect
 import sys
 import types
 from functools import cache
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from kohort.protocol._struct import FieldSpec, Message, Struct
 from kohort.protocol._types import STRUCT_CODES
+from kohort.types import NamedTuple
 
 
 class FieldLayout(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
 
 from kohort.protocol import messages
 from kohort.protocol._struct import Request, Response, VersionRange
+from kohort.types import NamedTuple
 
 
 class ApiKey(IntEnum):

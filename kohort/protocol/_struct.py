@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+
+from kohort.types import NamedTuple
 
 LATEST = 1 << 15
 """Number above every version, for the end of an open range."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from kohort.records._compression import Compression, codec_of, compress
 from kohort.records._crc32c import crc32c
@@ -22,6 +21,7 @@ from kohort.records._header import (
     TRANSACTIONAL_BIT,
 )
 from kohort.records._record import LOG_APPEND_TIME, NO_TIMESTAMP
+from kohort.types import NamedTuple
 
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")

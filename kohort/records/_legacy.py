@@ -13,7 +13,7 @@ format 0. There are no headers, producers or leader epochs.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from zlib import crc32
 
 from kohort.errors import CorruptBatchError
@@ -27,6 +27,7 @@ from kohort.records._record import (
     Record,
 )
 from kohort.records._scratch import Scratch
+from kohort.types import NamedTuple
 
 _HEAD = struct.Struct(">qiIBb")
 _OFFSET_AND_SIZE = struct.Struct(">qi")

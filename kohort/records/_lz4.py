@@ -13,9 +13,10 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kohort.errors import CorruptBatchError
+from kohort.types import NamedTuple
 
 MAGIC = b"\x04\x22\x4d\x18"
 _FLAGS_AT, _CONTENT_SIZE_AT = 4, 6

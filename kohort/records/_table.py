@@ -16,7 +16,7 @@ differ in the broken frames that they refuse.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kohort.errors import CorruptBatchError
 from kohort.records._lz4 import decompressor_address
@@ -35,6 +35,7 @@ from kohort.records._table_decoder_choice import (
     use_codecs,
 )
 from kohort.records._zstd import decompressor_addresses
+from kohort.types import NamedTuple
 
 MAX_BYTES = 1 << 30
 """Most bytes of keys, values and headers in a table, whose offsets have 31 bits."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kohort.errors import CorruptBatchError
+from kohort.types import NamedTuple
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE = 0x184D2A50

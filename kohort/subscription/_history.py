@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 NO_ID = bytes(16)
 """The value for a missing topic id. It is unknown, or the broker has none (before Kafka 2.8)."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from kohort.config import reset_duration_ms
 from kohort.errors import KafkaError
 from kohort.subscription._history import NO_ID
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 MAX_EPOCHS = 16
 """Maximum number of changes of a partition's leader epoch that are known."""

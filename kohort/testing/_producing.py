@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kohort.broker._hashes import key_partition
 from kohort.records import Compression, ConsumerRecord, NewRecord, encode_batch
+from kohort.types import NamedTuple
 
 Text: TypeAlias = bytes | str | None
 

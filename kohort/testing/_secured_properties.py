@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from kohort.broker.security import MECHANISMS, Authorization, CertificateFiles, Listener, Security
 from kohort.broker.security._keystores import certificate_files
 from kohort.errors import InvalidOptionError
+from kohort.types import NamedTuple
 
 _PASSWORD = r"""(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))"""
 _PLAIN_USER = re.compile(rf"\buser_([^\s=]+)\s*=\s*{_PASSWORD}")

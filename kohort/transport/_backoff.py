@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+
+from kohort.types import NamedTuple
 
 JITTER = 0.2
 """Random part of a pause. A pause varies by 20 %, so that clients do not retry together."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -179,7 +178,7 @@ async def test_between_join_and_sync_a_commit_is_told_to_come_back() -> None:
         await _stable(consumer)
         machine = consumer.client._membership
         assert isinstance(machine, ClassicMembership)
-        machine.member.settings = replace(machine.member.settings, cooperative=True)
+        machine.member.settings.cooperative = True
 
         async def slow(message: Any) -> Any:
             await parked.wait()
@@ -367,7 +366,7 @@ async def test_commit_overtaken_by_a_join_does_not_change_its_state() -> None:
         await _stable(consumer)
         machine = consumer.client._membership
         assert isinstance(machine, ClassicMembership)
-        machine.member.settings = replace(machine.member.settings, cooperative=True)
+        machine.member.settings.cooperative = True
 
         async def slow(message: Any) -> Any:
             await parked.wait()

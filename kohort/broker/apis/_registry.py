@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kohort.broker._broker_node import BrokerNode
 from kohort.broker.cluster._broker import Broker
@@ -19,6 +19,7 @@ from kohort.broker.security import (
 )
 from kohort.errors import ErrorCode
 from kohort.protocol import ApiKey, Request, Response, VersionRange
+from kohort.types import NamedTuple
 
 AUTHORIZATION_FAILED = "Authorization failed."
 """Kafka's message for topics that a client may not create."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kohort.broker.apis._acl_codes import DISABLED, DISABLED_MESSAGE
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.security import Acl, AclOperation, AclPermission, PatternType, ResourceType
 from kohort.errors import ErrorCode, InvalidOptionError
 from kohort.protocol.messages import CreateAclsRequest, CreateAclsResponse
+from kohort.types import NamedTuple
 
 _Result = CreateAclsResponse.AclCreationResult
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kohort.broker.configs._topic_settings import TOPIC_DEFAULTS
 from kohort.broker.log import AppendResult, PartitionLog, accepted_batch
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.records import RecordBatch
+from kohort.types import NamedTuple
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

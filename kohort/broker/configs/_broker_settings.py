@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
 
 from kohort.broker.configs._broker_table import TABLE
 from kohort.broker.configs._config_types import ConfigType, is_valid
+from kohort.types import NamedTuple
 
 
 class BrokerSetting(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from kohort.broker.configs._broker_settings import BrokerSetting, broker_settings
 from kohort.broker.configs._config_types import ConfigType, is_valid
+from kohort.types import NamedTuple
 
 
 class GroupSetting(NamedTuple):

@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kohort.broker.groups._limits import GroupLimits
 from kohort.broker.groups._timers import Timers
 from kohort.broker.groups._topic_view import GroupTopicView, NoTopics, TopicInfo
 from kohort.protocol import Response
+from kohort.types import NamedTuple
 
 
 class SendResponse(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from kohort.broker.groups._base_group import BaseGroup
 from kohort.broker.groups._member import CommittedOffset
@@ -14,6 +13,7 @@ from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._offset_checks import validate_consumer_commit
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetCommitRequest
+from kohort.types import NamedTuple
 
 
 class OffsetToCommit(NamedTuple):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from kohort.types import NamedTuple
 
 
 class TopicInfo(NamedTuple):

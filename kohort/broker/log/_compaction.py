@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kohort.records import (
     NO_TIMESTAMP,
@@ -26,6 +25,7 @@ from kohort.records import (
     control_type,
     encode_batch,
 )
+from kohort.types import NamedTuple
 
 
 class AbortedTransaction(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from kohort.broker.log._compaction import AbortedTransaction, Compaction, LastWritten
 from kohort.broker.log._epochs import EpochCache
@@ -21,6 +20,7 @@ from kohort.records import (
     read_header,
     rewrite_header,
 )
+from kohort.types import NamedTuple
 
 _NO_LIMIT = 1 << 62
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kohort.errors import ErrorCode
 from kohort.records import BatchHeader, RecordBatch, marker_epoch
+from kohort.types import NamedTuple
 
 WINDOW = 5
 NO_SEQUENCE = -1

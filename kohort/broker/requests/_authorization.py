@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from kohort.broker.apis import Context, refusal_message
 from kohort.broker.requests._failures import error_response
@@ -15,6 +15,7 @@ from kohort.broker.security import CLUSTER_NAME, AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol import Request, Response
 from kohort.protocol import messages as m
+from kohort.types import NamedTuple
 
 _ERRORS = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,

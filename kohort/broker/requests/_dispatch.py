@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kohort.broker.apis import SERVED, CloseConnection, Context, Handler, api_versions
 from kohort.broker.cluster._broker import Broker
@@ -36,6 +36,7 @@ from kohort.protocol.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
+from kohort.types import NamedTuple
 
 
 @dataclass(eq=False, slots=True)

@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kohort.errors import InvalidOptionError
+from kohort.types import NamedTuple
 
 if TYPE_CHECKING:
     import trustme

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from kohort.errors import InvalidOptionError
+from kohort.types import NamedTuple
 
 _SHORT = {
     "commonName": "CN",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
 
 from kohort.broker.security._listeners import Listener
 from kohort.broker.security._mechanism import (
@@ -19,6 +18,7 @@ from kohort.broker.security._mechanism import (
 from kohort.broker.security._state import SecurityState
 from kohort.errors import ErrorCode
 from kohort.protocol import ApiKey
+from kohort.types import NamedTuple
 
 ANONYMOUS = "User:ANONYMOUS"
 """Principal of clients that do not log in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from kohort.types import NamedTuple
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1

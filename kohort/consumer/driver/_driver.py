@@ -31,7 +31,7 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from kohort.config import ConsumerConfig
 from kohort.consumer.driver._callback_runner import CallbackRunner
@@ -41,7 +41,7 @@ from kohort.consumer.engine._callback_queue import CommitCallback
 from kohort.consumer.engine._engine import Engine
 from kohort.records import RecordRun, decoder_choice
 from kohort.subscription import SubscriptionState
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import NamedTuple, OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kohort.errors import WakeupError
 from kohort.listeners._dispatch import CallbackName
 from kohort.records import WakeUp
 from kohort.transport import OneShot
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import NamedTuple, OffsetAndMetadata, TopicPartition
 
 SHORT_LATENCY_SECONDS = 0.001
 """A caller with a shorter latency gets its records before the next fetch is sent."""

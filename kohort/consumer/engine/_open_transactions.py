@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
 
 import anyio
 
@@ -13,7 +12,7 @@ from kohort.errors import KafkaError
 from kohort.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from kohort.subscription import PartitionState, SubscriptionState
 from kohort.transport import ClusterClient, counted, escaped, start_soon
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 

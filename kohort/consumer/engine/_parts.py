@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kohort.config import ConsumerConfig
 from kohort.consumer.engine._callback_queue import CallbackQueue
@@ -12,6 +12,7 @@ from kohort.consumer.engine._topics import TopicChecks
 from kohort.fetcher import Fetcher
 from kohort.subscription import SubscriptionState
 from kohort.transport import ClusterClient
+from kohort.types import NamedTuple
 
 if TYPE_CHECKING:
     from kohort.consumer.engine._open_transactions import OpenTransactions

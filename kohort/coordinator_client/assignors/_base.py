@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import ClassVar
 
 from kohort.coordinator_client.assignors._java import java_order
 from kohort.coordinator_client.assignors._slices import Steps, finish
-from kohort.types import ConsumerGroupMetadata, TopicPartition
+from kohort.types import ConsumerGroupMetadata, NamedTuple, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     """The assignment of one member."""
 
     partitions: tuple[TopicPartition, ...]
@@ -38,8 +37,7 @@ class RebalanceProtocol(IntEnum):
     """The member keeps all partitions and revokes those that move after SyncGroup (KIP-429)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """The metadata that one member sends when it joins the group."""
 
     topics: tuple[str, ...]
@@ -54,13 +52,12 @@ class Subscription:
     """The ``group_instance_id`` of a static member (KIP-345), else None."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterTopics:
+class ClusterTopics(NamedTuple):
     """The partitions of the topics that members of the group subscribe to."""
 
     partitions: Mapping[str, int]
     """Number of partitions by topic. Topics that do not exist are left out."""
-    racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, frozenset[str]] = MappingProxyType({})
     """Known racks of the replicas by partition."""
 
     def topics(self) -> set[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kohort.coordinator_client.assignors._java import bucket, partition_hash, table_for
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 
 class _Move(NamedTuple):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 NO_GENERATION = -1
 

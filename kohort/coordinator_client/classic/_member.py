@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from typing import Any
 
 from kohort.coordinator_client.machine._member import (
     NO_GENERATION,
@@ -13,14 +13,22 @@ from kohort.coordinator_client.machine._member import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class MemberSettings(CommonSettings):
     """The configuration of a classic membership. Times are in seconds."""
 
-    protocols: tuple[str, ...]
-    """Names of the assignors, in order of preference."""
-    cooperative: bool = False
-    heartbeat_interval: float
+    def __init__(
+        self,
+        *,
+        protocols: tuple[str, ...],
+        cooperative: bool = False,
+        heartbeat_interval: float,
+        **common: Any,
+    ) -> None:
+        super().__init__(**common)
+        self.protocols = protocols
+        """Names of the assignors, in order of preference."""
+        self.cooperative = cooperative
+        self.heartbeat_interval = heartbeat_interval
 
 
 class MemberData(CommonMemberData):

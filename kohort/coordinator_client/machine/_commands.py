@@ -7,10 +7,9 @@ that carries the same token. After :class:`Cancel` the driver sends no event for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kohort.coordinator_client.assignors import Assignment, Subscription
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 IdPartition = tuple[bytes, int]
 """A partition by the id of its topic."""

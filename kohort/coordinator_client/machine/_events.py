@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.protocol import Response
+from kohort.types import NamedTuple
 
 
 class Choice(NamedTuple):

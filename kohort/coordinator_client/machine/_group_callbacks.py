@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kohort.coordinator_client.assignors import (
     Assignments,
@@ -12,7 +12,7 @@ from kohort.coordinator_client.assignors import (
     Subscription,
 )
 from kohort.coordinator_client.machine._state import MemberState
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 T = TypeVar("T")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
 
 from kohort.coordinator_client.machine._state import MemberState, StateCell
 from kohort.transport import Backoff
@@ -16,25 +15,33 @@ MANY_CHANGES = 20
 """Maximum number of topics that the reason of a rebalance names."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommonSettings:
     """The configuration of a membership under any protocol. Times are in seconds."""
 
-    group_id: str
-    static: bool = False
-    """True with a group_instance_id. A static member keeps its partitions for a whole session."""
-    session_timeout: float
-    max_poll_interval: float
-    backoff: Backoff
+    def __init__(
+        self,
+        *,
+        group_id: str,
+        static: bool = False,
+        session_timeout: float,
+        max_poll_interval: float,
+        backoff: Backoff,
+    ) -> None:
+        self.group_id = group_id
+        self.static = static
+        """True with a group_instance_id. A static member keeps its partitions for a session."""
+        self.session_timeout = session_timeout
+        self.max_poll_interval = max_poll_interval
+        self.backoff = backoff
 
 
-@dataclass
 class OwnershipLosses:
     """Counts of ended ownership. After each end, others may have owned the partitions."""
 
-    memberships: int = 0
-    partitions: Counter[TopicPartition] = field(default_factory=Counter)
-    """Number of times that each partition was given up within a membership."""
+    def __init__(self) -> None:
+        self.memberships = 0
+        self.partitions: Counter[TopicPartition] = Counter()
+        """Number of times that each partition was given up within a membership."""
 
 
 class CommonMemberData:

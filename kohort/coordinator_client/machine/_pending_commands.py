@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from enum import Enum
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from kohort.coordinator_client.machine._commands import Cancel, Command
 from kohort.coordinator_client.machine._events import Event
+from kohort.types import NamedTuple
 
 T = TypeVar("T")
 RebalanceSteps = Generator[float | None, Event | None, T]

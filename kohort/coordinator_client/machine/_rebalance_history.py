@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 from kohort.coordinator_client.machine._member import NO_PARTITIONS, CommonMemberData
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 HISTORY = 16
 """Number of past rebalances in the history."""

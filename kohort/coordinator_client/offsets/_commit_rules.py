@@ -8,7 +8,6 @@ Then the same offsets are committed again for partitions that the member has own
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import NamedTuple
 
 from kohort.coordinator_client.machine._error_code_actions import (
     CoordinatorAction,
@@ -23,7 +22,7 @@ from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import CommitFailedError, ErrorCode, RebalanceInProgressError, error_name
 from kohort.protocol import ApiKey
 from kohort.transport import in_seconds
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import NamedTuple, OffsetAndMetadata, TopicPartition
 
 OffsetsByPartition = Mapping[TopicPartition, OffsetAndMetadata]
 

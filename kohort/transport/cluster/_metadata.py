@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode, error_class
 from kohort.protocol import ZERO_UUID
-from kohort.types import TopicPartition, escaped
+from kohort.types import NamedTuple, TopicPartition, escaped
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import MetadataResponse

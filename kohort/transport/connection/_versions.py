@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kohort.errors import KafkaConnectionError, UnsupportedVersionError
 from kohort.protocol import Message, VersionRange
+from kohort.types import NamedTuple
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import ApiVersionsResponse

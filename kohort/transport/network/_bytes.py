@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import anyio
 
 from kohort.protocol import Buffer
+from kohort.types import NamedTuple
 
 
 class ByteConnection(Protocol):

@@ -16,7 +16,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 import anyio
 
@@ -27,6 +27,7 @@ from kohort.transport.network._bytes import Progress
 from kohort.transport.network._loop import CallbackLoop
 from kohort.transport.network._tcp import HAS_LOW_WATER, unread, unsent_after
 from kohort.transport.network._waits import SocketWaits
+from kohort.types import NamedTuple
 
 logger = logging.getLogger("kohort.transport")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from kohort.types import NamedTuple
 
 Assignment: TypeAlias = dict[bytes, frozenset[int]]
 """Partitions by topic id."""

@@ -7,7 +7,6 @@ member like a heartbeat of the consumer protocol, and SyncGroup returns what it 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from kohort.broker.groups.classic._join import Caller
 from kohort.broker.groups.consumer._embedded_protocol import (
@@ -42,6 +41,7 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from kohort.types import NamedTuple
 
 _PROTOCOL_TYPE = "consumer"
 _FIRST_VERSION_WITH_MEMBER_IDS = 4

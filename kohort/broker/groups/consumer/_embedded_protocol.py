@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from kohort.broker.groups._topic_view import GroupTopicView
 from kohort.broker.groups.consumer._member import PartitionSets, unite
 from kohort.errors import MessageDecodeError
 from kohort.protocol import decode_from, encode
 from kohort.protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kohort.types import NamedTuple
 
 _VERSION = struct.Struct(">h")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from kohort.types import NamedTuple
 
 PartitionSets: TypeAlias = Mapping[bytes, frozenset[int]]
 """PartitionSets by topic id."""
