@@ -32,6 +32,12 @@ from tests.transport.running import start_client
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Event loop on the real clock, as real connections need it."""
+    return str(request.param)
+
+
 class Balanced(PartitionAssignor):
     """Cooperative members keep a fair share. The surplus is assigned after its owner revoked it."""
 

@@ -77,6 +77,13 @@ def run_virtual_on(backend: str, main: Callable[[], Awaitable[T]], *, seed: int 
         return runner.run(on_asyncio())
 
 
+def virtual_backend(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the backend of anyio with that name on a virtual clock, for ``anyio_backend``."""
+    if name == "trio":
+        return name, {"clock": MockClock(autojump_threshold=0)}
+    return name, {"loop_factory": VirtualLoop}
+
+
 def pass_time(seconds: float) -> None:
     """Block the event loop of :func:`run_virtual_on` for ``seconds`` of its virtual clock."""
     loop = _loop.get(None)
