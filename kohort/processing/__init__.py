@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from kohort.processing._context import HandlerContext, context
-from kohort.processing._policies import GiveUp, Retry, Skip, Stop
+from kohort.processing._policies import Batch, GiveUp, Retry, Skip, Stop
 from kohort.processing._process import process
+from kohort.processing._streams import AsyncPartitionRecords, PartitionRecords
+from kohort.processing._types import FailureHandler
 
-__all__ = ["GiveUp", "HandlerContext", "Retry", "Skip", "Stop", "context", "process"]
+__all__ = [
+    "AsyncPartitionRecords",
+    "Batch",
+    "FailureHandler",
+    "GiveUp",
+    "HandlerContext",
+    "PartitionRecords",
+    "Retry",
+    "Skip",
+    "Stop",
+    "context",
+    "process",
+]

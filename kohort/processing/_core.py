@@ -38,12 +38,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kohort import OffsetAndMetadata, TopicPartition
-from kohort.errors import ConfigurationError
+from kohort.errors import ConfigurationError, IllegalStateError
+from kohort.processing._batches import cut, end_of, rows_of
 from kohort.processing._done_set import MAX_LENGTH
 from kohort.processing._partition import Lane, Partition
-from kohort.processing._policies import GiveUp, Retry, Skip, Stop, pause_after
-
-Order: TypeAlias = Literal["partition", "key", "none"]
+from kohort.processing._policies import Batch, GiveUp, Retry, Skip, Stop, pause_after
+from kohort.processing._types import Order
 
 _WHOLE = object()
 """Key of the one lane of a partition."""
@@ -65,6 +65,12 @@ class Resume(NamedTuple):
     """Command: return records of this partition again."""
 
     tp: TopicPartition
+
+
+class Opened(NamedTuple):
+    """Command: call the program's function with the records of this lane."""
+
+    lane: Lane
 
 
 class Retried(NamedTuple):
@@ -99,7 +105,7 @@ class StopRequest(NamedTuple):
     attempts: int
 
 
-Command: TypeAlias = Pause | Resume | Retried | Skipped | PolicyFailed | StopRequest
+Command: TypeAlias = Pause | Resume | Opened | Retried | Skipped | PolicyFailed | StopRequest
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,9 @@ class CoreOptions:
     failed: Literal["stop", "skip", "call"] = "stop"
     """What to do with a failed record; "call" hands it to the policy."""
     delay: float = 0.0
+    batch: Batch | None = None
+    is_stream: bool = False
+    """True if a program takes the records of each partition itself."""
 
 
 class Core:
@@ -140,6 +149,8 @@ class Core:
         self._uses_done_sets = options.order != "partition"
         self._longest_done_set = MAX_LENGTH
         self._check_every = max(1, options.window // CHECKS_OF_WINDOW)
+        self._is_watched = options.delay > 0 or options.batch is not None
+        """True if the end of each handler needs more than the usual steps."""
         self._hashable: set[type] = {bytes, str, int, float, bool}
 
     def _command(self, command: Command) -> None:
@@ -151,13 +162,18 @@ class Core:
     def assigned(self, tp: TopicPartition, committed: OffsetAndMetadata | None = None) -> None:
         """Note a new partition. ``committed`` has the done set of its former owner."""
         self.partitions[tp] = partition = Partition(tp, committed)
-        partition.is_watched = self.options.delay > 0
+        partition.is_watched = self._is_watched
         if self.is_stopping:
             self._close(partition)
             self._command(Pause(tp))
         for (of, key), lane in self._orphans.items():
             if of == tp:
                 partition.lanes[key] = lane
+        if self.options.is_stream and not self.is_stopping:
+            partition.lanes[_WHOLE] = lane = Lane(partition, _WHOLE, None)
+            lane.queue = deque()
+            self.running.add(lane)
+            self._command(Opened(lane))
 
     def close(self, tps: Iterable[TopicPartition]) -> None:
         """Start no more handlers for these partitions."""
@@ -211,7 +227,7 @@ class Core:
             partition = self._begin_again(partition)
         if partition.seen is None:
             partition.begin(first)
-        partition.polled = records[-1].offset + 1
+        partition.polled = end_of(records[-1])
         if partition.waiting:
             partition.waiting.extend(records)
         else:
@@ -248,12 +264,20 @@ class Core:
     def _line_up(self, partition: Partition, records: list[Any]) -> None:
         """Append records to their lanes."""
         lanes, ready, order = partition.lanes, self.ready, self.options.order
+        if self.options.batch is not None:
+            self._gather(partition, records)
+            return
         if order == "none":
             for record in records:
                 self._make_ready(Lane(partition, _ALONE, record))
             return
         if order == "partition":
-            if records:
+            if self.options.is_stream:
+                queue = lanes[_WHOLE].queue
+                if queue is not None:
+                    queue.extend(records)
+                self.has_news = True
+            elif records:
                 lane = lanes.get(_WHOLE)
                 if lane is None:
                     lanes[_WHOLE] = lane = Lane(partition, _WHOLE, records[0])
@@ -329,20 +353,28 @@ class Core:
         if partition.is_watched:
             return self._done_watched(lane)
         partition.open.discard(lane.load.offset)
-        queue = lane.queue
+        ready, queue = self.ready, lane.queue
         if queue:
             lane.load = queue.popleft()
             lane.error = None
             lane.started = self.now
-            if not self.ready:
+            if not ready:
                 lane.attempt = 1
                 return lane
             lane.attempt = 0
-            self.ready.append(lane)
+            ready.append(lane)
         elif lane.key is not _ALONE:
             del partition.lanes[lane.key]
-        self.running.discard(lane)
-        return self.take() if self.ready else None
+        running = self.running
+        running.discard(lane)
+        if not ready:
+            return None
+        lane = ready.popleft()  # take(), without its call
+        running.add(lane)
+        lane.attempt += 1
+        if lane.started is None:
+            lane.started = self.now
+        return lane
 
     def _done_watched(self, lane: Lane) -> Lane | None:
         """Do the same for a partition that is full, closed or dropped."""
@@ -350,7 +382,7 @@ class Core:
         self.has_news |= partition.is_closed
         self.running.discard(lane)
         if not partition.is_dropped:
-            partition.open.discard(lane.load.offset)
+            partition.finish(lane.load)
         self._next_of(lane)
         if partition.is_full and not partition.is_closed:
             partition.since_check += 1
@@ -367,9 +399,11 @@ class Core:
             if heir is None or heir.lanes.get(lane.key) is not lane:
                 return
             lane.partition = partition = heir
-        if lane.queue:
+        if self.options.batch is not None:
+            self._next_batch(lane)
+        elif lane.queue:
             lane.load = lane.queue.popleft()
-            lane.attempt, lane.error, lane.failures, lane.started = 0, None, 0, None
+            lane.attempt, lane.error, lane.started = 0, None, None
             self._make_ready(lane)
         elif lane.key is not _ALONE:
             partition.lanes.pop(lane.key, None)
@@ -383,7 +417,7 @@ class Core:
             self._take(partition, waiting)
         if not partition.waiting and partition.taken() <= self.options.window // 2:
             partition.is_full = False
-            partition.is_watched = partition.is_closed or self.options.delay > 0
+            partition.is_watched = partition.is_closed or self._is_watched
             self._command(Resume(partition.tp))
 
     def failed(self, lane: Lane, error: Exception, now: float) -> Lane | None:
@@ -405,16 +439,18 @@ class Core:
         if isinstance(error, GiveUp):
             cause = error.__cause__
             error = cause if isinstance(cause, Exception) else error
-        else:
+        elif not self._is_part(lane):
             pause = pause_after(self.options.retries, error, lane.attempt)
         if pause is not None:
             self._command(Retried(lane, error, pause))
             return self._put_to_sleep(lane, now + pause)
+        if self._split(lane, error):
+            return self.take()
         if self.options.failed == "skip":
             self._command(Skipped(lane.load, error, lane.attempt))
             return self.done(lane)
         if self.options.failed == "call":
-            lane.error = error
+            lane.error, lane.failures = error, 0
             return lane
         self._command(StopRequest(error, lane.load, lane.attempt))
         return self._leave_open(lane)
@@ -454,6 +490,125 @@ class Core:
         elif lane.key is not _ALONE:
             lane.partition.lanes.pop(lane.key, None)
 
+    # -- streams ------------------------------------------------------------------------------
+
+    def is_over(self, lane: Lane) -> bool:
+        """Return True if a function gets no more records of its lane."""
+        return lane.partition.is_closed
+
+    def finish(self, lane: Lane, records: Iterable[Any]) -> None:
+        """Note that a function is done with these records of its lane."""
+        partition = lane.partition
+        if partition.is_dropped:
+            return
+        partition.open.difference_update([record.offset for record in records])
+        if partition.is_full and not partition.is_closed:
+            self._check_window(partition)
+
+    def returned(self, lane: Lane, error: Exception | None) -> None:
+        """Note that a function has returned, which it may do only after the end of its records."""
+        self.running.discard(lane)
+        self.has_news = True
+        partition = lane.partition
+        if partition.is_dropped or (partition.is_closed and error is None):
+            return
+        if error is None:
+            error = IllegalStateError(
+                f"the function of each_partition returned, and {partition.tp.topic}-"
+                f"{partition.tp.partition} is still assigned. Iterate until the records end"
+            )
+        stop = isinstance(error, Stop)
+        self._command(StopRequest(None if stop else error, None, 1))
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def _gather(self, partition: Partition, records: list[Any]) -> None:
+        """Append records to the one lane of a partition, and make a complete batch ready."""
+        if not records:
+            return
+        partition.arrivals.append((records[-1].offset, self.now))
+        lane = partition.lanes.get(_WHOLE)
+        if lane is None:
+            partition.lanes[_WHOLE] = lane = Lane(partition, _WHOLE, None)
+            lane.wake = 0
+        if lane.queue is None:
+            lane.queue = deque(records)
+        else:
+            lane.queue.extend(records)
+        if lane.load is None:
+            self._schedule(lane)
+
+    def _schedule(self, lane: Lane) -> None:
+        """Make the next batch ready if it is complete, or at the end of its time."""
+        batch, arrivals = self.options.batch, lane.partition.arrivals
+        if batch is None or not lane.queue:
+            return
+        if rows_of(lane.queue) >= batch.rows:
+            self._cut(lane)
+        elif not lane.wake:
+            while len(arrivals) > 1 and arrivals[0][0] < lane.queue[0].offset:
+                arrivals.popleft()
+            self._wake_at(lane, arrivals[0][1] + batch.seconds)
+
+    def _cut(self, lane: Lane) -> None:
+        """Make the records that wait a batch, which is ready."""
+        batch = self.options.batch
+        lane.wake = 0
+        if batch is not None and lane.queue:
+            lane.load = cut(lane.queue, batch.rows)
+            if lane.queue:
+                lane.partition.note_split([lane.queue[0].offset])
+            self.ready.append(lane)
+
+    def _next_batch(self, lane: Lane) -> None:
+        """Go on with the next part of a failed batch, or with the next batch."""
+        partition = lane.partition
+        lane.load, lane.attempt, lane.error, lane.failures = None, 0, None, 0
+        lane.started = None
+        if partition.is_closed:
+            return
+        if partition.pieces:
+            lane.load, lane.error, lane.attempt = partition.pieces.pop()
+            self.ready.append(lane)
+            return
+        partition.is_splitting = False
+        if lane.queue:
+            self._schedule(lane)
+        else:
+            del partition.lanes[_WHOLE]
+
+    def _is_part(self, lane: Lane) -> bool:
+        """Return True for a part of a failed batch with several records, which is not retried."""
+        batch = self.options.batch
+        if batch is None or not batch.split or rows_of(lane.load) == 1:
+            return False
+        return lane.partition.is_splitting
+
+    def _split(self, lane: Lane, error: Exception) -> bool:
+        """Replace a failed batch by its halves, or by its records for the policy.
+
+        Return False if it stays whole.
+        """
+        batch, partition = self.options.batch, lane.partition
+        rows = 0 if batch is None else rows_of(lane.load)
+        if batch is None or rows < 2 or partition.is_closed:
+            return False
+        rest: deque[Any] = deque(lane.load)
+        parts: list[tuple[list[Any], Exception | None, int]] = []
+        if batch.split:
+            parts = [(cut(rest, rows // 2), None, 0), (list(rest), None, 0)]
+        elif self.options.failed == "call":
+            while rest:
+                parts.append((cut(rest, 1), error, lane.attempt - 1))
+        else:
+            return False
+        partition.note_split(part[0][0].offset for part in parts)
+        partition.pieces.extend(reversed(parts))
+        partition.is_splitting = True
+        self.running.discard(lane)
+        self._next_batch(lane)
+        return True
+
     # -- time ---------------------------------------------------------------------------------
 
     def _put_to_sleep(self, lane: Lane, until: float) -> Lane | None:
@@ -467,6 +622,7 @@ class Core:
 
     def _wake_at(self, lane: Lane, until: float) -> None:
         self._sleeps += 1
+        lane.wake = self._sleeps
         heapq.heappush(self._sleeping, (until, self._sleeps, lane))
         self.has_news |= self._sleeping[0][2] is lane
 
@@ -478,16 +634,24 @@ class Core:
         """Make lanes ready that have slept until now. ``wall`` is the time since the epoch."""
         self.now, self._wall_offset = now, wall - now
         while self._sleeping and self._sleeping[0][0] <= now:
-            lane = heapq.heappop(self._sleeping)[2]
-            if not (lane.partition.is_closed or lane.partition.is_dropped):
+            _, number, lane = heapq.heappop(self._sleeping)
+            if lane.wake != number:
+                continue  # its batch was complete before
+            lane.wake = 0
+            if lane.partition.is_closed or lane.partition.is_dropped:
+                continue
+            if lane.load is None:
+                self._cut(lane)
+            else:
                 self.ready.append(lane)
 
     def stuck(self, before: float) -> Iterator[Lane]:
         """Yield the lanes whose load is in flight since ``before``."""
         for lane in (*self.running, *(entry[2] for entry in self._sleeping)):
-            if lane.started is not None and lane.started <= before:
-                if not lane.partition.is_dropped:
-                    yield lane
+            if lane.started is None or lane.started > before or lane.load is None:
+                continue
+            if not lane.partition.is_dropped:
+                yield lane
 
     # -- commits ------------------------------------------------------------------------------
 

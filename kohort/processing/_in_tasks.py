@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -31,10 +31,14 @@ from kohort.processing._processor import (
     TICK_SECONDS,
     TOO_LARGE,
     Processor,
+    argument_of,
+    chunks_of,
     method_of,
+    record_of,
 )
 from kohort.processing._reports import logger
 from kohort.processing._signals import stop_signals
+from kohort.processing._streams import AsyncPartitionRecords
 
 POLL_MS = 1000
 GRACE_SECONDS = 1.0
@@ -44,17 +48,22 @@ STEPS = 16
 TURN_SECONDS = 0.01
 """Seconds after which a slot lets other tasks run."""
 
-Handler = Callable[[Any], Awaitable[object]]
+Handler = Callable[..., Awaitable[object]]
 
 
 class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
     """One call of process() with an AsyncKafkaConsumer."""
 
     def __init__(
-        self, consumer: AsyncKafkaConsumer[Any, Any], handler: Handler, options: ProcessOptions
+        self,
+        consumer: AsyncKafkaConsumer[Any, Any],
+        handler: Callable[..., Any],
+        options: ProcessOptions,
     ) -> None:
         super().__init__(consumer, options)
-        self._handler = handler
+        self._handler = checked_handler(handler)
+        if self._poll_rows is not None:
+            self._handler = _with_table(self._handler)
         self._policy = None if options.policy is None else _awaited(options.policy)
         self._group: anyio.abc.TaskGroup
         self._is_starting = False
@@ -90,9 +99,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
     async def _process(self) -> None:
         self._tick(anyio.current_time())
         try:
-            await self.assigned(self._consumer.assignment() - self._core.partitions.keys())
             async with anyio.create_task_group() as group:
                 self._group = group
+                await self.assigned(self._consumer.assignment() - self._core.partitions.keys())
                 group.start_soon(self._poll)
                 group.start_soon(self._keep_time)
                 group.start_soon(self._commit_at_intervals)
@@ -121,10 +130,14 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
     # -- tasks --------------------------------------------------------------------------------
 
     async def _poll(self) -> None:
-        core, consumer = self._core, self._consumer
+        core, consumer, rows = self._core, self._consumer, self._poll_rows
+        polled: Mapping[TopicPartition, Sequence[Any]]
         while True:
             try:
-                polled = await consumer.poll(timeout_ms=POLL_MS)
+                if rows is None:
+                    polled = await consumer.poll(timeout_ms=POLL_MS)
+                else:
+                    polled = chunks_of(await consumer.poll_batches(POLL_MS, rows))
                 now = anyio.current_time()
                 for tp, records in polled.items():
                     core.records(tp, records, now)
@@ -219,7 +232,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                     await handler(lane.load)
                 else:
                     assert self._policy is not None
-                    await self._policy(lane.load, lane.error, lane.attempt)
+                    await self._policy(record_of(lane.load), lane.error, lane.attempt)
             except Exception as error:
                 lane = slot.lane = self._after_error(lane, error)
             except anyio.get_cancelled_exc_class() as error:
@@ -244,6 +257,44 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             return None
         return self._core.failed(lane, error, anyio.current_time())
 
+    # -- streams ------------------------------------------------------------------------------
+
+    def _open(self, lane: Lane) -> None:
+        self._group.start_soon(self._run_stream, lane)
+
+    async def _run_stream(self, lane: Lane) -> None:
+        """Call the function of each_partition with the records of a lane."""
+        core, tp = self._core, lane.partition.tp
+        slot = Slot()
+        slot.lane = lane
+        self._slots.add(slot)
+        current_slot.set(slot)
+        error: Exception | None = None
+        try:
+            with anyio.CancelScope() as slot.scope:
+                if slot.is_cancelled:
+                    return
+                records = AsyncPartitionRecords[Any, Any](
+                    core, lane, self._wait_for_news, self._apply
+                )
+                await self._handler(tp, records)
+        except Exception as raised:
+            error = raised
+        except BaseException as raised:
+            if isinstance(raised, anyio.get_cancelled_exc_class()):
+                raise
+            self._fail(raised)
+        finally:
+            self._slots.discard(slot)
+            if slot.is_cancelled and error is None:
+                core.running.discard(lane)
+            else:
+                core.returned(lane, error)
+            self._apply()
+
+    async def _wait_for_news(self) -> None:
+        await self._news.wait()
+
     # -- rebalances ---------------------------------------------------------------------------
 
     async def assigned(self, tps: Iterable[TopicPartition]) -> None:
@@ -265,6 +316,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         """Drain and commit partitions that the group is about to take away."""
         self._core.offsets(self._consumer.positions(), tps)
         self._core.close(tps)
+        self._notify()
         await self._drain(tps, self._drain_limit(revoked=True))
         if self._commit_scope is not None:
             self._commit_scope.cancel()  # the later commit has to come last
@@ -277,6 +329,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         lanes = self._core.running_of(tps)
         self._core.drop(tps)
         self._cancel(lanes)
+        self._notify()
         self._pauses.forget(tps)
 
     async def _drain(self, tps: Iterable[TopicPartition] | None, limit: float) -> None:
@@ -374,14 +427,21 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[object]]:
     return call
 
 
+def _with_table(handler: Handler) -> Handler:
+    async def call(load: Any) -> object:
+        return await handler(argument_of(load))
+
+    return call
+
+
 def checked_handler(handler: Any) -> Handler:
     """Return the handler. One that returns no awaitable raises ConfigurationError when called."""
     if inspect.iscoroutinefunction(handler):
         checked: Handler = handler
         return checked
 
-    async def call(load: Any) -> object:
-        result = handler(load)
+    async def call(*args: Any) -> object:
+        result = handler(*args)
         if not inspect.isawaitable(result):
             raise ConfigurationError(
                 f"process() with AsyncKafkaConsumer needs a coroutine function, and {handler!r} "

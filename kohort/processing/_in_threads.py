@@ -4,9 +4,10 @@ The calling thread polls, commits, runs the listener and carries out the command
 most ``concurrency`` threads are slots. They start as they are needed, and stay. All of them share
 the core under one lock, so a slot takes its next lane without the calling thread.
 
-``_ready`` wakes slots that wait for lanes, and ``_ended`` the calling thread while it drains. Both
-belong to the lock. A slot that waits keeps the time, too: it ticks when a lane has slept enough.
-If all slots are busy, none could use the lane, and the first free one ticks.
+``_ready`` wakes slots that wait for lanes. ``_ended`` wakes the calling thread while it drains, and
+functions of each_partition that wait for records. Both belong to the lock. A slot that waits keeps
+the time, too: it ticks when a lane has slept enough. If all slots are busy, none could use the
+lane, and the first free one ticks.
 
 A signal handler interrupts the calling thread, which may hold the lock. So it only counts, and
 calls wakeup(). A drain looks at the count every ``LOOK_SECONDS``.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -36,10 +37,14 @@ from kohort.processing._processor import (
     RETRY_SECONDS,
     TOO_LARGE,
     Processor,
+    argument_of,
+    chunks_of,
     method_of,
+    record_of,
 )
 from kohort.processing._reports import logger
 from kohort.processing._signals import stop_signals
+from kohort.processing._streams import PartitionRecords
 
 LOOK_SECONDS = 0.1
 """Seconds after which the calling thread looks for stops and commands while it waits."""
@@ -51,10 +56,13 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
     """One call of process() with a KafkaConsumer."""
 
     def __init__(
-        self, consumer: KafkaConsumer[Any, Any], handler: Handler, options: ProcessOptions
+        self,
+        consumer: KafkaConsumer[Any, Any],
+        handler: Callable[..., Any],
+        options: ProcessOptions,
     ) -> None:
         super().__init__(consumer, options)
-        self._handler = handler
+        self._handler = checked_handler(handler)
         self._policy = None if options.policy is None else checked_handler(options.policy)
         self._lock = threading.Lock()
         self._ready = threading.Condition(self._lock)
@@ -135,13 +143,16 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
 
     def _poll_until(self, is_over: Callable[[], bool]) -> None:
         """Poll, feed the core and commit at intervals."""
-        core = self._core
+        core, rows = self._core, self._poll_rows
         commit_at = time.monotonic() + self._options.commit_interval
         while not is_over():
             error: KafkaError | None = None
-            polled: dict[TopicPartition, list[Any]] = {}
+            polled: Mapping[TopicPartition, Sequence[Any]] = {}
             try:
-                polled = self._consumer.poll(timeout_ms=1000 * LOOK_SECONDS)
+                if rows is None:
+                    polled = self._consumer.poll(timeout_ms=1000 * LOOK_SECONDS)
+                else:
+                    polled = chunks_of(self._consumer.poll_batches(1000 * LOOK_SECONDS, rows))
             except WakeupError:
                 self._note_wakeup()
             except KafkaError as raised:
@@ -232,10 +243,10 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         failure: BaseException | None = None
         try:
             if lane.error is None:
-                self._handler(lane.load)
+                self._handler(argument_of(lane.load))
             else:
                 assert self._policy is not None
-                self._policy(lane.load, lane.error, lane.attempt)
+                self._policy(record_of(lane.load), lane.error, lane.attempt)
         except BaseException as error:
             failure = error
         with self._lock:
@@ -251,6 +262,44 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             if core.has_news:
                 self._notify()
         return following
+
+    # -- streams ------------------------------------------------------------------------------
+
+    def _open(self, lane: Lane) -> None:
+        tp = lane.partition.tp
+        name = f"kohort-process-{tp.topic}-{tp.partition}"
+        threading.Thread(target=self._run_stream, args=(lane,), name=name, daemon=True).start()
+
+    def _run_stream(self, lane: Lane) -> None:
+        """Call the function of each_partition with the records of a lane."""
+        slot = self._new_slot()
+        slot.lane = lane
+        failure: BaseException | None = None
+        try:
+            self._handler(lane.partition.tp, PartitionRecords(lane, self._take_from, self._finish))
+        except BaseException as error:
+            failure = error
+        with self._lock:
+            self._slots.discard(slot)
+            if failure is None or isinstance(failure, Exception):
+                self._core.returned(lane, failure)
+            else:
+                self._fail(failure)
+                self._core.running.discard(lane)
+            self._notify()
+
+    def _take_from(self, lane: Lane) -> Any:
+        """Wait for the next record of a lane. Return None at the end of its records."""
+        with self._lock:
+            while not self._core.is_over(lane):
+                if lane.queue:
+                    return lane.queue.popleft()
+                self._ended.wait(None)
+        return None
+
+    def _finish(self, lane: Lane, records: Iterable[Any]) -> None:
+        with self._lock:
+            self._core.finish(lane, records)
 
     # -- rebalances ---------------------------------------------------------------------------
 
@@ -278,6 +327,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         with self._lock:
             core.offsets(self._consumer.positions(), tps)
             core.close(tps)
+            self._notify()
             deadline = time.monotonic() + self._drain_limit(revoked=True)
             self._note_deadline(tps, deadline)
             while core.running_of(tps) and self._stops < 2:
@@ -289,6 +339,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         self._commit_within(tps, _consumer.RESERVE_SECONDS)
         with self._lock:
             core.drop(tps)
+            self._notify()
         self._pauses.forget(tps)
 
     def lost(self, tps: Iterable[TopicPartition]) -> None:
@@ -296,6 +347,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         with self._lock:
             self._slots_of(self._core.running_of(tps))
             self._core.drop(tps)
+            self._notify()
         self._pauses.forget(tps)
 
     # -- commits ------------------------------------------------------------------------------

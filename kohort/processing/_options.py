@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from kohort import ConsumerRecord
 from kohort.errors import ConfigurationError
-from kohort.processing._core import CoreOptions, Order
-from kohort.processing._policies import Retry
+from kohort.processing._core import CoreOptions
+from kohort.processing._policies import Batch, Retry
+from kohort.processing._types import Order
 
 MAX_WINDOW = 20_000
 """Offsets whose done set fits into the metadata of a commit."""
-
-
-class FailureHandler(Protocol):
-    """An object for ``failed=``. Its method may be a coroutine with AsyncKafkaConsumer."""
-
-    def handle(self, record: ConsumerRecord[Any, Any], error: Exception, attempts: int) -> Any:
-        """Store a record that has failed for good. The record is done when this returns."""
-
-
-FailedPolicy = Literal["stop", "skip"] | Callable[..., Any] | FailureHandler
 
 
 @dataclass(frozen=True)
@@ -38,6 +28,8 @@ class ProcessOptions:
     drain: float
     commit_interval: float
     stuck_after: float
+    batch: Batch | None
+    is_stream: bool
     delay: float
     handle_signals: bool
 
@@ -49,6 +41,8 @@ class ProcessOptions:
             retries=self.retries,
             failed=self.failed,
             delay=self.delay,
+            batch=self.batch,
+            is_stream=self.is_stream,
         )
 
 
@@ -62,6 +56,8 @@ def make_options(
     drain: Any,
     commit_interval: Any,
     stuck_after: Any,
+    each_partition: Any,
+    batch: Any,
     delay: Any,
     handle_signals: Any,
 ) -> ProcessOptions:
@@ -76,6 +72,23 @@ def make_options(
         _check_seconds(name, seconds, positive=True)
     if type(handle_signals) is not bool:
         raise _wrong("handle_signals", handle_signals, "True or False")
+    if batch is not None and not isinstance(batch, Batch):
+        raise _wrong("batch", batch, "a Batch or None")
+    if batch is not None and batch.rows > window:
+        raise ConfigurationError(
+            f"process(batch=Batch(rows={batch.rows})) is wrong: a batch must fit into the window "
+            f"of {window} offsets"
+        )
+    if (batch is not None or each_partition is not None) and (order != "partition" or delay):
+        raise ConfigurationError(
+            "process() with batch or each_partition reads a partition in its order. Leave order "
+            "and delay out"
+        )
+    if each_partition is not None and (batch is not None or retry is not None or failed != "stop"):
+        raise ConfigurationError(
+            "process(each_partition=...) leaves batches, retries and failed records to the "
+            "function. Leave batch, retry and failed out"
+        )
     kind, policy = _policy(failed)
     return ProcessOptions(
         order=order,
@@ -87,6 +100,8 @@ def make_options(
         drain=drain,
         commit_interval=commit_interval,
         stuck_after=stuck_after,
+        batch=batch,
+        is_stream=each_partition is not None,
         delay=delay,
         handle_signals=handle_signals,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from kohort import OffsetAndMetadata, TopicPartition
+from kohort.processing._batches import Chunk, end_of
 from kohort.processing._done_set import decode_done, encode_done
 
 
@@ -20,7 +22,9 @@ class Lane:
     """Records that are handled one after the other: all of a partition, of a key, or one alone.
 
     ``load`` is the record, or the batch, that is being handled or comes next. The others wait in
-    ``queue``. The class has few attributes, because a topic may have a lane for each record.
+    ``queue``. A topic may have a lane for each record, so two attributes are set only when they are
+    needed. ``failures`` counts the calls of the ``failed`` policy that raised, and ``wake`` is the
+    number of the lane's entry among the sleeping ones.
     """
 
     __slots__ = (
@@ -32,7 +36,11 @@ class Lane:
         "partition",
         "queue",
         "started",
+        "wake",
     )
+
+    failures: int
+    wake: int
 
     def __init__(self, partition: Partition, key: Any, load: Any) -> None:
         self.partition = partition
@@ -43,8 +51,6 @@ class Lane:
         """Number of calls of the handler for this load."""
         self.error: Exception | None = None
         """The error of the handler, while the ``failed`` policy is to be called with it."""
-        self.failures = 0
-        """Number of calls of the ``failed`` policy that raised."""
         self.started: float | None = None
         """Time of the first call for this load, by the latest tick."""
 
@@ -60,13 +66,16 @@ class Partition:
         "_committed",
         "_inherited",
         "_last",
+        "arrivals",
         "is_closed",
         "is_dropped",
         "is_full",
+        "is_splitting",
         "is_watched",
         "lanes",
         "open",
         "order",
+        "pieces",
         "polled",
         "seen",
         "since_check",
@@ -94,6 +103,13 @@ class Partition:
         """True if the end of a handler needs more than the usual steps: one of the three above."""
         self.since_check = 0
         """Number of finished records since the window was last checked."""
+        self.arrivals: deque[tuple[int, float]] = deque()
+        """Ends of polls and their times, while their records wait for a batch."""
+        self.pieces: list[tuple[list[Any], Exception | None, int]] = []
+        """Parts of a failed batch, the next one last. Each has the error for the policy, if it is
+        to be called, and the number of attempts."""
+        self.is_splitting = False
+        """True while the parts of a failed batch are handled."""
         self._committed = committed
         self._inherited: set[int] = set()
         """Offsets from ``seen`` on that an earlier owner has finished."""
@@ -120,7 +136,7 @@ class Partition:
 
     def take(self, records: list[Any]) -> list[Any]:
         """Take records into flight. Return those that no earlier owner has finished."""
-        if self._inherited:
+        if self._inherited and not isinstance(records[0], Chunk):
             done = self._inherited
             kept = [record for record in records if record.offset not in done]
         else:
@@ -128,8 +144,21 @@ class Partition:
         offsets = [record.offset for record in kept]
         self.open.update(offsets)
         self.order.extend(offsets)
-        self._take_to(records[-1].offset + 1)
+        self._take_to(end_of(records[-1]))
         return kept
+
+    def finish(self, load: Any) -> None:
+        """Note that a record or a batch is finished."""
+        if isinstance(load, list):
+            self.open.difference_update([piece.offset for piece in load])
+        else:
+            self.open.discard(load.offset)
+
+    def note_split(self, offsets: Iterable[int]) -> None:
+        """Note the first offsets of parts of chunks in flight."""
+        if not self.open.issuperset(new := set(offsets)):
+            self.open |= new
+            self.order = deque(sorted(self.open))
 
     def _take_to(self, end: int) -> None:
         self.seen = end

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Unpack, overload
 
-from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer
+from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer, TopicPartition
 from kohort.errors import ConfigurationError
 from kohort.processing import _in_tasks, _in_threads
-from kohort.processing._core import Order
-from kohort.processing._options import FailedPolicy, FailureHandler, make_options
-from kohort.processing._policies import Retry
-
-K = TypeVar("K")
-V = TypeVar("V")
+from kohort.processing._options import make_options
+from kohort.processing._policies import Batch, Retry
+from kohort.processing._streams import AsyncPartitionRecords, PartitionRecords
+from kohort.processing._types import (
+    BatchOptions,
+    CommonOptions,
+    FailedPolicy,
+    K,
+    Order,
+    RecordOptions,
+    V,
+)
 
 
 @overload
@@ -21,18 +27,31 @@ def process(
     consumer: AsyncKafkaConsumer[K, V],
     handler: Callable[[ConsumerRecord[K, V]], Awaitable[object]],
     *,
-    order: Order = "partition",
-    concurrency: int = 16,
-    window: int = 10_000,
-    retry: Retry | Iterable[Retry] | None = None,
-    failed: Literal["stop", "skip"]
-    | Callable[[ConsumerRecord[K, V], Exception, int], Awaitable[object] | None]
-    | FailureHandler = "stop",
-    drain: float = 20.0,
-    delay: float = 0.0,
-    commit_interval: float = 1.0,
-    stuck_after: float = 300.0,
-    handle_signals: bool = True,
+    batch: None = None,
+    each_partition: None = None,
+    **options: Unpack[RecordOptions],
+) -> Coroutine[Any, Any, None]: ...
+
+
+@overload
+def process(
+    consumer: AsyncKafkaConsumer[K, V],
+    handler: Callable[[Any], Awaitable[object]],
+    *,
+    batch: Batch,
+    each_partition: None = None,
+    **options: Unpack[BatchOptions],
+) -> Coroutine[Any, Any, None]: ...
+
+
+@overload
+def process(
+    consumer: AsyncKafkaConsumer[K, V],
+    handler: None = None,
+    *,
+    batch: None = None,
+    each_partition: Callable[[TopicPartition, AsyncPartitionRecords[K, V]], Awaitable[object]],
+    **options: Unpack[CommonOptions],
 ) -> Coroutine[Any, Any, None]: ...
 
 
@@ -41,24 +60,37 @@ def process(
     consumer: KafkaConsumer[K, V],
     handler: Callable[[ConsumerRecord[K, V]], None],
     *,
-    order: Order = "partition",
-    concurrency: int = 16,
-    window: int = 10_000,
-    retry: Retry | Iterable[Retry] | None = None,
-    failed: Literal["stop", "skip"]
-    | Callable[[ConsumerRecord[K, V], Exception, int], None]
-    | FailureHandler = "stop",
-    drain: float = 20.0,
-    delay: float = 0.0,
-    commit_interval: float = 1.0,
-    stuck_after: float = 300.0,
-    handle_signals: bool = True,
+    batch: None = None,
+    each_partition: None = None,
+    **options: Unpack[RecordOptions],
+) -> None: ...
+
+
+@overload
+def process(
+    consumer: KafkaConsumer[K, V],
+    handler: Callable[[Any], None],
+    *,
+    batch: Batch,
+    each_partition: None = None,
+    **options: Unpack[BatchOptions],
+) -> None: ...
+
+
+@overload
+def process(
+    consumer: KafkaConsumer[K, V],
+    handler: None = None,
+    *,
+    batch: None = None,
+    each_partition: Callable[[TopicPartition, PartitionRecords[K, V]], None],
+    **options: Unpack[CommonOptions],
 ) -> None: ...
 
 
 def process(
     consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any],
-    handler: Callable[[ConsumerRecord[Any, Any]], Any],
+    handler: Callable[[Any], Any] | None = None,
     *,
     order: Order = "partition",
     concurrency: int = 16,
@@ -66,6 +98,8 @@ def process(
     retry: Retry | Iterable[Retry] | None = None,
     failed: FailedPolicy = "stop",
     drain: float = 20.0,
+    each_partition: Callable[[TopicPartition, Any], Any] | None = None,
+    batch: Batch | None = None,
     delay: float = 0.0,
     commit_interval: float = 1.0,
     stuck_after: float = 300.0,
@@ -88,6 +122,9 @@ def process(
       without limit.
     - ``drain`` is how many seconds running handlers may go on after a revocation or a stop. Then a
       coroutine is cancelled, and the result of a thread is ignored.
+    - ``each_partition(tp, records)`` takes the place of a handler. It runs as long as the partition
+      is owned, iterates over ``records``, and calls ``records.done(record)``.
+    - ``batch`` is a :class:`Batch`, whose handler gets many records of one partition.
     - ``delay`` holds each record until this number of seconds after its timestamp.
     - ``commit_interval`` is the time between commits, and a record in flight for ``stuck_after``
       seconds is named in a warning.
@@ -110,15 +147,20 @@ def process(
         retry=retry,
         failed=failed,
         drain=drain,
+        each_partition=each_partition,
+        batch=batch,
+        delay=delay,
         commit_interval=commit_interval,
         stuck_after=stuck_after,
-        delay=delay,
         handle_signals=handle_signals,
     )
+    function = each_partition if handler is None else handler
+    if not callable(function) or (handler is not None and each_partition is not None):
+        raise ConfigurationError("process() needs either a handler or each_partition")
     if isinstance(consumer, AsyncKafkaConsumer):
-        return _in_tasks.AsyncProcessor(consumer, _in_tasks.checked_handler(handler), options).run()
+        return _in_tasks.AsyncProcessor(consumer, function, options).run()
     if isinstance(consumer, KafkaConsumer):
-        _in_threads.ThreadProcessor(consumer, _in_threads.checked_handler(handler), options).run()
+        _in_threads.ThreadProcessor(consumer, function, options).run()
         return None
     raise ConfigurationError(
         f"process() needs a KafkaConsumer or an AsyncKafkaConsumer, not {consumer!r}"

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer, KafkaError, OffsetAndMetadata, TopicPartition
+from kohort import (
+    AsyncKafkaConsumer,
+    KafkaConsumer,
+    KafkaError,
+    OffsetAndMetadata,
+    RecordColumns,
+    TopicPartition,
+)
 from kohort.errors import InvalidCommitOffsetSizeError, OffsetMetadataTooLargeError
 from kohort.processing import _consumer
+from kohort.processing._batches import Chunk, table_of
 from kohort.processing._context import Slot
-from kohort.processing._core import Core, Pause, Resume, StopRequest
+from kohort.processing._core import Core, Opened, Pause, Resume, StopRequest
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
 from kohort.processing._reports import StuckWatch, described, logger, place, report
@@ -30,8 +38,13 @@ class Processor(Generic[C]):
     """The part of a driver that is the same for tasks and threads."""
 
     def __init__(self, consumer: C, options: ProcessOptions) -> None:
+        batch = options.batch
         self._consumer: C = consumer
         self._options = options
+        self._poll_rows: int | None = None
+        """Most rows of a poll of columns; None to poll records."""
+        if batch is not None and batch.columns:
+            self._poll_rows = batch.rows
         self._core = Core(options.core())
         self._pauses = _consumer.Pauses(consumer)
         self._stuck = StuckWatch(self._core, options.stuck_after)
@@ -50,6 +63,10 @@ class Processor(Generic[C]):
 
     def _request_stop(self) -> None:
         """Begin the stop, if it has not begun."""
+        raise NotImplementedError  # each driver has it
+
+    def _open(self, lane: Lane) -> None:
+        """Call the function of each_partition for a new partition."""
         raise NotImplementedError  # each driver has it
 
     def _tick(self, now: float) -> None:
@@ -92,11 +109,14 @@ class Processor(Generic[C]):
                 if command.error is None:
                     self._request_stop()
                 else:
-                    command.error.add_note(
-                        f"process() stopped at {place(command.load)} after attempt "
-                        f"{command.attempts}. The record is not committed"
-                    )
+                    if command.load is not None:
+                        command.error.add_note(
+                            f"process() stopped at {place(command.load)} after attempt "
+                            f"{command.attempts}. The record is not committed"
+                        )
                     self._fail(command.error)
+            elif isinstance(command, Opened):
+                self._open(command.lane)
             else:
                 report(command)
         self._notify()
@@ -145,6 +165,26 @@ class Processor(Generic[C]):
                 "offset.metadata.max.bytes of the brokers to 4096",
                 str(error),
             )
+
+
+def chunks_of(polled: Iterable[RecordColumns]) -> dict[TopicPartition, list[Any]]:
+    """Return the rows of a poll of columns by partition."""
+    found: dict[TopicPartition, list[Any]] = {}
+    for columns in polled:
+        tp = TopicPartition(columns.topic, columns.partition)
+        found.setdefault(tp, []).append(Chunk(columns, 0, len(columns)))
+    return found
+
+
+def argument_of(load: Any) -> Any:
+    """Return what a handler gets: a table for chunks."""
+    return table_of(load) if isinstance(load, list) and isinstance(load[0], Chunk) else load
+
+
+def record_of(load: Any) -> Any:
+    """Return the one record of a load, for the ``failed`` policy."""
+    piece = load[0] if isinstance(load, list) else load
+    return piece.record() if isinstance(piece, Chunk) else piece
 
 
 def method_of(listener: Any, name: str) -> Any:

@@ -1,0 +1,82 @@
+"""Batches: how records gather, how a batch is cut, and how columns become a table.
+
+The core knows a batch as a list of pieces. A piece is a record, or a :class:`Chunk` of columns.
+Both have an offset, and a chunk has rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from kohort import ConsumerRecord, RecordColumns, RecordTable
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Chunk:
+    """Some rows of the columns that one poll returned for one partition."""
+
+    __slots__ = ("columns", "end", "offset", "partition", "rows", "start", "topic")
+
+    def __init__(self, columns: RecordColumns, start: int, rows: int) -> None:
+        self.columns = columns
+        self.topic, self.partition = columns.topic, columns.partition
+        self.start = start
+        self.rows = rows
+        offsets = columns.offset
+        self.offset: int = offsets[start]
+        self.end: int = offsets[start + rows - 1] + 1
+
+    def split(self, rows: int) -> tuple[Chunk, Chunk]:
+        """Return the first rows, and the others."""
+        first = Chunk(self.columns, self.start, rows)
+        return first, Chunk(self.columns, self.start + rows, self.rows - rows)
+
+    def record(self) -> ConsumerRecord[bytes, bytes]:
+        """Return the first row as a record."""
+        return next(islice(self.columns, self.start, None))
+
+
+def table_of(load: list[Chunk]) -> pyarrow.Table:
+    """Return the rows of chunks as one table, without a copy."""
+    import pyarrow
+
+    whole = [chunk.columns for chunk in load]
+    if all(chunk.rows == len(chunk.columns) for chunk in load):
+        return pyarrow.table(RecordTable(whole))
+    tables = [pyarrow.table(chunk.columns).slice(chunk.start, chunk.rows) for chunk in load]
+    return pyarrow.concat_tables(tables)
+
+
+def rows_of(pieces: Any) -> int:
+    """Return the number of rows of these pieces."""
+    first = pieces[0] if pieces else None
+    return sum(piece.rows for piece in pieces) if isinstance(first, Chunk) else len(pieces)
+
+
+def end_of(piece: Any) -> int:
+    """Return the offset after a record or a chunk."""
+    end: int = piece.end if isinstance(piece, Chunk) else piece.offset + 1
+    return end
+
+
+def cut(pieces: deque[Any], rows: int) -> list[Any]:
+    """Remove and return the first pieces, with at most this number of rows.
+
+    A chunk that has more is split. Its other part stays the first of the pieces.
+    """
+    load: list[Any] = []
+    while pieces and rows > 0:
+        piece = pieces.popleft()
+        if isinstance(piece, Chunk):
+            if piece.rows > rows:
+                piece, rest = piece.split(rows)
+                pieces.appendleft(rest)
+            rows -= piece.rows
+        else:
+            rows -= 1
+        load.append(piece)
+    return load
