@@ -14,6 +14,7 @@ from kohort.fetcher._failure_reports import LOGGED_POLICIES
 from kohort.fetcher._fetcher import Fetcher
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
 from kohort.fetcher._options import FetcherEvents, FetcherOptions
+from kohort.fetcher._parallel import is_distant
 
 __all__ = [
     "EARLIEST",
@@ -28,4 +29,5 @@ __all__ = [
     "Records",
     "TableTarget",
     "denied_topics_error",
+    "is_distant",
 ]

@@ -54,6 +54,7 @@ from kohort.fetcher._failure_reports import DeniedTopics
 from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._options import FetcherEvents, FetcherOptions
+from kohort.fetcher._parallel import ParallelFetches
 from kohort.fetcher._planning import FetchInFlight, FetchPlanner, PlannedFetch
 from kohort.fetcher._positions import Positions, reset_timestamp
 from kohort.fetcher._recreated import RecreatedTopics
@@ -242,7 +243,12 @@ class Fetcher:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics since the start, with the Java client's names where it has one."""
-        return self._intake.counters.as_metrics(self.buffer)
+        found = self._intake.counters.as_metrics(self.buffer)
+        return found | {"parallel-connections": self._planner.parallel_connections()}
+
+    def parallel_fetches(self, node: int) -> ParallelFetches:
+        """Return the number of connections to a broker, and their rate. Any thread may call it."""
+        return self._planner.parallel_fetches(node)
 
     def _start_due(
         self, tasks: TaskGroup, own: FetchConnection | None = None

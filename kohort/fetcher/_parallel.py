@@ -74,6 +74,14 @@ class Delivery(NamedTuple):
     """Rate of the line between the first and last byte of a large response."""
 
 
+class ParallelFetches(NamedTuple):
+    """The connections for fetches from a broker, as explain() shows them."""
+
+    connections: int
+    bytes_per_second: float
+    """The rate of all of them, or 0 before it was measured."""
+
+
 def is_distant(round_trip: float) -> bool:
     """True if a broker with this round trip is distant."""
     return DISTANT_SECONDS <= round_trip < math.inf

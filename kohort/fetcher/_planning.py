@@ -15,7 +15,7 @@ from kohort.config import FetchConfig
 from kohort.fetcher._candidates import Candidates, NodeCandidates
 from kohort.fetcher._connections import FetchConnection, LongPolls, NodeConnections
 from kohort.fetcher._memory import Grant
-from kohort.fetcher._parallel import IDLE_SECONDS, Delivery, is_distant
+from kohort.fetcher._parallel import IDLE_SECONDS, Delivery, ParallelFetches, is_distant
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._request import FetchRequestPlan, FetchResult, PartitionRequest
 from kohort.fetcher._retries import Retries
@@ -154,6 +154,17 @@ class FetchPlanner:
         else:
             connections.not_before = self._node_retries.failed(connection.node, now)
             connections.note_news()
+
+    def parallel_fetches(self, node: int) -> ParallelFetches:
+        """Return the number of connections to a broker, and their rate. Any thread may call it."""
+        found = self._nodes.get(node)
+        if found is None:
+            return ParallelFetches(1, 0.0)
+        return ParallelFetches(1 + len(found.parallel), found.policy.rate)
+
+    def parallel_connections(self) -> int:
+        """Return the number of parallel connections to all brokers. Any thread may call it."""
+        return sum(len(connections.parallel) for connections in list(self._nodes.values()))
 
     def take_unused(self) -> list[FetchConnection]:
         """Return the connections that are no longer needed since the latest call."""

@@ -11,6 +11,7 @@ from kohort.consumer.diagnosis._explanation import SLOW_SECONDS
 from kohort.consumer.diagnosis._metrics import end_offset, lags, seconds_since
 from kohort.consumer.engine._open_transactions import hidden_offsets
 from kohort.errors import TopicAuthorizationFailedError
+from kohort.fetcher import is_distant
 from kohort.records import COMPILED, PLAIN_REASON
 from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
@@ -18,6 +19,7 @@ from kohort.types import TopicPartition
 if TYPE_CHECKING:
     from kohort.consumer.diagnosis._facts import (
         AssignmentCauseFacts,
+        DistantBrokerFacts,
         ExplanationFacts,
         GroupFacts,
         HeldPartitionFacts,
@@ -53,6 +55,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> E
             "brokers": sorted(metadata.brokers),
             "unreachable": _unreachable(parts),
             "slow_lines": _slow_lines(parts),
+            "distant_brokers": _distant_brokers(parts),
             "api_versions": {
                 key: [served.first, served.last]
                 for key, served in parts.cluster.api_versions.items()
@@ -118,6 +121,23 @@ def _slow_lines(parts: ConsumerParts) -> dict[int, SlowLineFacts]:
         for node, line in lines.items()
         if line is not None and line.delivery_seconds >= SLOW_SECONDS
     }
+
+
+def _distant_brokers(parts: ConsumerParts) -> dict[int, DistantBrokerFacts]:
+    """Return the round trip of each distant broker, and how its partitions are fetched."""
+    found: dict[int, DistantBrokerFacts] = {}
+    for node in sorted(parts.cluster.metadata.brokers):
+        line = parts.cluster.line(node)
+        if line is None or not is_distant(line.round_trip):
+            continue
+        connections, rate = parts.fetcher.parallel_fetches(node)
+        rate = rate or line.bytes_per_second
+        found[node] = {
+            "round_trip_seconds": line.round_trip,
+            "connections": connections,
+            "bytes_per_second": None if rate == math.inf else round(rate),
+        }
+    return found
 
 
 def _security(parts: ConsumerParts, *, running: bool) -> SecurityFacts:

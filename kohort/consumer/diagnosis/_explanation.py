@@ -7,6 +7,7 @@ from typing import Literal
 
 from kohort.consumer.diagnosis._facts import (
     CommitFacts,
+    DistantBrokerFacts,
     ExplanationFacts,
     GroupFacts,
     PartitionFacts,
@@ -114,6 +115,8 @@ def _reasons_after_contact(facts: ExplanationFacts) -> Iterator[str]:
         max_wait = facts["cluster"]["fetch_max_wait_ms"] / 1000
         slow = facts["cluster"]["slow_lines"]
         yield from _slow_line_reasons(facts["partitions"], slow)
+        distant = facts["cluster"]["distant_brokers"]
+        yield from _distant_broker_reasons(facts["partitions"], distant)
         yield from _partition_reasons(facts["partitions"], max_wait, slow)
     yield from _created_topics(facts)
 
@@ -218,6 +221,19 @@ def _slow_line_reasons(
                 f"the line to broker {broker} is slow: it delivers "
                 f"{line['bytes_per_second'] / 1e6:.2f} MB/s, so a fetch takes "
                 f"{line['fetch_seconds']:.1f} s"
+            )
+
+
+def _distant_broker_reasons(
+    partitions: dict[str, PartitionFacts], distant: dict[int, DistantBrokerFacts]
+) -> Iterator[str]:
+    behind = {part["read_from"] for part in partitions.values() if part["lag"] != 0}
+    for broker, way in distant.items():
+        if broker in behind and way["connections"] > 1 and way["bytes_per_second"] is not None:
+            yield (
+                f"broker {broker} is far away: a round trip takes "
+                f"{1000 * way['round_trip_seconds']:.0f} ms. It delivers "
+                f"{way['bytes_per_second'] / 1e6:.2f} MB/s over {way['connections']} connections"
             )
 
 

@@ -21,6 +21,17 @@ class SlowLineFacts(TypedDict):
     """The time from the first to the last byte of that response."""
 
 
+class DistantBrokerFacts(TypedDict):
+    """The way to a broker whose round trip takes 5 ms or longer."""
+
+    round_trip_seconds: float
+    """The shortest time from a request to the first byte of its response."""
+    connections: int
+    """The number of connections for its fetches, apart from one for changes."""
+    bytes_per_second: int | None
+    """The rate of all of them together, or None before it was measured."""
+
+
 class ClusterFacts(TypedDict):
     """The brokers as this consumer knows them."""
 
@@ -35,6 +46,8 @@ class ClusterFacts(TypedDict):
     """Broker -> failure, for the brokers that this consumer needs."""
     slow_lines: dict[int, SlowLineFacts]
     """Broker -> its slow line."""
+    distant_brokers: dict[int, DistantBrokerFacts]
+    """Broker -> the way to it, for each broker that is far away."""
     api_versions: dict[int, list[int]]
     """API key -> first and last version that all known brokers serve."""
     fetch_max_wait_ms: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -10,6 +11,8 @@ import anyio
 import pytest
 
 from kohort import KafkaConsumer
+from kohort.broker.network._memory import MemoryConnection
+from kohort.protocol import Buffer
 from kohort.records import Compression
 from kohort.testing import Cluster, MemoryCluster, Security
 from kohort.transport.connection._response_reader import ResponseReader
@@ -18,6 +21,7 @@ from tests.support.virtual import run_virtual
 
 RATE = 1_100_000
 """Bytes per second of Kafka's default send buffer at a round trip of 150 ms."""
+FAR = 0.15
 SECONDS = 20
 BATCH = 20
 """Records of a batch."""
@@ -107,5 +111,49 @@ def test_explain_names_the_rate_of_a_slow_line() -> None:
                 assert line["bytes_per_second"] == pytest.approx(RATE, rel=0.1)
                 assert any("is slow: it delivers 1." in reason for reason in explained.reasons)
                 assert not any("has not responded" in reason for reason in explained.reasons)
+
+    run_virtual(main)
+
+
+class LongLine:
+    """A connection over which each request takes ``FAR`` seconds on its way."""
+
+    def __init__(self, inner: MemoryConnection) -> None:
+        self._inner = inner
+        self.recv_into, self.aclose = inner.recv_into, inner.aclose
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        await anyio.sleep(FAR)
+        await self._inner.send(buffers)
+
+
+def test_distant_broker_is_read_over_several_connections() -> None:
+    """Each connection delivers RATE, so several deliver more."""
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 12}) as cluster:
+
+            async def connect(host: str, port: int) -> LongLine:
+                return LongLine(await cluster.connect(host, port))
+
+            fill(cluster, 12, 70, Compression.NONE)
+            cluster.slow(RATE, piece=1 << 15, api="Fetch")
+            async with MemoryConsumer(cluster, "t", group_id=None, connect=connect) as consumer:
+                size, began = 0, anyio.current_time()
+                offsets = dict.fromkeys(range(12), 0)
+                while anyio.current_time() < began + 9:
+                    polled = await consumer.poll(timeout_ms=500, max_records=100_000)
+                    for tp, records in polled.items():
+                        assert records[0].offset == offsets[tp.partition]
+                        offsets[tp.partition] = records[-1].offset + 1
+                        size += sum(len(record.value or b"") for record in records)
+                explained = consumer.explain()
+                (way,) = explained.as_dict()["cluster"]["distant_brokers"].values()
+                metrics = (consumer.metrics() or {})["consumer-fetch-manager-metrics"]
+        assert size > 2 * 9 * RATE
+        assert way["round_trip_seconds"] == pytest.approx(FAR)
+        assert way["connections"] == 1 + metrics["parallel-connections"] == 12
+        assert (way["bytes_per_second"] or 0) > 4 * RATE
+        assert any("is far away: a round trip takes 150 ms" in text for text in explained.reasons)
 
     run_virtual(main)
