@@ -389,6 +389,13 @@ class CommonOptions(TypedDict, total=False):
 
     Default: ``500 to 10,000`` ms.
     """
+    fetch_pace_ms: int
+    """Longest interval between two fetches of a broker while few records arrive at a time. It saves
+    CPU, and delays records by half of it on average. A record after a silence is not delayed. 0
+    fetches at once.
+
+    Default: ``10`` ms.
+    """
     fetch_max_bytes: int
     """Most bytes of one response. Brokers still send a single larger batch. The first response has
     at most 512 KiB, and later ones what the line delivers in 2 s. Without a value it is 4 MiB from

@@ -78,7 +78,7 @@ class LongPolls(NamedTuple):
 class FetchConnection:
     """A connection to a broker with one fetch session and at most one fetch in flight."""
 
-    __slots__ = ("is_busy", "node", "purpose", "sent_at", "session", "until")
+    __slots__ = ("is_busy", "node", "paced_until", "purpose", "sent_at", "session", "until")
 
     def __init__(self, node: int, purpose: str, session: FetchSession) -> None:
         self.node = node
@@ -87,6 +87,8 @@ class FetchConnection:
         self.is_busy = False
         self.sent_at = 0.0
         self.until = 0.0
+        self.paced_until = 0.0
+        """The time before which no fetch is sent without a new partition (see ``_pacing``)."""
 
     @property
     def long_poll(self) -> float:
@@ -207,13 +209,22 @@ class NodeConnections:
         if connection is self.main:
             self._idle_poll = min(2 * connection.long_poll, longest)
 
-    def choose(self, now: float, max_wait: float, *, has_waiting: bool = False) -> ConnectionChoice:
+    def is_paced(self, now: float) -> bool:
+        """True if a connection waits for the pace of its fetches."""
+        return self.main.paced_until > now or self.extra.paced_until > now
+
+    def choose(
+        self, now: float, max_wait: float, *, has_waiting: bool = False, has_new: bool = False
+    ) -> ConnectionChoice:
         """Choose a connection for a fetch, with a usual long poll of ``max_wait`` seconds.
 
-        With ``has_waiting``, partitions wait for room.
+        With ``has_waiting``, partitions wait for room. With ``has_new``, a new partition ends the
+        pause of a connection.
         """
         main_wait = min(max_wait, self._short_poll) if has_waiting else max_wait
         choice = self._choose(now, main_wait, max_wait)
+        if choice.connection is not None and choice.connection.paced_until > now and not has_new:
+            return ConnectionChoice(None, retry_at=choice.connection.paced_until)
         longest = max(max_wait, LONG_POLL_AFTER)
         if choice.connection is self.main and not has_waiting:
             return choice._replace(max_wait=max(max_wait, self._idle_poll))

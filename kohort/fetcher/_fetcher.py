@@ -237,14 +237,23 @@ class Fetcher:
         session_at = None if connection is None else connection.session.fetched_at(tp)
         return max(fetched_at, session_at or fetched_at)
 
+    @property
+    def interval(self) -> float:
+        """Seconds between two fetches of a broker while few records arrive at a time."""
+        return self._sender.pace.seconds
+
     def follower(self, tp: TopicPartition) -> int | None:
         """Return the replica chosen for the partition (KIP-392), or None without a choice."""
         return self._replicas.chosen_node(tp)
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics since the start, with the Java client's names where it has one."""
-        found = self._intake.counters.as_metrics(self.buffer)
-        return found | {"parallel-connections": self._planner.parallel_connections()}
+        pace = self._sender.pace
+        return self._intake.counters.as_metrics(self.buffer) | {
+            "parallel-connections": self._planner.parallel_connections(),
+            "fetches-paced-total": pace.paced_responses,
+            "fetch-interval": 1000 * pace.seconds,
+        }
 
     def parallel_fetches(self, node: int) -> ParallelFetches:
         """Return the number of connections to a broker, and their rate. Any thread may call it."""

@@ -238,6 +238,7 @@ class FetchPlanner:
                 now,
                 self.long_polls.usual,
                 has_waiting=connections.node in nodes_with_waiting,
+                has_new=connections.is_paced(now) and self._has_new(candidates, connections.node),
             )
             if (connection := choice.connection) is None:
                 wake_at = min(wake_at, choice.retry_at)
@@ -355,6 +356,20 @@ class FetchPlanner:
             if request is not None and (allowed is None or tp in allowed):
                 if not self._in_flight(request, node):
                     yield request
+
+    def _has_new(self, candidates: NodeCandidates, node: int) -> bool:
+        """True if no fetch of this broker has requested one of the partitions at its epoch."""
+        allowed = self._limits.allowed
+        for tp in candidates.changed if candidates.has_all_changes else candidates.ready:
+            request = candidates.ready.get(tp)
+            if request is not None and (allowed is None or tp in allowed):
+                connection = self._latest_connections.get(tp)
+                if connection is None or connection.node != node:
+                    return True
+                known = connection.session.requests.get(tp)
+                if known is None or known.epoch != request.epoch:
+                    return True
+        return False
 
     def _in_flight(self, request: PartitionRequest, node: int) -> bool:
         connection = self._latest_connections.get(request.topic_partition)

@@ -21,6 +21,7 @@ from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import SharedLease
 from kohort.fetcher._options import FetcherOptions
 from kohort.fetcher._oversized import OversizedBatch, OversizedFetch, find_batch
+from kohort.fetcher._pacing import FetchPace
 from kohort.fetcher._parallel import Delivery
 from kohort.fetcher._planning import UNKNOWN_LINE, FetchPlanner, PlannedFetch
 from kohort.fetcher._request import FetchResult, fetch_request, partitions_of, read_results
@@ -67,6 +68,7 @@ class ReceivedResponse:
         "error",
         "had_room",
         "has_no_errors",
+        "is_to_end",
         "largest",
         "now",
         "partitions",
@@ -89,6 +91,8 @@ class ReceivedResponse:
         """Largest bytes of batches of one partition."""
         self.had_room = False
         """True if the response could have contained more."""
+        self.is_to_end = True
+        """True if the broker had no more records of the partitions in the response."""
         self.now = 0.0
         self.partitions: dict[TopicPartition, FetchResponse.PartitionData] = {}
         self.results: dict[TopicPartition, FetchResult] = {}
@@ -166,6 +170,8 @@ class FetchSender:
         )
         self._largest = max(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         self._repeats = RepeatedLog(logger)
+        self.pace = FetchPace(config)
+        """The intervals between fetches."""
 
     async def send(self, fetch: PlannedFetch) -> bool:
         """Send a fetch, wait, and put the response into the buffer.
@@ -267,6 +273,8 @@ class FetchSender:
         )
         is_ready = False
         for tp, result in received.results.items():
+            if not isinstance(result, CompletedFetch) or not self.pace.is_at_end(result):
+                received.is_to_end = False
             if self._intake.add(connection.node, requests[tp], result, now, had_room=had_room):
                 is_ready = True
         return is_ready
@@ -324,6 +332,9 @@ class FetchSender:
         is_ready = received.state >= ResponseState.READY
         if is_ready:
             connections.note_records(connection)
+            if received.is_to_end:
+                self.pace.hold(connection, received.size, now)
+            self.pace.note_work(self.clock() - now)
         connections.not_before = max(connections.not_before, now + pause if pause > 0 else 0.0)
         return is_ready
 

@@ -149,7 +149,7 @@ class TestFetching:
         cluster = FakeCluster()
         log = cluster.add(T0)
         log.append(10, batch(0, 10))
-        async with consuming(cluster, owning(T0)) as consumer:
+        async with consuming(cluster, owning(T0), fetch_pace_ms=0) as consumer:
             assert await consumer.poll() == {T0: list(range(10))}
             await settled()
             assert asked(cluster) == {T0: 10}
@@ -158,7 +158,7 @@ class TestFetching:
         cluster = FakeCluster()
         cluster.add(T0).append(1, batch(0, 1))
         cluster.add(T1)
-        async with consuming(cluster, owning(T0, T1)) as consumer:
+        async with consuming(cluster, owning(T0, T1), fetch_pace_ms=0) as consumer:
             await consumer.poll()
             await settled()
             assert list(asked(cluster, 0)) == [T0, T1]

@@ -61,6 +61,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> E
                 for key, served in parts.cluster.api_versions.items()
             },
             "fetch_max_wait_ms": 1000 * parts.fetcher.usual_long_poll,
+            "fetch_interval_ms": 1000 * parts.fetcher.interval,
         },
         "security": _security(parts, running=started and not parts.ended),
         "subscription": {

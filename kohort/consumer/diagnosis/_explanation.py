@@ -332,6 +332,8 @@ def _lines(facts: ExplanationFacts, reasons: tuple[str, ...]) -> Iterator[str]:
     if alive:
         inside = "inside it now" if poll["inside"] else f"last {_ago(poll['last_seconds_ago'])}"
         yield f"poll(): {inside}"
+        if interval := facts["cluster"]["fetch_interval_ms"]:
+            yield f"fetches: every {interval:.1f} ms while few records arrive at a time"
     for past in facts["rebalances"][-MAX_REBALANCES:]:
         # After the end of the engine there is no clock.
         when = "" if past["seconds_ago"] is None else f" {_ago(past['seconds_ago'])}"

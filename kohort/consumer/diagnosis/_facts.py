@@ -52,6 +52,8 @@ class ClusterFacts(TypedDict):
     """API key -> first and last version that all known brokers serve."""
     fetch_max_wait_ms: float
     """The value of the option, or that of the first fetches without one."""
+    fetch_interval_ms: float
+    """Time between two fetches of a broker while few records arrive at a time."""
 
 
 class SecurityFacts(TypedDict):

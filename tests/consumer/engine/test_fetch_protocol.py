@@ -31,7 +31,9 @@ def named(request: FetchRequest) -> int:
 def test_topics_are_told_by_their_ids_and_only_once() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2, "u": 6}) as cluster:
-            async with MemoryConsumer(cluster, "t", "u", group_id=None) as consumer:
+            async with MemoryConsumer(
+                cluster, "t", "u", group_id=None, fetch_pace_ms=0
+            ) as consumer:
                 for round in range(20):
                     cluster.produce("t", [b"%d" % round], partition=round % 2)
                     assert await values(consumer, 1) == [b"%d" % round]
