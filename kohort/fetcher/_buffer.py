@@ -189,15 +189,16 @@ class FetchBuffer:
         """
         stopped: list[Item] = []
         steps, drained, missing = self.steps, target.drained, max_records
-        for tp in steps.drain_order(partitions):
+        order, emptied = steps.begin(partitions)
+        if emptied:
+            self.policy.forget(emptied)
+        for tp in order:
             if missing <= 0:
                 break
             index = 0
             while missing > 0:
                 item = steps.claim(tp, index, partitions, drained)
                 if item is None:
-                    if tp not in self.queues:
-                        self.policy.forget(tp)
                     break
                 if isinstance(item, FailedFetch):
                     stopped.append(item)

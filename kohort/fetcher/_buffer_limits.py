@@ -83,11 +83,13 @@ class BufferLimits:
         queue = self._queues.get(target.topic_partition)
         if not queue:
             return True
-        current = [i for i in queue if i.epoch == target.epoch and not i.is_exhausted]
+        current, is_blocked = 0, False
+        for item in queue:
+            if item.epoch == target.epoch and not item.is_exhausted:
+                current += 1
+                is_blocked = is_blocked or item.is_blocked
         room = not current or (
-            len(current) < self.fetches_per_partition
-            and not self._is_full
-            and not any(i.is_blocked for i in current)
+            current < self.fetches_per_partition and not self._is_full and not is_blocked
         )
         if not room:
             self.is_fetcher_waiting = True
@@ -168,12 +170,20 @@ class BufferLimits:
                 continue
             queued += size
             state = self._subscription.partition(tp)
-            if state is not None and state.is_deliverable and self._is_wanted(tp):
-                if all(item.epoch == state.epoch and not item.is_blocked for item in queue):
-                    deliverable += size
+            if state is None or not state.is_deliverable or not self._is_wanted(tp):
+                continue
+            for item in queue:
+                if item.epoch != state.epoch or item.is_blocked:
+                    break
+            else:
+                deliverable += size
         return queued, deliverable
 
 
 def undelivered_bytes(queue: Queue) -> int:
     """Return the bytes of the batches in a queue that are not delivered yet."""
-    return sum([item.size for item in queue if not item.is_exhausted])
+    size = 0
+    for item in queue:
+        if not item.is_exhausted:
+            size += item.size
+    return size

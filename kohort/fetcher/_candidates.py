@@ -145,8 +145,9 @@ class Candidates:
                 state = subscription.partition(tp)
                 target = None if state is None else state.fetch_target()
                 targets.append((tp, target, target is None or self._limits.has_room(target)))
-                if state is not None and (pending := subscription.pending_reset(state)):
-                    self.resets[tp] = pending
+                if state is not None and state.reset is not None:
+                    if pending := subscription.pending_reset(state):
+                        self.resets[tp] = pending
             if self.waiting_for_room:
                 self._limits.is_fetcher_waiting = True
         for tp, target, has_room in targets:
@@ -168,15 +169,18 @@ class Candidates:
             return False
         if (
             topic_id not in (NO_ID, known.topic_id)
-            or not self._validation.is_validated(tp, epoch, known.leader_epoch)
-            or self._retries.not_before(tp, epoch)
-            or self._replicas.until(tp) is not None
+            or self._validation.validated.get(tp) != (epoch, known.leader_epoch)
+            or tp in self._retries.failures
+            or tp in self._replicas.chosen
         ):
             return False
-        request = PartitionRequest(
-            tp, epoch, offset, known.leader_epoch, self._size_of(tp, node), known.topic_id
-        )
-        self.nodes[node].put(tp, request)
+        size = self._size_of(tp, node)
+        if offset != known.offset or size != known.max_bytes:
+            # The class itself would be a call of Python.
+            fields = (tp, epoch, offset, known.leader_epoch, size, known.topic_id)
+            candidates = self.nodes[node]
+            candidates.ready[tp] = tuple.__new__(PartitionRequest, fields)
+            candidates.changed[tp] = None
         return True
 
     def _place(

@@ -60,6 +60,10 @@ class CompletedFetch:
         self.epoch: Final = epoch
         self.watermarks: Final = watermarks
         self.size: Final = records.scan.size
+        self.next_offset: Final = records.next_offset
+        """The offset at which the next fetch starts."""
+        self.last_leader_epoch: Final = records.scan.leader_epoch
+        """The leader epoch of the last batch, or -1 without one."""
         self.position: int = records.passed
         """The offset after the last record that was taken."""
         self.error: DataError | None = None
@@ -76,16 +80,6 @@ class CompletedFetch:
         self._failed_at: int | None = None  # the offset of the latest error
 
     @property
-    def next_offset(self) -> int:
-        """The offset at which the next fetch starts."""
-        return self._set.next_offset
-
-    @property
-    def last_leader_epoch(self) -> int:
-        """The leader epoch of the last batch, or -1 without one."""
-        return self._set.scan.leader_epoch
-
-    @property
     def is_blocked(self) -> bool:
         return self.error is not None
 
@@ -93,7 +87,7 @@ class CompletedFetch:
     def is_exhausted(self) -> bool:
         """True if no record is left to take and no error to raise."""
         found = self._set
-        return not (self._ready or found.used < len(found.records) or not found.done)
+        return found.done and found.used == len(found.records) and not self._ready
 
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
         """Return up to ``limit`` records, and stop at a record that cannot be read.
@@ -176,10 +170,11 @@ class CompletedFetch:
             self._lease = None
 
     def _take(self, limit: int, taken: list[ConsumerRecord[Any, Any]]) -> None:
-        self._close_finished()  # Ctrl-C may have ended the last call before this step
+        found, deserialize = self._set, self._deserialize
+        if self._passed != found.passed:
+            self._close_finished()  # Ctrl-C may have ended the last call before this step
         if isinstance(self.error, CorruptBatchError):
             return
-        found, deserialize = self._set, self._deserialize
         try:
             while len(taken) < limit:
                 records = found.records
@@ -192,9 +187,10 @@ class CompletedFetch:
                         for record in records[found.used : stop]:
                             taken += [deserialize(record)]  # append() is a call: Ctrl-C
                             found.used += 1
-                elif not self._read_on(limit - len(taken)):
+                elif found.done or not self._read_on(limit - len(taken)):
                     break
-                self._close_finished()
+                if found.used == len(found.records):
+                    self._close_finished()
         except (CorruptBatchError, RecordDeserializationError) as error:
             self._fail(error)
         else:
@@ -219,7 +215,8 @@ class CompletedFetch:
                 found.read(enough)
                 if found.done:
                     found.release()
-                    self._release_lease()
+                    if self._lease is not None:
+                        self._release_lease()
                 if found.records:
                     return True
                 self._passed = found.passed

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from kohort.fetcher._buffer_limits import FETCHES_PER_TABLE, undelivered_bytes
+from kohort.fetcher._buffer_limits import FETCHES_PER_TABLE, Queue, undelivered_bytes
 from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._error_policy import Item
 from kohort.fetcher._partition_queues import PartitionQueues
@@ -196,15 +196,32 @@ class DrainSteps:
         self._limits = queues.limits
         self._laggiest_first = laggiest_first
         self._by_lag = laggiest_first
+        self._changes = -1
+        """SubscriptionState.changes at the latest drain."""
 
-    def drain_order(self, partitions: Collection[TopicPartition] | None) -> list[TopicPartition]:
-        """Return the partitions that have items, in the order to drain them.
+    def begin(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """Return the partitions that have items, in the order to drain them, and emptied ones.
 
-        If the caller wants other partitions than before, the fetcher may choose others, too.
+        Items that an earlier drain finished are dropped. The drain that finishes an item does not
+        drop it, because it may still be undone. If the caller wants other partitions than before,
+        the fetcher may choose others, too.
         """
         wanted = None if partitions is None else frozenset(partitions)
         limits = self._limits
         with self._lock:
+            pooled_bytes = limits.memory.pooled_bytes
+            changes = self._subscription.changes
+            is_stale = changes != self._changes
+            emptied = [
+                tp
+                for tp, queue in self._by_partition.items()
+                if (is_stale or not queue or queue[0].is_exhausted) and self._drop(tp, queue)
+            ]
+            for tp in emptied:
+                del self._by_partition[tp]
+            self._changes = changes  # after the last drop, because Ctrl-C interrupts calls
             order = list(self._by_partition)
             if self._by_lag:
                 lags = {
@@ -215,11 +232,21 @@ class DrainSteps:
                 if lags:
                     laggiest = max(lags, key=lags.__getitem__)
                     order = [laggiest, *(tp for tp in order if tp != laggiest)]
-            wake = wanted != limits.wanted and limits.stop_waiting()
+            wake = (
+                wanted != limits.wanted or limits.memory.pooled_bytes < pooled_bytes
+            ) and limits.stop_waiting()
             limits.wanted = wanted
         if wake:
             self._queues.on_room()
-        return order
+        return order, emptied
+
+    def _drop(self, tp: TopicPartition, queue: Queue) -> bool:
+        """Drop finished and stale items, and return True if none is left."""
+        first = queue[0] if len(queue) == 1 else None
+        if first is not None and first.is_exhausted and not (first.is_busy or first.holds_bytes):
+            return True
+        self._queues.drop_finished(tp, queue, self._subscription.partition(tp))
+        return not queue
 
     def claim(
         self,
@@ -231,32 +258,22 @@ class DrainSteps:
         """Return the item at an index of the queue, or None.
 
         A completed fetch is appended to ``drained`` and marked busy, so that an append does not
-        drop it. At index 0, items that an earlier drain finished are dropped first. The drain that
-        finishes an item does not drop it, because it may still be undone.
+        drop it.
         """
-        wake = False
-        item: Item | None = None
         with self._lock:
             queue = self._by_partition.get(tp)
-            if queue is None:
+            if queue is None or index >= len(queue):
                 return None
             state = self._subscription.partition(tp)
-            if index == 0:
-                memory = self._limits.memory
-                pooled_bytes = memory.pooled_bytes
-                self._queues.drop_finished(tp, queue, state)
-                wake = memory.pooled_bytes < pooled_bytes and self._limits.stop_waiting()
-                if not queue:
-                    del self._by_partition[tp]
-            if state is not None and state.is_deliverable and index < len(queue):
-                if queue[index].epoch == state.epoch and (partitions is None or tp in partitions):
-                    item = queue[index]
-                    if isinstance(item, CompletedFetch):
-                        drained.append(DrainedFetch(item, is_last=index + 1 == len(queue)))
-                        item.is_busy = True
-        if wake:
-            self._queues.on_room()
-        return item
+            item = queue[index]
+            if state is None or state.epoch != item.epoch or not state.is_deliverable:
+                return None
+            if partitions is not None and tp not in partitions:
+                return None
+            if isinstance(item, CompletedFetch):
+                drained.append(DrainedFetch(item, is_last=index + 1 == len(queue)))
+                item.is_busy = True
+            return item
 
     def deliver(self, target: DrainTarget) -> set[TopicPartition]:
         """Move the positions, and deliver the records of partitions that kept their epochs.
@@ -271,7 +288,7 @@ class DrainSteps:
                 fetch, records = found.fetch, found.records
                 fetch.is_busy = False
                 tp = fetch.topic_partition
-                self._subscription.touch(tp)
+                self._subscription.touched[tp] = None
                 state = self._subscription.partition_at(tp, fetch.epoch)
                 if state is None or not state.is_deliverable or not target.is_ready(fetch):
                     wake = target.put_back(self._subscription, fetch, records) or wake

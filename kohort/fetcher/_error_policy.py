@@ -13,7 +13,7 @@ have caused the error.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -154,9 +154,11 @@ class ErrorPolicy:
             return decision.error
         return item.error
 
-    def forget(self, tp: TopicPartition) -> None:
-        """Forget the decision about a partition without buffered items."""
-        self._decisions.pop(tp, None)
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the decisions about partitions without buffered items."""
+        if self._decisions:
+            for tp in partitions:
+                self._decisions.pop(tp, None)
 
     def _decide(self, item: Item, error: DataError, repeat: bool) -> PolicyAction:
         if item.raised and not repeat:

@@ -43,7 +43,8 @@ class FailingPartitions:
     def __init__(self, logger: logging.Logger, attempt: str = "fetching") -> None:
         self._attempt = attempt
         self._repeats = RepeatedLog(logger)
-        self._cause_of: dict[TopicPartition, Hashable] = {}
+        self.cause_of: dict[TopicPartition, Hashable] = {}
+        """The cause of each partition that fails."""
         self._causes: dict[Hashable, _Cause] = {}
         self._unlogged: dict[Hashable, None] = {}
 
@@ -52,9 +53,9 @@ class FailingPartitions:
         key: Hashable = type(error).__name__
         if isinstance(error, BrokerResponseError):
             key = error.code
-        if self._cause_of.get(tp, key) != key:
+        if self.cause_of.get(tp, key) != key:
             self.succeeded(tp)
-        self._cause_of[tp] = key
+        self.cause_of[tp] = key
         cause = self._causes.setdefault(key, _Cause())
         cause.partitions[tp] = None
         cause.error = error
@@ -62,9 +63,9 @@ class FailingPartitions:
 
     def succeeded(self, tp: TopicPartition) -> None:
         """Forget the failure of a partition that could be fetched, or is not owned."""
-        if tp not in self._cause_of:
+        if tp not in self.cause_of:
             return
-        key = self._cause_of.pop(tp)
+        key = self.cause_of.pop(tp)
         partitions = self._causes[key].partitions
         del partitions[tp]
         if not partitions:
@@ -74,7 +75,7 @@ class FailingPartitions:
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the failures of all other partitions."""
-        for tp in [tp for tp in self._cause_of if tp not in partitions]:
+        for tp in [tp for tp in self.cause_of if tp not in partitions]:
             self.succeeded(tp)
 
     def log(self) -> None:

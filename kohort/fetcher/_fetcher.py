@@ -7,7 +7,8 @@ One cycle has these steps. The event loop runs all of them except the last one.
 2. ``FetchPlanner`` gives the partitions that may be fetched to connections. Each planned fetch has
    a task, which ``FetchSender`` serves.
 3. The callback that receives the response puts it into the buffer, and may notify a waiting caller.
-   The task handles responses with errors, notes facts for the next fetch, and plans that.
+   The task handles responses with errors, notes facts for the next fetch, and plans that. After
+   few records it waits for the pace of the connection first (see ``_pacing``).
 4. The caller drains the ``FetchBuffer``. If that makes room, ``on_room`` wakes the fetcher.
 
 The event loop owns the candidates, plans, sessions, sizes, back-offs, leaders and replicas. The
@@ -35,7 +36,9 @@ A change must keep these invariants:
 8. A change that may make a partition fetchable touches it, or no cycle checks it again. See
    ``_candidates`` for the list.
 9. Parallel connections to a distant broker keep the invariants of ``_parallel``.
-10. The fetcher's objects refer to it weakly. So the last reference to a closed consumer frees it.
+10. A pace never delays a new partition. So a task waits for it only if nothing has called wake()
+   since its fetch began, and each later wake() plans again.
+11. The fetcher's objects refer to it weakly. So the last reference to a closed consumer frees it.
 """
 
 from __future__ import annotations
@@ -161,6 +164,8 @@ class Fetcher:
         self._owned: Collection[TopicPartition] = ()
         self._clock: Callable[[], float] = anyio.current_time
         self._woken = TaskSignal()
+        self._wakes = 0
+        """Number of calls of wake()."""
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
 
     async def run(self) -> None:
@@ -176,6 +181,7 @@ class Fetcher:
 
     def wake(self) -> None:
         """Start the fetches that are due. Call it in the event loop of :meth:`run`."""
+        self._wakes += 1
         self._woken.notify()
 
     def prepare(self, partitions: Iterable[TopicPartition]) -> None:
@@ -313,11 +319,16 @@ class Fetcher:
         """Send fetches over one connection while the next fetch is due at once."""
         fetch: PlannedFetch | None = first
         while fetch is not None:
+            wakes, connection = self._wakes, fetch.connection
             if await self._sender.send(fetch):
                 # A waiting thread takes a while to wake up. It gets the interpreter's lock after
                 # the next fetch is sent, so the broker works while the thread decodes.
                 self._on_ready()
+            if connection.paced_until > self._clock() and wakes == self._wakes:
+                # Only this response has changed partitions, so nothing else can be due. The
+                # caller drains meanwhile, so one check notes both.
+                await anyio.sleep_until(connection.paced_until)
             # This task sends the next fetch over its connection. A new task would start later.
-            wake_at, fetch = self._start_due(tasks, fetch.connection)
-            if self._waiting is not None:
+            wake_at, fetch = self._start_due(tasks, connection)
+            if self._waiting is not None and self._waiting.deadline != wake_at:
                 self._waiting.deadline = wake_at

@@ -109,16 +109,17 @@ class Replicas:
 
     def __init__(self, max_age: float) -> None:
         self._max_age = max_age
-        self._chosen: dict[TopicPartition, _ReplicaChoice] = {}
+        self.chosen: dict[TopicPartition, _ReplicaChoice] = {}
+        """The choices of partitions. All others are read from their leaders."""
         self._kept_on_leader: dict[TopicPartition, None] = {}
 
     def find(self, tp: TopicPartition, leader: Leader, now: float) -> int:
         """Return the broker to read from."""
-        chosen = self._chosen.get(tp)
+        chosen = self.chosen.get(tp)
         if chosen is None:
             return leader.node
         if chosen.leader != leader or now >= chosen.until:
-            del self._chosen[tp]
+            del self.chosen[tp]
             self._kept_on_leader.pop(tp, None)
             return leader.node
         return chosen.node
@@ -129,7 +130,7 @@ class Replicas:
 
     def leave_follower(self, tp: TopicPartition, node: int, now: float) -> bool:
         """Read from the leader after a broker failed, and return True if it was the follower."""
-        chosen = self._chosen.get(tp)
+        chosen = self.chosen.get(tp)
         if chosen is None or chosen.node != node or node == chosen.leader.node:
             return False
         self.keep_on_leader(tp, chosen.leader, now)
@@ -140,7 +141,7 @@ class Replicas:
         self._choose(tp, _ReplicaChoice(leader.node, leader, now + LEADER_ONLY_SECONDS))
 
     def _choose(self, tp: TopicPartition, choice: _ReplicaChoice) -> None:
-        self._chosen[tp] = choice
+        self.chosen[tp] = choice
         if choice.node == choice.leader.node:
             self._kept_on_leader[tp] = None
         else:
@@ -156,16 +157,16 @@ class Replicas:
 
     def until(self, tp: TopicPartition) -> float | None:
         """Return the time at which the choice for the partition ends, or None without a choice."""
-        chosen = self._chosen.get(tp)
+        chosen = self.chosen.get(tp)
         return None if chosen is None else chosen.until
 
     def chosen_node(self, tp: TopicPartition) -> int | None:
         """Return the chosen broker, or None without a choice. Any thread may call it."""
-        chosen = self._chosen.get(tp)
+        chosen = self.chosen.get(tp)
         return None if chosen is None else chosen.node
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""
-        for tp in [tp for tp in self._chosen if tp not in partitions]:
-            del self._chosen[tp]
+        for tp in [tp for tp in self.chosen if tp not in partitions]:
+            del self.chosen[tp]
             self._kept_on_leader.pop(tp, None)

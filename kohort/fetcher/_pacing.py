@@ -53,9 +53,11 @@ class FetchPace:
         """Note the time that the event loop has worked on a response."""
         self.seconds = min(self._longest, max(self._longest / LEAST_SHARE, WORK_FACTOR * seconds))
 
-    def hold(self, connection: FetchConnection, size: int, now: float) -> None:
-        """Delay the next fetch of a connection after a response of ``size`` bytes to the end."""
-        until = connection.sent_at + self.seconds
-        if until > now and size <= PACED_BYTES:
-            connection.paced_until = until
-            self.paced_responses += 1
+    def holds(self, connection: FetchConnection, size: int, now: float) -> bool:
+        """True if a response of ``size`` bytes, up to the end of its partitions, is paced now."""
+        return size <= PACED_BYTES and now < connection.sent_at + self.seconds
+
+    def hold(self, connection: FetchConnection) -> None:
+        """Delay the next fetch over a connection, because its response is paced."""
+        connection.paced_until = connection.sent_at + self.seconds
+        self.paced_responses += 1

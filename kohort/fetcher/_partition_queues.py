@@ -66,7 +66,7 @@ class PartitionQueues:
                 self.counters.dropped_stale += 1
                 item.release()
                 return False
-            self._subscription.touch(tp)
+            self._subscription.touched[tp] = None
             queue = self.by_partition.get(tp)
             if queue is None:
                 queue = deque()
@@ -130,8 +130,10 @@ class PartitionQueues:
         epoch = None if state is None else state.epoch
         if queue and queue[0].epoch == epoch and not queue[0].is_exhausted:
             return  # later fetches are not delivered either, because order is kept
-        if [item for item in queue if item.epoch != epoch]:
-            self.limits.drop_stale(tp, queue)
+        for item in queue:
+            if item.epoch != epoch:
+                self.limits.drop_stale(tp, queue)
+                break
         for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
             if item.holds_bytes:  # Ctrl-C came before the drain released them
                 item.release()

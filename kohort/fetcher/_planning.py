@@ -69,7 +69,8 @@ class FetchPlanner:
         self._node_retries = node_retries
         self.long_polls: LongPolls = LongPolls.of(config)
         self._nodes: dict[int, NodeConnections] = {}
-        self._latest_connections: dict[TopicPartition, FetchConnection] = {}
+        self.latest_connections: dict[TopicPartition, FetchConnection] = {}
+        """The connection that requested each partition last."""
         self._alone: dict[int, dict[TopicPartition, None]] = {}
         self._unused: list[FetchConnection] = []
 
@@ -91,7 +92,7 @@ class FetchPlanner:
 
     def connection_of(self, tp: TopicPartition) -> FetchConnection | None:
         """Return the connection that requested the partition last. Any thread may call it."""
-        return self._latest_connections.get(tp)
+        return self.latest_connections.get(tp)
 
     def in_flight(self) -> dict[TopicPartition, FetchInFlight]:
         """Return the fetches in flight by partition. Any thread may call it."""
@@ -100,7 +101,7 @@ class FetchPlanner:
             for connection in self.all_connections()
             if connection.is_busy
             for tp in list(connection.session.requests)
-            if self._latest_connections.get(tp) is connection
+            if self.latest_connections.get(tp) is connection
         }
 
     def close_sessions(self) -> list[tuple[int, FetchRequestPlan]]:
@@ -173,8 +174,8 @@ class FetchPlanner:
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""
-        for tp in [tp for tp in self._latest_connections if tp not in partitions]:
-            del self._latest_connections[tp]
+        for tp in [tp for tp in self.latest_connections if tp not in partitions]:
+            del self.latest_connections[tp]
         for connections in self._nodes.values():
             for tp in [tp for tp in connections.behind if tp not in partitions]:
                 del connections.behind[tp]
@@ -252,10 +253,9 @@ class FetchPlanner:
                 # The partition with the latest records is last, because the response may be full
                 # before it.
                 arrivals = self._arrivals
-                requests = sorted(
-                    plan.requests, key=lambda request: arrivals.get(request.topic_partition, 0)
-                )
-                plan = plan._replace(requests=requests)
+                numbers = [arrivals.get(request[0], 0) for request in plan.requests]
+                order = sorted(range(len(numbers)), key=numbers.__getitem__)
+                plan = plan._replace(requests=[plan.requests[number] for number in order])
             granted = self._limits.memory.grant_counted(
                 connection.session.sizes,
                 self._sizes.response_bytes(connection.node),
@@ -279,7 +279,7 @@ class FetchPlanner:
             request = candidates.ready.get(tp)
             if request is not None and (allowed is None or tp in allowed):
                 candidates.has_all_changes = False
-                self._latest_connections[tp] = connection
+                self.latest_connections[tp] = connection
                 plan = connection.session.plan([request._replace(max_bytes=1)])
                 granted = self._limits.memory.grant([request.max_bytes], 1, 1)
                 connection.start(now, 0.0)
@@ -320,7 +320,7 @@ class FetchPlanner:
                 break
             share = math.ceil(len(due) / (len(free) - number))
             plan = connection.session.plan(due[:share])
-            self._latest_connections.update(
+            self.latest_connections.update(
                 (request.topic_partition, connection) for request in due[:share]
             )
             sizes = connection.session.sizes
@@ -363,7 +363,7 @@ class FetchPlanner:
         for tp in candidates.changed if candidates.has_all_changes else candidates.ready:
             request = candidates.ready.get(tp)
             if request is not None and (allowed is None or tp in allowed):
-                connection = self._latest_connections.get(tp)
+                connection = self.latest_connections.get(tp)
                 if connection is None or connection.node != node:
                     return True
                 known = connection.session.requests.get(tp)
@@ -372,7 +372,7 @@ class FetchPlanner:
         return False
 
     def _in_flight(self, request: PartitionRequest, node: int) -> bool:
-        connection = self._latest_connections.get(request.topic_partition)
+        connection = self.latest_connections.get(request.topic_partition)
         if connection is None or not connection.is_busy or connection.node != node:
             return False
         known = connection.session.requests.get(request.topic_partition)
@@ -390,7 +390,7 @@ class FetchPlanner:
             for request in self._unfetched(candidates, connection.node, new=True)
             if request.topic_partition not in withheld
         ]
-        self._latest_connections.update(
+        self.latest_connections.update(
             (request.topic_partition, connection) for request in requests
         )
         return connection.session.plan(requests)
@@ -419,13 +419,14 @@ class FetchPlanner:
         else:
             for tp in candidates.changed:
                 request = candidates.ready.get(tp)
-                if request is not None and self._in_flight(request, connection.node):
-                    on_extra[tp], request = None, None
+                if request is not None and connections.extra.is_busy:
+                    if self._in_flight(request, connection.node):
+                        on_extra[tp], request = None, None
                 changes[tp] = request
         candidates.changed = on_extra
-        self._latest_connections.update(
-            (tp, connection) for tp, request in changes.items() if request is not None
-        )
+        for tp, request in changes.items():
+            if request is not None:
+                self.latest_connections[tp] = connection
         return connection.session.update(changes)
 
     def _nodes_with_waiting(self) -> set[int]:

@@ -124,7 +124,8 @@ def partitions_of(
     for topic in response.responses:
         name = topic.topic or names.get(bytes(topic.topic_id), "")
         for data in topic.partitions:
-            tp = TopicPartition(name, data.partition_index)
+            # The class itself would be a call of Python.
+            tp: TopicPartition = tuple.__new__(TopicPartition, (name, data.partition_index))
             if tp in requests:
                 found[tp] = data
     return found
@@ -146,8 +147,9 @@ def read_results(
     for tp, data in partitions.items():
         if tp not in requests:
             continue
-        end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-        if not data.error_code and end.epoch >= 0 and end.offset >= 0:
+        diverging = data.diverging_epoch
+        if not data.error_code and diverging.epoch >= 0 and diverging.end_offset >= 0:
+            end = EpochEnd(diverging.epoch, diverging.end_offset)
             results[tp] = Failure(
                 truncation(tp, requests[tp].offset, end), FailureAction.RAISE_UNTIL_SEEK
             )
@@ -177,7 +179,9 @@ def _read(
         check_crcs=options.check_crcs,
         budget=options.budget,
         scratch=options.scratch,
-        aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
+        aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions]
+        if data.aborted_transactions
+        else (),
     )
     scan = records.scan
     if scan.tail_size and not scan.batches:
@@ -199,7 +203,9 @@ def _read(
         records,
         deserialize=options.deserialize,
         lease=lease.share() if lease is not None and scan.batches else None,
-        watermarks=Watermarks(data.high_watermark, data.last_stable_offset, data.log_start_offset),
+        watermarks=tuple.__new__(  # the class itself would be a call of Python
+            Watermarks, (data.high_watermark, data.last_stable_offset, data.log_start_offset)
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from kohort.errors import ErrorCode, KafkaError, LogTruncationError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster_view import FetchCluster
-from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, FailingPartitions
 from kohort.fetcher._leaders import Leaders, Replicas
@@ -122,6 +122,28 @@ class ResponseIntake:
         had_room: bool = False,
     ) -> bool:
         """Process the result for one partition, and return True if it must be drained."""
+        if not isinstance(result, CompletedFetch):
+            return self._note_no_fetch(node, request, result, now)
+        tp = request.topic_partition
+        if tp in self._retries.failures or tp in self.failing.cause_of:
+            self._note_success(tp)
+        has_records = not result.is_exhausted
+        if has_records:
+            self._validation.note_read_epoch(
+                tp, request.epoch, request.leader_epoch, result.last_leader_epoch
+            )
+            self._arrival_count += 1
+            self.arrivals[tp] = self._arrival_count
+        return self._queues.append(result, at=now, had_room=had_room) and has_records
+
+    def _note_no_fetch(
+        self,
+        node: int,
+        request: PartitionRequest,
+        result: Failure | BatchTooLarge | Redirect,
+        now: float,
+    ) -> bool:
+        """Process a result without batches, and return True if it must be drained."""
         tp = request.topic_partition
         if isinstance(result, Redirect):
             failure = self._follow_redirect(node, request, result.node, now)
@@ -133,18 +155,9 @@ class ResponseIntake:
                 result = result._replace(action=FailureAction.RETRY)
             return self._note_failure(request, result, now, retry_at_once=not is_from_leader)
         self._note_success(tp)
-        if isinstance(result, BatchTooLarge):
-            logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, result.max_bytes)
-            self._sizes.note_large_batch(tp, result.max_bytes)
-            return False
-        has_records = not result.is_exhausted
-        if has_records:
-            self._validation.note_read_epoch(
-                tp, request.epoch, request.leader_epoch, result.last_leader_epoch
-            )
-            self._arrival_count += 1
-            self.arrivals[tp] = self._arrival_count
-        return self._queues.append(result, at=now, had_room=had_room) and has_records
+        logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, result.max_bytes)
+        self._sizes.note_large_batch(tp, result.max_bytes)
+        return False
 
     def _follow_redirect(
         self, node: int, request: PartitionRequest, follower: int, now: float

@@ -33,35 +33,36 @@ class Retries(Generic[Key]):
         self._backoff = backoff
         self._denied_backoff = denied_backoff or backoff
         self._rng = rng
-        self._retries: dict[Key, _Retry] = {}
+        self.failures: dict[Key, _Retry] = {}
+        """The latest failure of each key that has not succeeded since."""
 
     def failed(self, key: Key, now: float, epoch: int = 0) -> float:
         """Note a failure, and return the time of the next retry."""
-        retry = self._retries.get(key)
+        retry = self.failures.get(key)
         failures = retry.failures + 1 if retry is not None and retry.epoch == epoch else 1
         at = now + self._backoff.delay(failures, self._rng)
-        self._retries[key] = _Retry(epoch, failures, at)
+        self.failures[key] = _Retry(epoch, failures, at)
         return at
 
     def note_denied(self, key: Key, now: float, epoch: int = 0) -> bool:
         """Note a missing right, with longer back-offs, and return True if it is new."""
-        retry = self._retries.get(key)
+        retry = self.failures.get(key)
         known = retry is not None and retry.epoch == epoch and retry.is_denied
         failures = retry.failures + 1 if retry is not None and known else 1
         at = now + self._denied_backoff.delay(failures, self._rng)
-        self._retries[key] = _Retry(epoch, failures, at, is_denied=True)
+        self.failures[key] = _Retry(epoch, failures, at, is_denied=True)
         return not known
 
     def not_before(self, key: Key, epoch: int = 0) -> float:
         """Return the earliest time for a retry, or 0 without a back-off."""
-        retry = self._retries.get(key)
+        retry = self.failures.get(key)
         return retry.at if retry is not None and retry.epoch == epoch else 0.0
 
     def succeeded(self, key: Key) -> None:
         """Forget the failures of a key."""
-        self._retries.pop(key, None)
+        self.failures.pop(key, None)
 
     def keep_only(self, keys: Collection[Key]) -> None:
         """Forget all other keys."""
-        for key in [key for key in self._retries if key not in keys]:
-            del self._retries[key]
+        for key in [key for key in self.failures if key not in keys]:
+            del self.failures[key]

@@ -223,15 +223,18 @@ class FetchSender:
     def _receive(self, fetch: PlannedFetch, received: ReceivedResponse, pooled: _Response) -> None:
         """Buffer a response without errors in the callback that received it; never raises.
 
-        A waiting caller gets its records one iteration of the event loop earlier. The task of the
-        fetch buffers other responses.
+        A waiting caller gets its records one iteration of the event loop earlier, unless the next
+        fetch waits for its pace. The task of the fetch buffers other responses.
         """
         try:
             received.receive(pooled, fetch.granted.max_bytes)
             if received.has_no_errors:
                 self._buffer_response(fetch.connection, received, pooled)
             if received.state is ResponseState.READY and received.size <= SMALL_RESPONSE_BYTES:
-                if self._notify_waiting_caller():
+                is_held = received.is_to_end and self.pace.holds(
+                    fetch.connection, received.size, received.now
+                )
+                if not is_held and self._notify_waiting_caller():
                     received.state = ResponseState.NOTIFIED
         except Exception as error:
             received.error = error
@@ -266,8 +269,8 @@ class FetchSender:
         received.partitions = partitions
         if not received.has_no_errors:
             self._leaders.learn(response, partitions)
-        connection_of, known = self._planner.connection_of, session.requests
-        requests = {tp: known[tp] for tp in partitions if connection_of(tp) is connection}
+        latest, known = self._planner.latest_connections, session.requests
+        requests = {tp: known[tp] for tp in partitions if latest.get(tp) is connection}
         received.results = read_results(
             partitions, requests, options=self._decode_options, lease=lease, largest=self._largest
         )
@@ -332,8 +335,8 @@ class FetchSender:
         is_ready = received.state >= ResponseState.READY
         if is_ready:
             connections.note_records(connection)
-            if received.is_to_end:
-                self.pace.hold(connection, received.size, now)
+            if received.is_to_end and self.pace.holds(connection, received.size, now):
+                self.pace.hold(connection)
             self.pace.note_work(self.clock() - now)
         connections.not_before = max(connections.not_before, now + pause if pause > 0 else 0.0)
         return is_ready

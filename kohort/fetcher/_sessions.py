@@ -192,9 +192,9 @@ class FetchSession:
             if data.error_code:
                 known.pop(tp, None)
             else:
-                watermarks = Watermarks(
-                    data.high_watermark, data.last_stable_offset, data.log_start_offset
-                )
+                # The class itself would be a call of Python.
+                fields = data.high_watermark, data.last_stable_offset, data.log_start_offset
+                watermarks = tuple.__new__(Watermarks, fields)
                 if known.get(tp) != watermarks and former.get(tp) != watermarks:
                     self.has_news = True
                 known[tp] = watermarks
@@ -226,13 +226,16 @@ class FetchSession:
         Therefore the first response with room for more (``had_room``) returns a partition again. A
         full response costs nothing for the partitions that earlier ones left out.
         """
-        due = {tp: up_to_date[tp] for tp in self._unreported if tp in up_to_date}
-        self._unreported = dict.fromkeys(tp for tp in self._unreported if tp not in due)
+        left = [tp for tp in self._unreported if tp not in partitions]
+        due = {tp: up_to_date[tp] for tp in left if tp in up_to_date}
+        self._unreported = dict.fromkeys([tp for tp in left if tp not in due])
         if had_room:
-            due |= {tp: up_to_date[tp] for tp in self._unconfirmed if tp in up_to_date}
-            self._unconfirmed = dict.fromkeys(tp for tp in self._unconfirmed if tp not in due)
-        for tp in partitions:
-            self._note_change(tp)
+            left = [tp for tp in self._unconfirmed if tp not in partitions]
+            due |= {tp: up_to_date[tp] for tp in left if tp in up_to_date}
+            self._unconfirmed = dict.fromkeys([tp for tp in left if tp not in due])
+        changed = dict.fromkeys(partitions)
+        self._unreported.update(changed)
+        self._unconfirmed.update(changed)
         return due
 
     def fetched_at(self, tp: TopicPartition) -> float | None:

@@ -60,41 +60,37 @@ class Validation:
         self._subscription = subscription
         self._failures = failures
         self._on_done = on_done
-        # Partition epoch and leader epoch.
-        self._validated: dict[TopicPartition, tuple[int, int]] = {}
+        self.validated: dict[TopicPartition, tuple[int, int]] = {}
+        """Partition epoch and leader epoch of the latest validation, until a batch of another."""
         # Partition epoch and the epoch of the last batch.
         self._read_epochs: dict[TopicPartition, tuple[int, int]] = {}
         self._in_flight: set[tuple[TopicPartition, int]] = set()
 
     def mark_validated(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> None:
         """Note that the position is in the log of this leader."""
-        self._validated[tp] = epoch, leader_epoch
-
-    def is_validated(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> bool:
-        """True if the position was validated, and no later batch came from another leader."""
-        return self._validated.get(tp) == (epoch, leader_epoch)
+        self.validated[tp] = epoch, leader_epoch
 
     def note_read_epoch(
         self, tp: TopicPartition, epoch: int, leader_epoch: int, batch_epoch: int
     ) -> None:
         """Note the leader epoch of a fetch, and the epoch of the last batch that it returned."""
         self._read_epochs[tp] = epoch, batch_epoch
-        if self._validated.get(tp, (epoch, -1)) != (epoch, leader_epoch):
+        if self.validated.get(tp, (epoch, -1)) != (epoch, leader_epoch):
             # The previous leader sent these records, and the new leader may lack them.
-            self._validated.pop(tp, None)
+            self.validated.pop(tp, None)
 
     def is_needed(self, target: FetchTarget, leader: Leader) -> bool:
         """True if the position must be validated before the next fetch."""
         if target.leader_epoch < 0 or leader.epoch < 0:
             return False
-        if self._validated.get(target.topic_partition) == (target.epoch, leader.epoch):
+        if self.validated.get(target.topic_partition) == (target.epoch, leader.epoch):
             return False
         # A leader does not truncate its log.
         return target.leader_epoch < leader.epoch
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""
-        for memory in (self._validated, self._read_epochs):
+        for memory in (self.validated, self._read_epochs):
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
         self._failures.keep_only(partitions)

@@ -157,6 +157,19 @@ class _Compiler:
             return f"{self.bind('make', spec.default_factory)}()"
         return repr(spec.default)
 
+    def set_default(self, field: FieldLayout) -> list[str]:
+        """Return the lines that store a new default value in ``m``."""
+        factory = field.spec.default_factory
+        value = None if field.array or factory is None else factory()
+        if not isinstance(value, Struct) or not _is_flat(value):
+            return [f"m.{field.name} = {self.default(field)}"]
+        # Most structures in a response have their defaults. A call of the factory costs more.
+        made = self.bind("class", type(value))
+        names = [spec.name for spec in value._fields]
+        targets = "".join(f"x.{name}, " for name in names)
+        values = "".join(f"{getattr(value, name)!r}, " for name in names)
+        return [f"m.{field.name} = x = {made}.__new__({made})", f"{targets}= {values}"]
+
     def is_default(self, field: FieldLayout) -> str:
         """Return the source of a test for the default value."""
         value = f"m.{field.name}"
@@ -183,7 +196,7 @@ class _Compiler:
     def reader(self, name: str, layout: StructLayout) -> list[str]:
         out = [f"def decode_{name}(b, o, e):", f" m = class_{name}.__new__(class_{name})"]
         for field in layout.tagged + layout.absent:
-            out.append(f" m.{field.name} = {self.default(field)}")
+            out += [" " + line for line in self.set_default(field)]
         for run in _runs(layout.inline):
             if run[0].fixed:
                 codec = struct.Struct(">" + "".join(STRUCT_CODES[f.kind] for f in run))
@@ -362,6 +375,13 @@ class _Compiler:
         return [*out, " " + _write_length(field.compact, width), " a(v)"]
 
 
+def _is_flat(value: Struct) -> bool:
+    """Return True if all fields are numbers, text or None, so that their source makes them."""
+    return all(
+        isinstance(getattr(value, spec.name), int | str | None) for spec in value._fields
+    ) and bool(value._fields)
+
+
 def _runs(fields: list[FieldLayout]) -> list[list[FieldLayout]]:
     """Return runs of adjacent fields of fixed width, and all other fields alone."""
     runs: list[list[FieldLayout]] = []
@@ -375,7 +395,13 @@ def _runs(fields: list[FieldLayout]) -> list[list[FieldLayout]]:
 
 def _read_length(compact: bool, width: int) -> list[str]:
     if compact:
-        return ["n = b[o]; o += 1", "if n > 127: n, o = read_uvarint(b, o - 1)", "n -= 1"]
+        return [
+            "n = b[o]; o += 1",
+            "if n > 127:",
+            " if o < e and b[o] < 128: n += b[o] * 128 - 128; o += 1",
+            " else: n, o = read_uvarint(b, o - 1)",
+            "n -= 1",
+        ]
     return [f"n = i{width}(b, o)[0]; o += {width}"]
 
 

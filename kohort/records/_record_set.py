@@ -24,7 +24,7 @@ from kohort.records._legacy import read_messages, scan_messages
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from kohort.records._record_batch import RecordBatch, split_batches
 from kohort.records._scratch import Scratch
-from kohort.records._transactions import AbortedTransactions
+from kohort.records._transactions import NONE_ABORTED, AbortedTransactions
 
 if TYPE_CHECKING:
     from kohort.records._table import TablePlan
@@ -133,12 +133,14 @@ class RecordSet:
         scratch: Scratch | None = None,
     ) -> None:
         self._data = memoryview(data)
+        self.has_bytes: bool = len(self._data) > 0
+        """True until :meth:`release`."""
         self._topic = topic
         self._partition = partition
         self._check_crcs = check_crcs
         self._budget = budget
         self._scratch = scratch or Scratch()
-        self._aborted = AbortedTransactions(aborted)
+        self._aborted = AbortedTransactions(aborted) if aborted else NONE_ABORTED
         self._pos = 0
         self.scan: Final = BatchScan(self._data)
         self._end: int = self.scan.size  # of the complete batches, or -1 after release()
@@ -152,11 +154,8 @@ class RecordSet:
         """Offset after these records."""
         self.read_epoch: int = -1
         """Leader epoch of the last batch that add_rows_to() read."""
-
-    @property
-    def done(self) -> bool:
+        self.done: bool = self._end <= 0 and self.scan.end_error is None
         """True if all is read, without an error after it."""
-        return self._pos >= self._end and (self._end < 0 or self.scan.end_error is None)
 
     def read(self, enough: int) -> None:
         """Read at least ``enough`` records into ``records``, or fewer before the end or an error.
@@ -164,7 +163,9 @@ class RecordSet:
         Raises CorruptBatchError with position and bytes if the next batch cannot be read.
         """
         records: list[Record] = []
-        pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
+        pos, passed, aborted = self._pos, self.passed, self._aborted
+        if aborted is not NONE_ABORTED:
+            aborted = aborted.copy()
         while pos < self._end and len(records) < enough:
             end, old = self.scan.run_at(pos)
             if old:
@@ -201,6 +202,7 @@ class RecordSet:
         error = self.scan.end_error if 0 <= self._end <= pos and not records else None
         # No call from here on, because Ctrl-C interrupts calls.
         self._pos, self.passed, self._aborted = pos, passed, aborted
+        self.done = pos >= self._end and (self._end < 0 or self.scan.end_error is None)
         self.records, self.used = records, 0
         if error is not None:
             raise error
@@ -263,6 +265,7 @@ class RecordSet:
         if pos > self._pos:
             epoch = scan(self._data[:pos]).leader_epoch
         self._pos, self.passed, self._aborted, self.read_epoch = pos, passed, aborted, epoch
+        self.done = pos >= self._end and (self._end < 0 or self.scan.end_error is None)
         if 0 <= self._end <= pos:
             error = self.scan.end_error
         if error is not None and not rows:
@@ -299,15 +302,11 @@ class RecordSet:
                 return pos, cut, False
         return stop, next_offset, True
 
-    @property
-    def has_bytes(self) -> bool:
-        """True until :meth:`release`."""
-        return len(self._data) > 0
-
     def release(self) -> None:
         """Release the bytes. Records that are not read yet are lost."""
         self._data = memoryview(b"")
-        self._end = -1
+        # No call from here on, because Ctrl-C interrupts calls.
+        self._end, self.done, self.has_bytes = -1, True, False
 
 
 def _batches_of(records: list[Record]) -> Iterator[RecordBatch]:

@@ -79,6 +79,10 @@ class AbortedTransactions:
         return not (header.is_transactional and header.producer_id in self._open)
 
 
+NONE_ABORTED = AbortedTransactions()
+"""The filter without transactions, whose state never changes."""
+
+
 def _is_abort(batch: RecordBatch) -> bool:
     records = batch.records()
     try:

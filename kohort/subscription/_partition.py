@@ -207,12 +207,14 @@ class PartitionState:
     @property
     def is_deliverable(self) -> bool:
         """True if buffered records may be returned to the caller."""
-        return not self.paused_by and not self.is_leaving
+        return not (self.paused_by or self.pending_revocation or self.is_unsubscribed)
 
     @property
     def is_fetchable(self) -> bool:
         """True if more records may be fetched."""
-        return self.position is not None and self.is_deliverable and not self.is_recreated
+        return self.position is not None and not (
+            self.paused_by or self.pending_revocation or self.is_unsubscribed or self.is_recreated
+        )
 
     @property
     def awaits_position(self) -> bool:
@@ -227,10 +229,13 @@ class PartitionState:
     def fetch_target(self) -> FetchTarget | None:
         """Return the next offset to fetch, or None while the partition must not be fetched."""
         fetch = self.next_fetch
-        if fetch.offset is None or not self.is_fetchable or fetch.is_at_end:
+        offset, end = fetch.offset, fetch.end
+        if offset is None or not self.is_fetchable or (end is not None and offset >= end):
             return None
-        return FetchTarget(
-            self.topic_partition, self.epoch, fetch.offset, fetch.leader_epoch, self.topic_id
+        # The class itself would be a call of Python.
+        return tuple.__new__(
+            FetchTarget,
+            (self.topic_partition, self.epoch, offset, fetch.leader_epoch, self.topic_id),
         )
 
     def move_to(self, offset: int, leader_epoch: int) -> None:

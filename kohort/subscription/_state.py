@@ -45,7 +45,8 @@ class SubscriptionState:
         self._run = NO_RUN
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._recreated: set[TopicPartition] = set()
-        self._touched: dict[TopicPartition, None] = {}
+        self.touched: dict[TopicPartition, None] = {}
+        """Partitions with a change that may affect their fetches. The lock guards it."""
         self.wake_up: WakeUp = WakeUp()
         """The event of every change that decides which records may be delivered."""
         self.default_reset = default_reset
@@ -198,7 +199,7 @@ class SubscriptionState:
             for tp in wanted:
                 self._partitions[tp].pending_revocation = tp in withheld
                 self._partitions[tp].is_unsubscribed = tp.topic not in self._topics
-            self._touched.update(dict.fromkeys(self._partitions))
+            self.touched.update(dict.fromkeys(self._partitions))
             return added
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
@@ -275,8 +276,13 @@ class SubscriptionState:
 
     def partition_at(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
         """Return the state if the partition still has this epoch. The caller holds the lock."""
-        state = self.partition(tp)
-        return state if state is not None and state.epoch == epoch else None
+        if self._run is not NO_RUN:
+            self._run.apply()
+        state = self._partitions.get(tp)
+        if state is None or state.epoch != epoch:
+            return None
+        self._moved[tp] = state  # the caller of the method may move the position
+        return state
 
     def _assigned_partition(self, tp: TopicPartition) -> PartitionState:
         state = self.partition(tp)
@@ -548,16 +554,16 @@ class SubscriptionState:
 
     def touch(self, tp: TopicPartition) -> None:
         """Note a change that may affect fetches of a partition. The caller holds the lock."""
-        self._touched[tp] = None
+        self.touched[tp] = None
 
     def touch_all(self) -> None:
         """Call :meth:`touch` for every assigned partition, under the lock."""
         with self.lock:
-            self._touched.update(dict.fromkeys(self._partitions))
+            self.touched.update(dict.fromkeys(self._partitions))
 
     def take_touched(self) -> dict[TopicPartition, None]:
         """Return and forget the touched partitions in order. The caller holds the lock."""
-        touched, self._touched = self._touched, {}
+        touched, self.touched = self.touched, {}
         return touched
 
     def _bind(self, tp: TopicPartition, state: PartitionState, topic_id: bytes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -31,9 +33,13 @@ async def settled() -> None:
         await anyio.lowlevel.checkpoint()
 
 
-async def read_one_answer(cluster: FakeCluster) -> Observed:
+async def read_one_answer(cluster: FakeCluster, pace_ms: int = 0) -> Observed:
     observed = Observed(cluster)
-    consumer = Consumer(cluster, owning(T0), notify_waiting_caller=observed.notify_waiting_caller)
+    options: dict[str, Any] = {
+        "notify_waiting_caller": observed.notify_waiting_caller,
+        "fetch_pace_ms": pace_ms,
+    }
+    consumer = Consumer(cluster, owning(T0), **options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(consumer.fetcher.run)
         assert await consumer.poll()
@@ -54,3 +60,11 @@ async def test_the_next_fetch_goes_first_when_an_answer_is_large() -> None:
     cluster.add(T0).append(SMALL_RESPONSE_BYTES // 8, batch(0, SMALL_RESPONSE_BYTES // 8))
     observed = await read_one_answer(cluster)
     assert observed.fetches_sent == []
+
+
+async def test_caller_is_notified_last_when_next_fetch_is_paced() -> None:
+    cluster = FakeCluster()
+    cluster.add(T0).append(1, batch(0, 1))
+    observed = await read_one_answer(cluster, pace_ms=10_000)
+    assert observed.fetches_sent == []
+    assert len(cluster.fetches) == 1

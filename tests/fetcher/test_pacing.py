@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from kohort.fetcher._connections import LONG_POLL_AFTER
 from kohort.fetcher._pacing import LEAST_SHARE, PACED_BYTES, WORK_FACTOR
 from kohort.subscription import SubscriptionState
 from tests.fetcher.fake import Consumer, FakeCluster
@@ -204,6 +205,18 @@ def test_new_partition_ends_the_interval(backend: str, change: str) -> None:
         subscription.pause([T1])
     test = paced(backend, changed, subscription)
     assert test.fetches() == ([0.0] if change == "revoke" else [0.0, LEAST / 2])
+
+
+@BACKENDS
+def test_seek_just_before_the_response_ends_the_interval(backend: str) -> None:
+    async def sought(test: Paced) -> None:
+        await anyio.sleep(LONG_POLL_AFTER / 2)
+        test.subscription.seek(T1, 0)
+        test.consumer.fetcher.wake()
+        await anyio.sleep(LONG_POLL_AFTER / 4)
+        await test.record()
+
+    assert paced(backend, sought).fetches() == [0.0, LONG_POLL_AFTER * 3 / 4]
 
 
 @BACKENDS
