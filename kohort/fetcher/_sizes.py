@@ -152,7 +152,9 @@ class FetchSizes:
         """Keep what a distant broker delivers in flight over its connections together."""
         wanted = FLIGHT_FACTOR * round_trip * min(bytes_per_second, 1e12)
         wanted = max(wanted, LEAST_FLIGHT if connections == 1 else CONNECTION_BYTES * connections)
-        self._in_flight[node] = int(min(wanted, self._most_in_flight)), connections
+        # Heartbeats and commits wait behind these bytes, whatever the number of connections.
+        most = max(LINE_SECONDS * bytes_per_second, LEAST_BYTES * connections)
+        self._in_flight[node] = int(min(wanted, most, self._most_in_flight)), connections
 
     def note_near(self, node: int) -> bool:
         """Note that a broker is near. Return True if it was distant."""

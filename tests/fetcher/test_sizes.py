@@ -94,10 +94,17 @@ class TestDistantBrokers:
 
     def test_each_connection_has_some_bytes_in_flight(self) -> None:
         found = sizes()
-        found.note_distance(1, 0.1, 1e6, 1)
+        found.note_distance(1, 0.1, 16e6, 1)
         assert found.response_bytes(1) == 4 * MIB
-        found.note_distance(1, 0.1, 1e6, 16)
+        found.note_distance(1, 0.1, 16e6, 16)
         assert found.response_bytes(1) == MIB
+
+    @pytest.mark.parametrize("connections", [1, 2, 4])
+    def test_slow_line_limits_the_bytes_of_all_connections(self, connections: int) -> None:
+        """Heartbeats wait behind them."""
+        found = sizes()
+        found.note_distance(1, 0.1, 1e6, connections)
+        assert found.response_bytes(1) * connections == 2_000_000
 
     def test_half_of_the_memory_is_in_flight_at_most(self) -> None:
         found = sizes()
