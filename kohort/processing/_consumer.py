@@ -58,6 +58,12 @@ def rebalance_seconds(consumer: AnyConsumer) -> float:
     return max(limit - RESERVE_SECONDS, limit / 2)
 
 
+def buffer_memory(consumer: AnyConsumer) -> int:
+    """Return the option ``buffer_memory``, which also limits the records in flight."""
+    limit: int = consumer._driver.config.fetch.buffer_memory
+    return limit
+
+
 def wall_clock(consumer: AnyConsumer) -> Callable[[], float]:
     """Return the clock to compare timestamps of records with, in seconds since the epoch."""
     return consumer._driver.config.wall_clock or time.time

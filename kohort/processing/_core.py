@@ -22,7 +22,8 @@ Invariants:
    meanwhile, records of the key queue behind that handler.
 4. Results of a dropped partition change no offsets.
 5. At most ``window`` offsets of a partition lie between the lowest one in flight and the last one
-   taken. Further records wait, the partition is paused, and resumed at half.
+   taken. Further records wait, the partition is paused, and resumed at half. A partition is also
+   paused while its records in flight have more than its share of ``max_bytes``, by estimate.
 6. Offsets that no poll returned (holes of compaction, markers, aborted records) count as finished.
    So the done set is all that was taken and is not in flight.
 7. The done set of a commit is skipped by the next owner only if its position is not below the
@@ -118,6 +119,8 @@ class CoreOptions:
     failed: Literal["stop", "skip", "call"] = "stop"
     """What to do with a failed record; "call" hands it to the policy."""
     delay: float = 0.0
+    max_bytes: int = 0
+    """Bytes of records in flight, all partitions together, that pause a partition; 0 for any."""
     batch: Batch | None = None
     is_stream: bool = False
     """True if a program takes the records of each partition itself."""
@@ -228,13 +231,24 @@ class Core:
         if partition.seen is None:
             partition.begin(first)
         partition.polled = end_of(records[-1])
+        if self.options.max_bytes:
+            partition.note_sizes(records)
         if partition.waiting:
             partition.waiting.extend(records)
         else:
             self._take(partition, records)
-        if partition.waiting or partition.taken() >= self.options.window:
+        if (
+            partition.waiting
+            or partition.taken() >= self.options.window
+            or self._share_of_bytes(partition) >= 1
+        ):
             partition.is_full = partition.is_watched = True
             self._command(Pause(tp))
+
+    def _share_of_bytes(self, partition: Partition) -> float:
+        """Return the bytes in flight of a partition, where 1 stands for all it may have."""
+        limit = self.options.max_bytes
+        return partition.bytes_in_flight() * len(self.partitions) / limit if limit else 0.0
 
     def _begin_again(self, partition: Partition) -> Partition:
         """Replace a partition whose position went back, by a seek, a reset or a new topic."""
@@ -415,7 +429,11 @@ class Core:
             waiting = list(partition.waiting)
             partition.waiting.clear()
             self._take(partition, waiting)
-        if not partition.waiting and partition.taken() <= self.options.window // 2:
+        if (
+            not partition.waiting
+            and partition.taken() <= self.options.window // 2
+            and self._share_of_bytes(partition) <= 0.5
+        ):
             partition.is_full = False
             partition.is_watched = partition.is_closed or self._is_watched
             self._command(Resume(partition.tp))

@@ -33,9 +33,10 @@ class ProcessOptions:
     delay: float
     handle_signals: bool
 
-    def core(self) -> CoreOptions:
+    def core(self, max_bytes: int) -> CoreOptions:
         """Return the options of the core."""
         return CoreOptions(
+            max_bytes=max_bytes,
             order=self.order,
             window=self.window,
             retries=self.retries,

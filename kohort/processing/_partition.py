@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from kohort import OffsetAndMetadata, TopicPartition
@@ -73,6 +73,7 @@ class Partition:
         "is_splitting",
         "is_watched",
         "lanes",
+        "mean_size",
         "open",
         "order",
         "pieces",
@@ -101,6 +102,8 @@ class Partition:
         """True if it belongs to others, so that results no longer count."""
         self.is_watched = False
         """True if the end of a handler needs more than the usual steps: one of the three above."""
+        self.mean_size = 0.0
+        """Bytes of a record, as of the records that were sampled last."""
         self.since_check = 0
         """Number of finished records since the window was last checked."""
         self.arrivals: deque[tuple[int, float]] = deque()
@@ -146,6 +149,17 @@ class Partition:
         self.order.extend(offsets)
         self._take_to(end_of(records[-1]))
         return kept
+
+    def note_sizes(self, records: Sequence[Any]) -> None:
+        """Sample the sizes of polled records. Columns are left out, because they share memory."""
+        sample = (records[0], records[len(records) // 2], records[-1])
+        if not isinstance(sample[0], Chunk):
+            size = sum(each.serialized_value_size for each in sample) / len(sample)
+            self.mean_size = max(size, (self.mean_size + size) / 2)
+
+    def bytes_in_flight(self) -> float:
+        """Return the estimated bytes of the records in flight."""
+        return self.mean_size * (len(self.open) + len(self.waiting))
 
     def finish(self, load: Any) -> None:
         """Note that a record or a batch is finished."""

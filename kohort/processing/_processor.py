@@ -45,7 +45,7 @@ class Processor(Generic[C]):
         """Most rows of a poll of columns; None to poll records."""
         if batch is not None and batch.columns:
             self._poll_rows = batch.rows
-        self._core = Core(options.core())
+        self._core = Core(options.core(_consumer.buffer_memory(consumer)))
         self._pauses = _consumer.Pauses(consumer)
         self._stuck = StuckWatch(self._core, options.stuck_after)
         self._wall_clock = _consumer.wall_clock(consumer)

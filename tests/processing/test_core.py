@@ -192,6 +192,27 @@ def test_the_window_is_kept_across_holes() -> None:
     assert following is not None and following.load.offset == 1_000_000
 
 
+def test_large_records_pause_a_partition_by_their_bytes() -> None:
+    core = make_core(TP, OTHER, order="none", max_bytes=10_000)
+    large = [record(n) for n in range(8)]
+    for each in large:
+        object.__setattr__(each, "value", bytes(1000))
+        object.__setattr__(each, "_sizes", None)
+    core.records(TP, large[:4], 0.0)
+    assert not core.commands
+    core.records(TP, large[4:], 0.0)
+    assert list(core.commands) == [Pause(TP)]
+    core.commands.clear()
+    lanes = take_all(core)
+    assert len(lanes) == 8
+    for lane in lanes[:5]:
+        core.done(lane)
+    assert not core.commands
+    for lane in lanes[5:]:
+        core.done(lane)
+    assert list(core.commands) == [Resume(TP)]
+
+
 # -- failures ----------------------------------------------------------------------------------
 
 

@@ -436,6 +436,25 @@ def test_a_stop_ends_the_wait_for_brokers(backend: str) -> None:
     in_world(backend, main)
 
 
+def test_a_stop_before_the_first_assignment_leaves(backend: str) -> None:
+    async def main(world: World) -> None:
+        for moment in (0.0, 0.001, 0.5, 2.9, 3.0, 3.01):
+            consumer = world.consumer(group_protocol="classic")
+            async with anyio.create_task_group() as tasks:
+
+                async def stop(consumer: Any, moment: float) -> None:
+                    await anyio.sleep(moment)
+                    consumer.wakeup()
+
+                tasks.start_soon(stop, consumer, moment)
+                began = anyio.current_time()
+                await process(consumer, Handler(), handle_signals=False)
+            assert anyio.current_time() - began < moment + 6
+            assert world.cluster.group("g").members == ()
+
+    in_world(backend, main)
+
+
 def test_errors_that_do_not_pass_are_raised(backend: str) -> None:
     async def main(world: World) -> None:
         world.cluster.fail("JoinGroup", ErrorCode.GROUP_AUTHORIZATION_FAILED)
