@@ -42,7 +42,6 @@ class Report:
     """Number of handlers that ended, by partition and offset."""
     values: defaultdict[bytes | None, list[int]] = field(default_factory=lambda: defaultdict(list))
     """The values by key, in the order in which they were handled."""
-    longest_metadata: int = 0
     committed: int = 0
     seconds: float = 0.0
 

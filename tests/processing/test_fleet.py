@@ -7,6 +7,8 @@ import pytest
 from tests.processing.fleet import PROTOCOLS, RECORDS, run_fleet, without_done_sets
 
 SEEDS = (1, 2, 3)
+MANY = 20
+"""Records that at least show a planted bug. The number of all depends on who revokes what when."""
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -23,7 +25,7 @@ def test_handlers_are_cancelled_without_a_drain(protocol: str) -> None:
     report = run_fleet(1, protocol, drain=0.0)
     assert len(report.ends) == report.committed == RECORDS
     assert report.repeated == 0
-    assert report.cancelled > 100
+    assert report.cancelled > MANY
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -31,4 +33,4 @@ def test_records_are_handled_twice_without_done_sets(protocol: str) -> None:
     with without_done_sets():
         report = run_fleet(1, protocol)
     assert len(report.ends) == report.committed == RECORDS
-    assert report.repeated > 100
+    assert report.repeated > MANY
