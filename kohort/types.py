@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 __all__ = [
     "ConsumerGroupMetadata",
     "MetricSample",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "RebalanceCause",
+    "RebalanceContext",
     "SubscriptionPattern",
     "TopicPartition",
 ]
@@ -123,6 +125,35 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int = -1
+
+
+RebalanceCause: TypeAlias = Literal[
+    "subscribed",
+    "group_changed",
+    "topics_changed",
+    "requested",
+    "unsubscribed",
+    "closed",
+    "removed",
+    "fenced",
+    "poll_overdue",
+    "failed",
+]
+"""Cause of a rebalance. docs/listeners.md describes each one."""
+
+
+class RebalanceContext(NamedTuple):
+    """Cause and deadline of a rebalance, for a method of a listener with a parameter ``rebalance``.
+
+    ``deadline`` is the time until which the group waits for the method. The clock is
+    ``time.monotonic()``. On trio it is ``trio.current_time()``. For lost partitions, the deadline
+    is past.
+    """
+
+    cause: RebalanceCause
+    reason: str
+    """Text for a log, as in ``explain()``."""
+    deadline: float
 
 
 class MetricSample(NamedTuple):

@@ -82,7 +82,7 @@ from kohort.transport import (
     start_soon,
     weak_callback,
 )
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import OffsetAndMetadata, RebalanceCause, RebalanceContext, TopicPartition
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -204,10 +204,15 @@ class CoordinatorClient:
 
     async def unsubscribe(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Leave the group as :meth:`leave` does, with a fixed reason."""
-        await self.leave("the consumer unsubscribed", timeout)
+        await self.leave("the consumer unsubscribed", timeout, cause="unsubscribed")
 
     async def leave(
-        self, reason: str, timeout: float = CLOSE_TIMEOUT, *, leave_group: bool | None = None
+        self,
+        reason: str,
+        timeout: float = CLOSE_TIMEOUT,
+        *,
+        leave_group: bool | None = None,
+        cause: RebalanceCause = "closed",
     ) -> None:
         """Call the listener for the owned partitions, then leave within ``timeout`` seconds.
 
@@ -217,7 +222,7 @@ class CoordinatorClient:
         """
         if leave_group is None:
             leave_group = self._config.group_instance_id is None
-        self._handle(LeaveRequested(reason, anyio.current_time() + timeout, leave_group))
+        self._handle(LeaveRequested(reason, anyio.current_time() + timeout, leave_group, cause))
         with anyio.move_on_after(timeout + LEAVE_MIN_SECONDS):
             while self._membership.leave is not None and self._tasks is not None:
                 await self._changed.wait()
@@ -329,6 +334,16 @@ class CoordinatorClient:
         found = self._membership.statistics()
         lookup_failure = self._coordinator.lookup_failure
         return found._replace(join_obstruction=lookup_failure) if lookup_failure else found
+
+    def rebalance_context(self, *, is_lost: bool) -> RebalanceContext:
+        """Return the cause and the deadline of the callback that is due."""
+        found, request = self._membership.statistics(), self._membership.leave
+        if is_lost:
+            return RebalanceContext(found.cause, found.reason, anyio.current_time())
+        if request is not None:
+            return RebalanceContext(request.cause, request.reason, request.deadline)
+        timeout = self._config.rebalance_timeout_ms / 1000
+        return RebalanceContext(found.cause, found.reason, found.asked_at + timeout)
 
     @property
     def offset_read_failure(self) -> str | None:

@@ -9,6 +9,7 @@ from kohort.listeners._base import (
 )
 from kohort.listeners._logging import LoggingRebalanceListener
 from kohort.listeners._ready import CommitOnRevoke, ExternalOffsets, ListenerChain
+from kohort.types import RebalanceCause, RebalanceContext
 
 __all__ = [
     "AsyncRebalanceListener",
@@ -17,5 +18,7 @@ __all__ = [
     "ExternalOffsets",
     "ListenerChain",
     "LoggingRebalanceListener",
+    "RebalanceCause",
+    "RebalanceContext",
     "RebalanceListener",
 ]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from kohort.errors import RebalanceListenerError
-from kohort.types import TopicPartition
+from kohort.listeners._base import takes_context
+from kohort.types import RebalanceContext, TopicPartition
 
 CallbackName = Literal["on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"]
 
@@ -22,13 +23,16 @@ def check_listener(listener: Any, *, asynchronous: bool = False) -> None:
     """Raise TypeError if an object is no listener for the sync or the async API.
 
     A listener needs only on_partitions_revoked() and on_partitions_assigned(). Listeners of
-    kafka-python and aiokafka have both.
+    kafka-python and aiokafka have both. Each method takes the partitions, and one that has a
+    parameter ``rebalance`` also takes a RebalanceContext.
     """
     if isinstance(listener, type):
         raise TypeError(f"listener is the class {listener.__name__}. Pass an instance of it")
     for name in _REQUIRED:
         if not callable(getattr(listener, name, None)):
             raise TypeError(f"listener {listener!r} has no method {name}()")
+    for name in (*_REQUIRED, "on_partitions_lost"):
+        _check_signature(listener, name)
     if asynchronous:
         return
     for name in (*_REQUIRED, "on_partitions_lost"):
@@ -38,8 +42,41 @@ def check_listener(listener: Any, *, asynchronous: bool = False) -> None:
         raise TypeError(f"{type(listener).__name__} awaits coroutines. Use AsyncKafkaConsumer")
 
 
+def _check_signature(listener: Any, name: CallbackName) -> None:
+    """Raise TypeError if a method cannot be called with partitions, or with a context as well."""
+    method = method_of(listener, name)
+    try:
+        signature = inspect.signature(method)
+    except ValueError:  # a function in C without a signature
+        return
+    extra = {"rebalance": None} if takes_context(method) else {}
+    try:
+        signature.bind(frozenset(), **extra)
+    except TypeError as error:
+        raise TypeError(
+            f"{type(listener).__name__}.{method.__name__}{signature} cannot be called: {error}. It "
+            "takes the partitions, and may have a parameter named rebalance"
+        ) from None
+
+
+def invoke(
+    listener: Any,
+    callback: CallbackName,
+    partitions: frozenset[TopicPartition],
+    rebalance: RebalanceContext | None,
+) -> Any:
+    """Call one method of a listener, with the context if the method has a parameter for it."""
+    method = method_of(listener, callback)
+    if rebalance is not None and takes_context(method):
+        return method(partitions, rebalance=rebalance)
+    return method(partitions)
+
+
 def call_listener(
-    listener: Any, callback: CallbackName, partitions: Iterable[TopicPartition]
+    listener: Any,
+    callback: CallbackName,
+    partitions: Iterable[TopicPartition],
+    rebalance: RebalanceContext | None = None,
 ) -> RebalanceListenerError | None:
     """Call one method of a listener, and return its error wrapped in RebalanceListenerError.
 
@@ -47,7 +84,7 @@ def call_listener(
     """
     affected = frozenset(partitions)
     try:
-        result = method_of(listener, callback)(affected)
+        result = invoke(listener, callback, affected, rebalance)
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()  # otherwise Python warns that it was never awaited
@@ -58,7 +95,10 @@ def call_listener(
 
 
 async def acall_listener(
-    listener: Any, callback: CallbackName, partitions: Iterable[TopicPartition]
+    listener: Any,
+    callback: CallbackName,
+    partitions: Iterable[TopicPartition],
+    rebalance: RebalanceContext | None = None,
 ) -> RebalanceListenerError | None:
     """Call one method of a listener as call_listener() does, and await its result if needed.
 
@@ -66,7 +106,7 @@ async def acall_listener(
     """
     affected = frozenset(partitions)
     try:
-        result = method_of(listener, callback)(affected)
+        result = invoke(listener, callback, affected, rebalance)
         if inspect.isawaitable(result):
             await result
     except Exception as error:
@@ -87,7 +127,7 @@ def is_awaited(listener: Any) -> bool:
     )
 
 
-def method_of(listener: Any, callback: CallbackName) -> Callable[[frozenset[TopicPartition]], Any]:
+def method_of(listener: Any, callback: CallbackName) -> Callable[..., Any]:
     """Return the method for a callback. Raise AttributeError if there is none."""
     method = getattr(listener, callback, None)
     if method is None and callback == "on_partitions_lost":
@@ -95,7 +135,7 @@ def method_of(listener: Any, callback: CallbackName) -> Callable[[frozenset[Topi
         method = listener.on_partitions_revoked
     if method is None:
         raise AttributeError(f"{type(listener).__name__} has no method {callback}()")
-    resolved: Callable[[frozenset[TopicPartition]], Any] = method
+    resolved: Callable[..., Any] = method
     return resolved
 
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kohort.listeners._base import AsyncRebalanceListener, ConsumerRebalanceListener
-from kohort.listeners._dispatch import CallbackName, check_listener, is_awaited, method_of
-from kohort.types import TopicPartition
+from kohort.listeners._dispatch import CallbackName, check_listener, invoke, is_awaited
+from kohort.types import RebalanceContext, TopicPartition
 
 Partitions = frozenset[TopicPartition]
 Load = Callable[[Partitions], Any]
@@ -101,33 +101,43 @@ class ListenerChain(ConsumerRebalanceListener):
         self._listeners = listeners
         self.awaits: bool = any(is_awaited(listener) for listener in listeners)
 
-    def on_partitions_assigned(self, assigned: Partitions) -> Any:
-        return self._call("on_partitions_assigned", assigned)
+    def on_partitions_assigned(
+        self, assigned: Partitions, rebalance: RebalanceContext | None = None
+    ) -> Any:
+        return self._call("on_partitions_assigned", assigned, rebalance)
 
-    def on_partitions_revoked(self, revoked: Partitions) -> Any:
-        return self._call("on_partitions_revoked", revoked)
+    def on_partitions_revoked(
+        self, revoked: Partitions, rebalance: RebalanceContext | None = None
+    ) -> Any:
+        return self._call("on_partitions_revoked", revoked, rebalance)
 
-    def on_partitions_lost(self, lost: Partitions) -> Any:
-        return self._call("on_partitions_lost", lost)
+    def on_partitions_lost(
+        self, lost: Partitions, rebalance: RebalanceContext | None = None
+    ) -> Any:
+        return self._call("on_partitions_lost", lost, rebalance)
 
-    def _call(self, callback: CallbackName, partitions: Partitions) -> Awaitable[None] | None:
+    def _call(
+        self, callback: CallbackName, partitions: Partitions, rebalance: RebalanceContext | None
+    ) -> Awaitable[None] | None:
         if self.awaits:
-            return self._call_later(callback, partitions)
+            return self._call_later(callback, partitions, rebalance)
         first: Exception | None = None
         for listener in self._listeners:
             try:
-                method_of(listener, callback)(partitions)
+                invoke(listener, callback, partitions, rebalance)
             except Exception as error:
                 first = first or error
         if first is not None:
             raise first
         return None
 
-    async def _call_later(self, callback: CallbackName, partitions: Partitions) -> None:
+    async def _call_later(
+        self, callback: CallbackName, partitions: Partitions, rebalance: RebalanceContext | None
+    ) -> None:
         first: Exception | None = None
         for listener in self._listeners:
             try:
-                result = method_of(listener, callback)(partitions)
+                result = invoke(listener, callback, partitions, rebalance)
                 if inspect.isawaitable(result):
                     await result
             except Exception as error:

@@ -9,10 +9,11 @@ import anyio
 import pytest
 
 from kohort.errors import RebalanceListenerError
-from kohort.listeners import ConsumerRebalanceListener
+from kohort.listeners import ConsumerRebalanceListener, ListenerChain, RebalanceContext
 from kohort.listeners._dispatch import CallbackName, acall_listener, call_listener, check_listener
 from kohort.types import TopicPartition
 
+A = TopicPartition("orders", 0)
 PARTITIONS = [TopicPartition("orders", 1), TopicPartition("orders", 0)]
 CALLBACKS: tuple[CallbackName, ...] = (
     "on_partitions_revoked",
@@ -220,3 +221,52 @@ async def test_async_listeners_of_kafka_python_serve_async_consumer() -> None:
     assert calls == [frozenset(PARTITIONS)]
     with pytest.raises(TypeError, match="AsyncKafkaConsumer"):
         check_listener(listener)
+
+
+# -- the context of a rebalance --------------------------------------------------------------------
+
+CONTEXT = RebalanceContext("group_changed", "the group rebalances", 5.0)
+
+
+class BothForms(ConsumerRebalanceListener):
+    """A listener with the parameter in one method, and no method for lost partitions."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+        self.seen.append(assigned)
+
+    def on_partitions_revoked(
+        self, revoked: frozenset[TopicPartition], rebalance: RebalanceContext
+    ) -> None:
+        self.seen.append((revoked, rebalance))
+
+
+def test_only_methods_with_the_parameter_get_the_context() -> None:
+    listener = BothForms()
+    check_listener(listener)
+    for callback in CALLBACKS:
+        assert call_listener(listener, callback, [A], CONTEXT) is None
+    only = frozenset([A])
+    assert listener.seen == [(only, CONTEXT), only, (only, CONTEXT)]
+
+
+def test_a_chain_passes_the_context_on() -> None:
+    first, second = BothForms(), BothForms()
+    assert call_listener(ListenerChain(first, second), "on_partitions_lost", [A], CONTEXT) is None
+    assert first.seen == second.seen == [(frozenset([A]), CONTEXT)]
+
+
+def test_a_method_that_cannot_be_called_is_refused() -> None:
+    class Wrong:
+        def on_partitions_assigned(self, assigned: object, generation: int) -> None: ...
+        def on_partitions_revoked(self, revoked: object) -> None: ...
+
+    class NoParameter:
+        def on_partitions_assigned(self, assigned: object) -> None: ...
+        def on_partitions_revoked(self) -> None: ...
+
+    for listener, method in ((Wrong(), "assigned"), (NoParameter(), "revoked")):
+        with pytest.raises(TypeError, match=rf"on_partitions_{method}\(.* cannot be called"):
+            check_listener(listener)

@@ -19,7 +19,7 @@ from tests.house._source import ROOT
 PROGRAMS = Path(__file__).parent
 TIMEOUT = 300
 _MYPY_LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+): error: .*\[(?P<code>[\w-]+)\]$")
-_EXPECTATION = re.compile(r"# expect: mypy (?P<mypy>\S+) \| pyright (?P<pyright>\S+)$")
+_EXPECTATION = re.compile(r"# expect: mypy (?P<mypy>\S+)(?: \| pyright (?P<pyright>\S+))?$")
 
 
 class Finding(NamedTuple):
@@ -50,7 +50,8 @@ class Program:
             Finding(self.name, number + 1, code)
             for number, line in enumerate(self._lines, 1)
             if (match := _EXPECTATION.search(line))
-            for code in match[checker].split(",")
+            for code in (match[checker] or "").split(",")
+            if code
         }
 
     def statement(self, line: int) -> int:

@@ -16,10 +16,10 @@ from kohort.consumer.engine._callback_queue import (
     ListenerCallback,
     PendingCallback,
 )
-from kohort.consumer.engine._engine import Engine
+from kohort.consumer.engine._engine import Engine, LeaveCause
 from kohort.errors import KafkaError, RebalanceListenerError, WakeupError
 from kohort.listeners._dispatch import CallbackName
-from kohort.types import TopicPartition
+from kohort.types import RebalanceContext, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -47,7 +47,11 @@ class CallListener(Protocol):
     """A function that calls a method of a listener and returns its error."""
 
     async def __call__(
-        self, listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
+        self,
+        listener: Any,
+        callback: CallbackName,
+        partitions: frozenset[TopicPartition],
+        rebalance: RebalanceContext,
     ) -> RebalanceListenerError | None: ...
 
 
@@ -130,8 +134,8 @@ class CallbackRunner:
         error: BaseException | None = None
         try:
             match pending:
-                case ListenerCallback(name=name, partitions=partitions):
-                    await self.run_listener(name, partitions)
+                case ListenerCallback():
+                    await self._run_listener(pending.name, pending.partitions, pending.rebalance)
                 case AssignorCallback(assign=assign):
                     result = assign()
         except Exception as raised:
@@ -145,8 +149,11 @@ class CallbackRunner:
         finally:
             pending.finish(result, error)
 
-    async def run_listener(
-        self, callback: CallbackName, partitions: frozenset[TopicPartition]
+    async def _run_listener(
+        self,
+        callback: CallbackName,
+        partitions: frozenset[TopicPartition],
+        rebalance: RebalanceContext,
     ) -> None:
         """Commit if partitions are revoked, call the listener, then remove those partitions."""
         subscription = self._engine.subscription
@@ -155,7 +162,7 @@ class CallbackRunner:
             if callback == REVOKED:
                 await self._engine.auto_commit.before_revocation(partitions, self._call_engine)
             if self.listener is not None:
-                error = await self._call_listener(self.listener, callback, partitions)
+                error = await self._call_listener(self.listener, callback, partitions, rebalance)
                 if error is not None:
                     self.keep_listener_error(error)
         finally:
@@ -176,7 +183,12 @@ class CallbackRunner:
         return error
 
     async def leave(
-        self, reason: str, autocommit: bool, deadline: float, *, leave_group: bool | None = None
+        self,
+        cause: LeaveCause,
+        autocommit: bool,
+        deadline: float,
+        *,
+        leave_group: bool | None = None,
     ) -> KafkaError | None:
         """Commit, call the listener for the assigned partitions, and leave the group.
 
@@ -189,7 +201,7 @@ class CallbackRunner:
             if engine.subscription.is_subscribed or engine.is_in_group:
                 left = max(0.1, deadline - now)
                 await self._call_with_callbacks(
-                    lambda: engine.leave(reason, left, leave_group=leave_group),
+                    lambda: engine.leave(cause, left, leave_group=leave_group),
                     self.run_all,
                     left,
                 )

@@ -38,6 +38,7 @@ from kohort.consumer.driver._state import (
     LastRequestAtExit,
     leave_at_exit,
 )
+from kohort.consumer.engine._engine import LeaveCause
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,
@@ -178,7 +179,7 @@ class TaskDriver(Driver):
         try:
             if root.is_alive and self.engine.subscription.is_subscribed:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
-                    await self._leave("the consumer did not start", False, deadline)
+                    await self._leave("failed", False, deadline)
         finally:
             await root.stop()
             self.callback_runner.abandon()
@@ -286,9 +287,8 @@ class TaskDriver(Driver):
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
                     with anyio.move_on_after(limit / 2):
                         await self._await_commits()
-                    reason = "the consumer was closed"
                     error = await self._leave(
-                        reason, request.autocommit, deadline, request.leave_group
+                        "closed", request.autocommit, deadline, request.leave_group
                     )
         finally:
             self.life.move(ConsumerState.CLOSED)
@@ -309,7 +309,7 @@ class TaskDriver(Driver):
                 await event.wait()
 
     async def _leave(
-        self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
+        self, cause: LeaveCause, autocommit: bool, deadline: float, leave_group: bool | None = None
     ) -> KafkaError | None:
         await self._callbacks.enter_callback()
         # A __del__ method may start a task that stops the consumer. The garbage collector clears
@@ -317,7 +317,7 @@ class TaskDriver(Driver):
         self.callback_runner.connect(_call, weak_callback(self._callbacks.call))
         try:
             return await self.callback_runner.leave(
-                reason, autocommit, deadline, leave_group=leave_group
+                cause, autocommit, deadline, leave_group=leave_group
             )
         finally:
             self._callbacks.leave_callback()
@@ -341,7 +341,7 @@ class TaskDriver(Driver):
             deadline = anyio.current_time() + CLOSE_TIMEOUT
             try:
                 with anyio.move_on_after(CLOSE_TIMEOUT):
-                    error = await self._leave("the consumer unsubscribed", True, deadline)
+                    error = await self._leave("unsubscribed", True, deadline)
             finally:
                 if self.life.is_unsubscribing:  # otherwise subscribe() was called meanwhile
                     self.life.is_unsubscribing = False

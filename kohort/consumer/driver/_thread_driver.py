@@ -35,7 +35,7 @@ from kohort.consumer.driver._state import (
     LastRequestAtExit,
     leave_at_exit,
 )
-from kohort.consumer.engine._engine import DISCONNECT_SECONDS
+from kohort.consumer.engine._engine import DISCONNECT_SECONDS, LeaveCause
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,
@@ -48,7 +48,7 @@ from kohort.errors import (
 from kohort.listeners._dispatch import CallbackName, call_listener
 from kohort.records import ConsumerRecord
 from kohort.subscription import NO_GROUP
-from kohort.types import OffsetAndMetadata, TopicPartition
+from kohort.types import OffsetAndMetadata, RebalanceContext, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer.driver._thread import ConsumerThread
@@ -122,9 +122,12 @@ class ThreadDriver(Driver):
         super().__init__(config, engine)
 
         async def invoke(
-            listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
+            listener: Any,
+            callback: CallbackName,
+            partitions: frozenset[TopicPartition],
+            rebalance: RebalanceContext,
         ) -> RebalanceListenerError | None:
-            return call_listener(listener, callback, partitions)
+            return call_listener(listener, callback, partitions, rebalance)
 
         self.callback_runner = CallbackRunner(engine, invoke)
         self._connect_callback_runner()
@@ -365,8 +368,7 @@ class ThreadDriver(Driver):
             # The exiting interpreter stops daemon threads, so there is nothing to wait for.
             if thread is not None and not (self.engine.ended or sys.is_finalizing()):
                 self._await_commits(deadline - limit / 2)
-                reason = "the consumer was closed"
-                error = self._leave(reason, autocommit, deadline, leave_group)
+                error = self._leave("closed", autocommit, deadline, leave_group)
         finally:
             self.life.move(ConsumerState.CLOSED)
             thread = self.thread or thread  # the first call may have stored it meanwhile
@@ -393,7 +395,7 @@ class ThreadDriver(Driver):
                 self._signal.wait(left)
 
     def _leave(
-        self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
+        self, cause: LeaveCause, autocommit: bool, deadline: float, leave_group: bool | None = None
     ) -> KafkaError | None:
         """Commit, call the listener and leave the group. Return the error of a listener."""
         # A __del__ method may close the consumer. The garbage collector clears weak references
@@ -402,7 +404,7 @@ class ThreadDriver(Driver):
         self._closing_until = deadline
         try:
             return run_inline(
-                self.callback_runner.leave(reason, autocommit, deadline, leave_group=leave_group)
+                self.callback_runner.leave(cause, autocommit, deadline, leave_group=leave_group)
             )
         finally:
             self._closing_until = None
@@ -450,7 +452,7 @@ class ThreadDriver(Driver):
     def _unsubscribe(self) -> KafkaError | None:
         try:
             deadline = time.monotonic() + CLOSE_TIMEOUT
-            return self._leave("the consumer unsubscribed", True, deadline)
+            return self._leave("unsubscribed", True, deadline)
         finally:
             self.engine.subscription.unsubscribe()
             self.call_soon(self.engine.finish_leave)

@@ -22,7 +22,7 @@ from kohort.errors import WakeupError
 from kohort.listeners._dispatch import CallbackName
 from kohort.records import WakeUp
 from kohort.transport import OneShot
-from kohort.types import NamedTuple, OffsetAndMetadata, TopicPartition
+from kohort.types import NamedTuple, OffsetAndMetadata, RebalanceContext, TopicPartition
 
 SHORT_LATENCY_SECONDS = 0.001
 """A caller with a shorter latency gets its records before the next fetch is sent."""
@@ -147,14 +147,19 @@ class PendingCallback:
 class ListenerCallback(PendingCallback):
     """A call of one method of the rebalance listener."""
 
-    __slots__ = ("name", "partitions")
+    __slots__ = ("name", "partitions", "rebalance")
 
     def __init__(
-        self, engine_loop: EngineLoop, name: CallbackName, partitions: frozenset[TopicPartition]
+        self,
+        engine_loop: EngineLoop,
+        name: CallbackName,
+        partitions: frozenset[TopicPartition],
+        rebalance: RebalanceContext,
     ) -> None:
         super().__init__(engine_loop)
         self.name = name
         self.partitions = partitions
+        self.rebalance = rebalance
 
 
 class AssignorCallback(PendingCallback):

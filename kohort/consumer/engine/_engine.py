@@ -42,7 +42,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
 
@@ -58,6 +58,7 @@ from kohort.errors import IllegalStateError, KafkaError
 from kohort.fetcher import LOGGED_POLICIES, Fetcher, FetcherEvents, FetcherOptions
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import SYSTEM_RNG, ClusterClient, OneShot, start_soon, weak_callback
+from kohort.types import RebalanceContext
 
 if TYPE_CHECKING:
     from kohort.consumer.engine._open_transactions import OpenTransactions
@@ -66,6 +67,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
+LeaveCause: TypeAlias = Literal["closed", "unsubscribed", "failed"]
+LEAVE_REASONS: dict[LeaveCause, str] = {
+    "closed": "the consumer was closed",
+    "unsubscribed": "the consumer unsubscribed",
+    "failed": "the consumer did not start",
+}
 LAST_REQUEST_SECONDS = 0.7
 """Maximum seconds for leaving the group when the process or its event loop ends."""
 DISCONNECT_SECONDS = 0.5
@@ -107,6 +114,7 @@ class Engine:
             self.errors,
             on_assignment=lambda: engine._on_group_assignment(),
             refresh_topics=lambda: engine._topics.refresh_pattern(),
+            rebalance_context=lambda is_lost: engine._rebalance_context(is_lost),
         )
         self.coordinator: CoordinatorClient | None = None
         if group.group_id is not None:
@@ -325,6 +333,10 @@ class Engine:
             return self._topics.has_assigned_all
         return self.group_adapter.rebalance_count > 0
 
+    def _rebalance_context(self, is_lost: bool) -> RebalanceContext:
+        assert self.coordinator is not None  # only a group calls the listener
+        return self.coordinator.rebalance_context(is_lost=is_lost)
+
     # -- leaving ------------------------------------------------------------------------------
 
     @property
@@ -334,7 +346,9 @@ class Engine:
             return False
         return self.coordinator.snapshot().is_subscribed
 
-    async def leave(self, reason: str, timeout: float, *, leave_group: bool | None = None) -> None:
+    async def leave(
+        self, cause: LeaveCause, timeout: float, *, leave_group: bool | None = None
+    ) -> None:
         """Leave the group, if there is one, while the caller runs the callbacks.
 
         ``leave_group`` is as for :meth:`CoordinatorClient.leave`. The consumer joins no group until
@@ -345,7 +359,8 @@ class Engine:
             return
         try:
             with anyio.move_on_after(timeout):
-                await self.coordinator.leave(reason, timeout, leave_group=leave_group)
+                reason = LEAVE_REASONS[cause]
+                await self.coordinator.leave(reason, timeout, leave_group=leave_group, cause=cause)
         except KafkaError as error:
             logger.info("[%s] leaving the group failed: %s", self.config.group.group_id, str(error))
 

@@ -12,8 +12,9 @@ from kohort.consumer.engine._callback_queue import (
     PendingCallback,
 )
 from kohort.consumer.engine._error_reports import ErrorReports
+from kohort.listeners._dispatch import CallbackName
 from kohort.subscription import SubscriptionState
-from kohort.types import TopicPartition
+from kohort.types import RebalanceContext, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.coordinator_client import ClusterTopics, PartitionAssignor, Subscription
@@ -37,12 +38,14 @@ class GroupAdapter:
         errors: ErrorReports,
         on_assignment: Callable[[], None],
         refresh_topics: Callable[[], Awaitable[None]],
+        rebalance_context: Callable[[bool], RebalanceContext],
     ) -> None:
         self._callback_queue = callback_queue
         self._subscription = subscription
         self._errors = errors
         self._on_assignment = on_assignment
         self._refresh_topics = refresh_topics
+        self._rebalance_context = rebalance_context
         self.has_listener = False
         """True if a listener is set. A reference to it could keep the consumer alive."""
         self.rebalance_count = 0
@@ -51,10 +54,7 @@ class GroupAdapter:
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Commit, call the listener and revoke the partitions when the caller polls next."""
-        callback = ListenerCallback(
-            self._callback_queue.engine_loop, "on_partitions_revoked", partitions
-        )
-        await self._callback_queue.call(callback)
+        await self._call("on_partitions_revoked", partitions)
 
     def stop_delivery(self, partitions: frozenset[TopicPartition]) -> None:
         """Return no more records of partitions, because another member may own them."""
@@ -68,10 +68,7 @@ class GroupAdapter:
 
     async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Call the listener for lost partitions, which other members own, and remove them."""
-        callback = ListenerCallback(
-            self._callback_queue.engine_loop, "on_partitions_lost", partitions
-        )
-        await self._callback_queue.call(callback)
+        await self._call("on_partitions_lost", partitions)
 
     async def on_assigned(
         self,
@@ -84,15 +81,17 @@ class GroupAdapter:
         try:
             self._subscription.assign_from_group(assignment, withheld)
             if self.has_listener:
-                callback = ListenerCallback(
-                    self._callback_queue.engine_loop, "on_partitions_assigned", added
-                )
-                await self._callback_queue.call(callback)
+                await self._call("on_partitions_assigned", added)
         finally:
             self.is_assigning = False
         self.rebalance_count += 1
         self._on_assignment()
         self._callback_queue.notify()
+
+    async def _call(self, name: CallbackName, partitions: frozenset[TopicPartition]) -> None:
+        context = self._rebalance_context(name == "on_partitions_lost")
+        queue = self._callback_queue
+        await queue.call(ListenerCallback(queue.engine_loop, name, partitions, context))
 
     async def assign(
         self,

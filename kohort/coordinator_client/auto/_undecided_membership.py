@@ -157,7 +157,9 @@ class UndecidedMembership:
         if event.regex and not self._inner.uses_epochs:
             self._next = event
             reason = "subscribed to a pattern, which needs the consumer protocol"
-            return self._forward(LeaveRequested(reason, now + _LEAVE_SECONDS, True), now)
+            return self._forward(
+                LeaveRequested(reason, now + _LEAVE_SECONDS, True, "subscribed"), now
+            )
         return self._forward(event, now)
 
     def _chosen(

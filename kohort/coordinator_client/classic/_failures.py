@@ -38,6 +38,7 @@ class MembershipFailures(FailureReports):
         """
         self._report_loss(reason)
         self._member.end(keep_member_id=keep_member_id)
+        self._member.cause = "removed"
         self._pending.forget(Role.HEARTBEAT)
         self._heartbeats.stop()
         self._leadership.stop()
@@ -67,6 +68,7 @@ class MembershipFailures(FailureReports):
             self.send_leave_group(f"failed: {error}")
         self.keep(error)
         self.lose(str(error), keep_member_id=not (leave or self.is_fenced))
+        self._member.cause = "fenced" if self.is_fenced else "failed"
 
     def send_leave_group(self, reason: str) -> None:
         """Send LeaveGroup once, without a wait for its response."""

@@ -109,10 +109,12 @@ class ClassicMembership(CommonMembership):
             case LeaveRequested():
                 self._leave_requested(event)
             case RejoinRequested(reason):
-                self._signals.react(Signal.WANTED, reason)
+                self._signals.react(Signal.WANTED, reason, cause="requested")
             case TopicsChanged(topics, covered):
                 if change := self._leadership.describe_change(topics, covered):
-                    self._signals.react(Signal.WANTED, change, refreshes_topics=False)
+                    self._signals.react(
+                        Signal.WANTED, change, refreshes_topics=False, cause="topics_changed"
+                    )
             case CoordinatorFound():
                 self.heartbeats.found(now)
             case CommitRejected():

@@ -30,7 +30,7 @@ from kohort.coordinator_client.machine._pending_commands import (
 from kohort.coordinator_client.machine._rebalance_history import RebalanceHistory
 from kohort.coordinator_client.machine._state import MemberState
 from kohort.transport import counted, escaped
-from kohort.types import TopicPartition
+from kohort.types import RebalanceCause, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class Rebalance:
         """Time of the next JoinGroup retry."""
         self.next_reason: str | None = None
         """Reason for another rebalance directly after this one, or None."""
+        self.next_cause: RebalanceCause = "group_changed"
         self._steps: RebalanceSteps[None] | None = None
         self._is_calling_back = False
 
@@ -90,6 +91,7 @@ class Rebalance:
                 assignments = yield from exchange.assign(response, members)  # ASSIGNING
                 assignment = yield from exchange.sync(assignments)  # SYNCING
                 self._check_gap(assignment)
+                self._history.asked_at = self._pending.now
                 assigned = f"assigned {describe(assignment.partitions)}"
                 yield from self._wait_for_poll(MemberState.RECONCILING, assigned)
                 revoked = yield from self._revoke(assignment)
@@ -236,9 +238,13 @@ class Rebalance:
         """Change to STABLE. Return the start of another rebalance that is needed, or None."""
         member, reason = self._member, self.next_reason
         member.cell.move(MemberState.STABLE, f"generation {member.generation}")
+        cause = self.next_cause
         if member.topics != member.joined_topics:
-            reason = member.subscription_change()
-        return None if reason is None else RebalanceStart(reason)
+            reason, cause = member.subscription_change(), "subscribed"
+        if reason is None:
+            return None
+        member.cause = cause
+        return RebalanceStart(reason)
 
     # --- events and signals ---------------------------------------------------------------------
 

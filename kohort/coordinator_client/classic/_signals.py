@@ -20,6 +20,7 @@ from kohort.coordinator_client.machine._rebalance_history import RebalanceHistor
 from kohort.errors import error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import HeartbeatResponse
+from kohort.types import RebalanceCause
 
 HEARTBEAT_SIGNALS = {
     CoordinatorAction.REJOIN: Signal.REBALANCE,
@@ -36,6 +37,16 @@ COMMIT_SIGNALS = {
     CoordinatorAction.FENCED: Signal.FAILED,
 }
 """Signals of a commit's error code."""
+
+CAUSES: dict[Signal, RebalanceCause] = {
+    Signal.SUBSCRIBED: "subscribed",
+    Signal.RESUBSCRIBED: "subscribed",
+    Signal.REBALANCE: "group_changed",
+    Signal.WANTED: "group_changed",
+    Signal.SILENT: "removed",
+    Signal.POLL_OVERDUE: "poll_overdue",
+}
+"""Causes of the rebalances that signals begin. The failures set those of the others."""
 
 
 class SignalHandler:
@@ -57,18 +68,30 @@ class SignalHandler:
         self._failures = failures
         self._history = history
 
-    def react(self, signal: Signal, reason: str, *, refreshes_topics: bool = True) -> None:
+    def react(
+        self,
+        signal: Signal,
+        reason: str,
+        *,
+        refreshes_topics: bool = True,
+        cause: RebalanceCause | None = None,
+    ) -> None:
         """Interrupt the rebalance, or start one, as the table says.
 
-        ``refreshes_topics`` is False for a signal from new metadata.
+        ``refreshes_topics`` is False for a signal from new metadata. ``cause`` replaces that of the
+        signal.
         """
-        match REACTIONS[self._member.state, signal]:
+        member = self._member
+        cause = cause or CAUSES.get(signal) or member.cause
+        match REACTIONS[member.state, signal]:
             case Reaction.REJOIN:
+                member.cause = cause
                 self._rebalance.start(reason, refreshes_topics=refreshes_topics)
             case Reaction.RESTART:
+                member.cause = cause
                 self._rebalance.restart(reason)
             case Reaction.LATER:
-                self._rebalance.next_reason = reason
+                self._rebalance.next_reason, self._rebalance.next_cause = reason, cause
             case _:
                 pass
 
@@ -76,6 +99,7 @@ class SignalHandler:
         """End the membership, unless the state ignores the signal."""
         if REACTIONS[self._member.state, signal] is not Reaction.IGNORE:
             self._failures.lose(reason, keep_member_id=keep_member_id)
+            self._member.cause = CAUSES.get(signal, "removed")
             self._history.reason = reason
             self.react(signal, reason)
 

@@ -33,6 +33,7 @@ class ConsumerFailures(FailureReports):
         """
         self._report_loss(reason)
         self._member.end(keep_member_id=keep_member_id)
+        self._member.cause = "removed"
         self._heartbeats.stop()
 
     def fail(self, error: Exception, *, leave: bool = False) -> None:
@@ -44,6 +45,7 @@ class ConsumerFailures(FailureReports):
             self.send_leave()
         self.keep(error)
         self.lose(str(error), keep_member_id=not self.is_fenced)
+        self._member.cause = "fenced" if self.is_fenced else "failed"
 
     def send_leave(self) -> None:
         """Leave once, without a wait for the response. A static member keeps its partitions.

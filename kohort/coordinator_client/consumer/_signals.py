@@ -37,12 +37,19 @@ from kohort.coordinator_client.machine._refusal_series import RefusalSeries
 from kohort.errors import ErrorCode, error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
+from kohort.types import RebalanceCause
 
 logger = logging.getLogger(__name__)
 
 API = ApiKey.CONSUMER_GROUP_HEARTBEAT
 FIRST_EPOCH = 1
 """Smallest epoch of a member. Epochs below it belong to requests that join or leave."""
+CAUSES: dict[ConsumerSignal, RebalanceCause] = {
+    ConsumerSignal.SUBSCRIBED: "subscribed",
+    ConsumerSignal.RESUBSCRIBED: "subscribed",
+    ConsumerSignal.POLL_OVERDUE: "poll_overdue",
+}
+"""Causes of the rebalances that signals begin. The failures set those of the others."""
 
 
 class ConsumerSignals:
@@ -75,6 +82,7 @@ class ConsumerSignals:
         """Do what the table says for a signal in the member's state."""
         match CONSUMER_REACTIONS[self._member.state, signal]:
             case ConsumerReaction.JOIN:
+                self._member.cause = CAUSES.get(signal, self._member.cause)
                 self.forget_refusals()
                 self._reconciliation.start(reason, needs_poll=needs_poll)
             case ConsumerReaction.HEARTBEAT:
@@ -101,6 +109,7 @@ class ConsumerSignals:
         """End the membership, unless the state ignores the signal."""
         if self._matters(signal):
             self._failures.lose(reason)
+            self._member.cause = CAUSES.get(signal, "removed")
             self._history.reason = reason
             self.react(signal, reason, needs_poll=needs_poll)
 
@@ -161,7 +170,9 @@ class ConsumerSignals:
         if assignment is not None and self._matters(ConsumerSignal.ASSIGNED):
             if was_in_group and not self._history.is_begun:
                 self._history.reason = self._next_reason or "the assignment changed"
+                member.cause = "subscribed" if self._next_reason else "group_changed"
                 self._history.note_due(self._pending.now)
+            self._history.asked_at = self._pending.now
             self._next_reason = None
             partitions = (
                 (topic.topic_id, number)

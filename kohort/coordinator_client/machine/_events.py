@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.protocol import Response
-from kohort.types import NamedTuple
+from kohort.types import NamedTuple, RebalanceCause
 
 
 class Choice(NamedTuple):
@@ -33,6 +33,7 @@ class LeaveRequested(NamedTuple):
     """The time after which LeaveGroup is not retried."""
     leave_group: bool
     """False to send no LeaveGroup, so that a static member can restart with its partitions."""
+    cause: RebalanceCause = "closed"
 
 
 class RejoinRequested(NamedTuple):

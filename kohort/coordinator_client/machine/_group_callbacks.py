@@ -12,7 +12,7 @@ from kohort.coordinator_client.assignors import (
     Subscription,
 )
 from kohort.coordinator_client.machine._state import MemberState
-from kohort.types import NamedTuple, TopicPartition
+from kohort.types import NamedTuple, RebalanceCause, TopicPartition
 
 T = TypeVar("T")
 
@@ -88,6 +88,9 @@ class GroupStatistics(NamedTuple):
 
     reason: str
     """Reason of the rebalance in progress, else of the latest one."""
+    cause: RebalanceCause
+    asked_at: float
+    """Time since which the group waits for the callbacks of that rebalance."""
     join_obstruction: str | None
     """The latest reason why the coordinator was not found or JoinGroup did not succeed."""
     last_failure: str | None

@@ -7,7 +7,7 @@ from collections import Counter
 
 from kohort.coordinator_client.machine._state import MemberState, StateCell
 from kohort.transport import Backoff
-from kohort.types import TopicPartition
+from kohort.types import RebalanceCause, TopicPartition
 
 NO_GENERATION = -1
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
@@ -65,6 +65,8 @@ class CommonMemberData:
         """The generation, or the member epoch of a consumer group."""
         self.protocol: str | None = None
         """Name of the generation's assignor."""
+        self.cause: RebalanceCause = "subscribed"
+        """Cause of the rebalance in progress, or of the latest one."""
         self.owned = NO_PARTITIONS
         self.owned_after = NO_PARTITIONS
         """Owned partitions after the callback in progress."""

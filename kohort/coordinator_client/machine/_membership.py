@@ -121,6 +121,8 @@ class CommonMembership:
         rebalances, failures = self.rebalances, self.failures
         return GroupStatistics(
             reason=rebalances.reason,
+            cause=self.member.cause,
+            asked_at=rebalances.asked_at,
             join_obstruction=failures.join_obstruction,
             last_failure=failures.last,
             denied_operation=failures.denied_operation,

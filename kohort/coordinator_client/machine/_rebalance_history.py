@@ -38,6 +38,8 @@ class RebalanceHistory:
         self.count = 0
         self.seconds = self.longest = 0.0
         """Times of all rebalances, while the records are the latest ones only."""
+        self.asked_at = 0.0
+        """Time since which the group waits for the callbacks of the rebalance."""
         self._due_at: float | None = None
         self._began_at: float | None = None
         self._owned_before = self._lost = NO_PARTITIONS
@@ -50,7 +52,7 @@ class RebalanceHistory:
     def note_due(self, now: float) -> None:
         """Note that a rebalance is due and waits for poll(). A restart of it changes nothing."""
         if self._due_at is None:
-            self._due_at = now
+            self._due_at = self.asked_at = now
 
     def note_begin(self, owned: frozenset[TopicPartition], now: float) -> None:
         """Note the first step inside poll(). Later steps of the rebalance change nothing."""
@@ -63,7 +65,7 @@ class RebalanceHistory:
 
     def note_second_round(self, owned: frozenset[TopicPartition], now: float) -> None:
         """Note the start of a rebalance that does not wait for poll()."""
-        self._due_at = self._began_at = now
+        self._due_at = self._began_at = self.asked_at = now
         self._owned_before, self._lost = owned, NO_PARTITIONS
 
     def forget_begin(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -31,23 +32,32 @@ class MemberListener(ConsumerRebalanceListener):
         self._fail = fail
         self._user = user
 
-    def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+    def on_partitions_revoked(self, revoked: frozenset[TopicPartition], rebalance: Any) -> None:
         self._member.on_revoked(revoked)
-        self._call_user("on_partitions_revoked", revoked)
+        self._call_user("on_partitions_revoked", revoked, rebalance)
 
-    def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+    def on_partitions_assigned(self, assigned: frozenset[TopicPartition], rebalance: Any) -> None:
         self._member.on_assigned(assigned)
-        self._call_user("on_partitions_assigned", assigned)
+        self._call_user("on_partitions_assigned", assigned, rebalance)
 
-    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
+    def on_partitions_lost(self, lost: frozenset[TopicPartition], rebalance: Any) -> None:
         self._member.on_lost(lost)
-        self._call_user("on_partitions_lost", lost)
+        self._call_user("on_partitions_lost", lost, rebalance)
 
-    def _call_user(self, callback: str, partitions: frozenset[TopicPartition]) -> None:
+    def _call_user(
+        self,
+        callback: str,
+        partitions: frozenset[TopicPartition],
+        rebalance: Any,
+    ) -> None:
         if self._user is None:
             return
         try:
-            getattr(self._user, callback)(partitions)
+            method = getattr(self._user, callback)
+            if "rebalance" in inspect.signature(method).parameters:
+                method(partitions, rebalance=rebalance)
+            else:
+                method(partitions)
         except Exception as error:
             wrapped = RebalanceListenerError(
                 f"rebalanceListener {type(self._user).__name__}.{callback} raised "
