@@ -247,8 +247,10 @@ def _partition_reasons(
         {each for part in partitions.values() for each in part["paused_by"]}, key=str
     ):
         paused = ", ".join(name for name, part in partitions.items() if owner in part["paused_by"])
-        cause = "paused, resume() them" if owner is None else f"paused by {owner}"
-        yield f"{cause}: {paused}"
+        if owner is None:
+            yield f"paused, resume() them: {paused}"
+        else:
+            yield f"paused by {owner}: {paused}"
     if leaving := those("being_revoked", True):
         yield f"being revoked: {leaving}"
     if headless := those("leader", None):
