@@ -22,7 +22,7 @@ from kohort.spark_connector import _group_driver
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, GROUP, committed, member
 from tests.spark_connector.reading import Query, produce
-from tests.spark_connector.user_listeners import Recording
+from tests.spark_connector.user_listeners import Explained, Recording
 
 LISTENERS = "tests.spark_connector.user_listeners"
 
@@ -176,6 +176,15 @@ def test_a_listener_of_the_users_is_told(cluster: Cluster) -> None:
         ("assigned", {0, 1, 2}, "kohort-spark-member"),
         ("revoked", {0, 1, 2}, "kohort-spark-member"),
     ]
+
+
+def test_a_listener_gets_the_context_it_asks_for(cluster: Cluster) -> None:
+    Explained.causes.clear()
+    query = member(cluster, rebalanceListener=f"{LISTENERS}:Explained")
+    query.start()
+    query.trigger()
+    query.stop()
+    assert Explained.causes == ["subscribed", "closed"]
 
 
 def test_a_listener_that_raises_ends_the_query(cluster: Cluster) -> None:

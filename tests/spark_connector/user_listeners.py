@@ -6,6 +6,7 @@ import threading
 from typing import ClassVar
 
 from kohort import ConsumerRebalanceListener, TopicPartition
+from kohort.listeners import RebalanceContext
 
 Partitions = frozenset[TopicPartition]
 
@@ -24,6 +25,18 @@ class Recording(ConsumerRebalanceListener):
 
     def on_partitions_revoked(self, revoked: Partitions) -> None:
         self._note("revoked", revoked)
+
+
+class Explained(ConsumerRebalanceListener):
+    """A listener that records the causes of rebalances."""
+
+    causes: ClassVar[list[str]] = []
+
+    def on_partitions_assigned(self, assigned: Partitions, rebalance: RebalanceContext) -> None:
+        self.causes.append(rebalance.cause)
+
+    def on_partitions_revoked(self, revoked: Partitions, *, rebalance: RebalanceContext) -> None:
+        self.causes.append(rebalance.cause)
 
 
 class Raising(ConsumerRebalanceListener):

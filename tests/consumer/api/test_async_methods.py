@@ -172,6 +172,9 @@ async def test_commits(
         await consumer.commit()
         assert await consumer.committed(tp) == 4
         assert (await consumer.committed([tp]))[tp] == 4
+        assert await consumer.committed(tp, metadata=True) == OffsetAndMetadata(4, "", 0)
+        several = await consumer.committed([tp], metadata=True)
+        assert several == {tp: OffsetAndMetadata(4, "", 0)}
         await consumer.commit({tp: (2, "note")})
         assert cluster.committed(group)[tp] == OffsetAndMetadata(2, "note", 0)
         with pytest.raises(CommitFailedError, match="not assigned"):
