@@ -61,4 +61,4 @@ class HandlerContext:
         return slot
 
 
-context = HandlerContext()
+context: HandlerContext = HandlerContext()

@@ -36,11 +36,21 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal
 
 from kohort import OffsetAndMetadata, TopicPartition
 from kohort.errors import ConfigurationError, IllegalStateError
 from kohort.processing._batches import cut, end_of, rows_of
+from kohort.processing._commands import (
+    Command,
+    Opened,
+    Pause,
+    PolicyFailed,
+    Resume,
+    Retried,
+    Skipped,
+    StopRequest,
+)
 from kohort.processing._done_set import MAX_LENGTH
 from kohort.processing._partition import Lane, Partition
 from kohort.processing._policies import Batch, GiveUp, Retry, Skip, Stop, pause_after
@@ -54,59 +64,6 @@ CHECKS_OF_WINDOW = 16
 """Number of times that a full window is checked while all of its records finish."""
 POLICY_RETRY = Retry(None, first=1.0, factor=2.0, longest=60.0)
 """The pauses between calls of a ``failed`` policy that raises."""
-
-
-class Pause(NamedTuple):
-    """Command: return no more records of this partition for now."""
-
-    tp: TopicPartition
-
-
-class Resume(NamedTuple):
-    """Command: return records of this partition again."""
-
-    tp: TopicPartition
-
-
-class Opened(NamedTuple):
-    """Command: call the program's function with the records of this lane."""
-
-    lane: Lane
-
-
-class Retried(NamedTuple):
-    """Command: log that the handler raised, and when it is called again."""
-
-    lane: Lane
-    error: Exception
-    pause: float
-
-
-class Skipped(NamedTuple):
-    """Command: log that a failed record was skipped."""
-
-    load: Any
-    error: Exception
-    attempts: int
-
-
-class PolicyFailed(NamedTuple):
-    """Command: log that the ``failed`` policy raised, and when it is called again."""
-
-    lane: Lane
-    error: Exception
-    pause: float
-
-
-class StopRequest(NamedTuple):
-    """Command: stop as after a signal, and then raise the error, unless it is None."""
-
-    error: Exception | None
-    load: Any
-    attempts: int
-
-
-Command: TypeAlias = Pause | Resume | Opened | Retried | Skipped | PolicyFailed | StopRequest
 
 
 @dataclass(frozen=True)

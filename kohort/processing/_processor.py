@@ -16,8 +16,9 @@ from kohort import (
 from kohort.errors import InvalidCommitOffsetSizeError, OffsetMetadataTooLargeError
 from kohort.processing import _consumer
 from kohort.processing._batches import Chunk, table_of
+from kohort.processing._commands import Opened, Pause, Resume, StopRequest
 from kohort.processing._context import Slot
-from kohort.processing._core import Core, Opened, Pause, Resume, StopRequest
+from kohort.processing._core import Core
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
 from kohort.processing._reports import StuckWatch, described, logger, place, report

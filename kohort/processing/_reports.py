@@ -6,7 +6,8 @@ import logging
 from typing import Any
 
 from kohort import TopicPartition
-from kohort.processing._core import Core, PolicyFailed, Retried, Skipped
+from kohort.processing._commands import PolicyFailed, Retried, Skipped
+from kohort.processing._core import Core
 from kohort.processing._partition import Lane
 
 logger = logging.getLogger("kohort.processing")

@@ -9,7 +9,7 @@ import pytest
 from kohort import OffsetAndMetadata
 from kohort.errors import ConfigurationError
 from kohort.processing import GiveUp, Retry, Skip, Stop
-from kohort.processing._core import Pause, Resume, Skipped, StopRequest
+from kohort.processing._commands import Pause, Resume, Skipped, StopRequest
 from kohort.processing._done_set import decode_done, encode_done
 from tests.processing.kit import OTHER, TP, commit, make_core, record, records, take_all
 

@@ -1,0 +1,61 @@
+"""The commands of the core, which its drivers carry out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+from kohort import TopicPartition
+from kohort.processing._partition import Lane
+
+
+class Pause(NamedTuple):
+    """Command: return no more records of this partition for now."""
+
+    tp: TopicPartition
+
+
+class Resume(NamedTuple):
+    """Command: return records of this partition again."""
+
+    tp: TopicPartition
+
+
+class Opened(NamedTuple):
+    """Command: call the program's function with the records of this lane."""
+
+    lane: Lane
+
+
+class Retried(NamedTuple):
+    """Command: log that the handler raised, and when it is called again."""
+
+    lane: Lane
+    error: Exception
+    pause: float
+
+
+class Skipped(NamedTuple):
+    """Command: log that a failed record was skipped."""
+
+    load: Any
+    error: Exception
+    attempts: int
+
+
+class PolicyFailed(NamedTuple):
+    """Command: log that the ``failed`` policy raised, and when it is called again."""
+
+    lane: Lane
+    error: Exception
+    pause: float
+
+
+class StopRequest(NamedTuple):
+    """Command: stop as after a signal, and then raise the error, unless it is None."""
+
+    error: Exception | None
+    load: Any
+    attempts: int
+
+
+Command: TypeAlias = Pause | Resume | Opened | Retried | Skipped | PolicyFailed | StopRequest
