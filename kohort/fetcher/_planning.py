@@ -240,7 +240,7 @@ class FetchPlanner:
         if self._limits.is_ample:
             return wake_at  # the next drain that makes room calls on_room
         for connections in self._nodes.values():
-            if connections.is_parallel:
+            if connections.parallel or connections.is_parallel:
                 self._unused += connections.remove_idle(now)
                 wake_at = now + IDLE_SECONDS
         nodes_with_waiting = self._nodes_with_waiting()

@@ -207,7 +207,11 @@ class TestFetching:
             await anyio.sleep(2 * cluster.delay)
             count = len(cluster.fetches)
             await read_rest(consumer, read)
+            await consumer.poll(3 * IDLE_SECONDS)
         assert read == EVERYTHING
+        assert {purpose for _, purpose in cluster.closed} == {
+            purpose for purpose in purposes(cluster) if purpose[-1].isdigit()
+        }
         assert {purpose for _, purpose, _ in cluster.fetches[count:]} <= {"fetch", "fetch-side"}
 
     async def test_fetches_stay_within_the_memory(self) -> None:
