@@ -71,7 +71,7 @@ CASES = (
     Case(BUFFERED, ARROW, 400),
     Case(BUFFERED, CONFLUENT, 8),
     *(Case(way, client, 400) for way in (NEAR, FAR, FARTHEST) for client in (ARROW, RECORDS)),
-    Case(FAR, CONFLUENT, 100),
+    Case(FAR, CONFLUENT, 400),
     Case(SLOW, ARROW, 12),
     Case(SLOW, CONFLUENT, 12),
 )
