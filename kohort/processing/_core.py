@@ -87,18 +87,18 @@ class Core:
     """The state of one process(). See the top of the module."""
 
     def __init__(self, options: CoreOptions) -> None:
-        self.options = options
+        self.options: CoreOptions = options
         self.partitions: dict[TopicPartition, Partition] = {}
         self.ready: deque[Lane] = deque()
         """Lanes whose load may be handled now."""
         self.running: set[Lane] = set()
         """Lanes with a slot."""
         self.commands: deque[Command] = deque()
-        self.is_stopping = False
-        self.has_news = False
+        self.is_stopping: bool = False
+        self.has_news: bool = False
         """True if there are commands, if :meth:`next_deadline` may have become earlier, or if a
         handler of a closed partition has ended. The driver clears it."""
-        self.now = 0.0
+        self.now: float = 0.0
         """Time of the latest tick."""
         self._orphans: dict[tuple[TopicPartition, Any], Lane] = {}
         """Running lanes of dropped partitions, by partition and key."""

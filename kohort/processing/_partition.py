@@ -43,11 +43,11 @@ class Lane:
     wake: int
 
     def __init__(self, partition: Partition, key: Any, load: Any) -> None:
-        self.partition = partition
-        self.key = key
-        self.load = load
+        self.partition: Partition = partition
+        self.key: Any = key
+        self.load: Any = load
         self.queue: deque[Any] | None = None
-        self.attempt = 0
+        self.attempt: int = 0
         """Number of calls of the handler for this load."""
         self.error: Exception | None = None
         """The error of the handler, while the ``failed`` policy is to be called with it."""
@@ -85,7 +85,7 @@ class Partition:
     )
 
     def __init__(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> None:
-        self.tp = tp
+        self.tp: TopicPartition = tp
         self.lanes: dict[Any, Lane] = {}
         self.open: set[int] = set()
         self.order: deque[int] = deque()
@@ -95,23 +95,23 @@ class Partition:
         """The offset after the last one that a poll returned."""
         self.waiting: deque[Any] = deque()
         """Records that a poll returned and for which the window has no room yet."""
-        self.is_full = False
-        self.is_closed = False
+        self.is_full: bool = False
+        self.is_closed: bool = False
         """True if no more handlers are started for it."""
-        self.is_dropped = False
+        self.is_dropped: bool = False
         """True if it belongs to others, so that results no longer count."""
-        self.is_watched = False
+        self.is_watched: bool = False
         """True if the end of a handler needs more than the usual steps: one of the three above."""
-        self.mean_size = 0.0
+        self.mean_size: float = 0.0
         """Bytes of a record, as of the records that were sampled last."""
-        self.since_check = 0
+        self.since_check: int = 0
         """Number of finished records since the window was last checked."""
         self.arrivals: deque[tuple[int, float]] = deque()
         """Ends of polls and their times, while their records wait for a batch."""
         self.pieces: list[tuple[list[Any], Exception | None, int]] = []
         """Parts of a failed batch, the next one last. Each has the error for the policy, if it is
         to be called, and the number of attempts."""
-        self.is_splitting = False
+        self.is_splitting: bool = False
         """True while the parts of a failed batch are handled."""
         self._committed = committed
         self._inherited: set[int] = set()
