@@ -35,7 +35,7 @@ class NodeCandidates:
 
     def __init__(self) -> None:
         self.ready: dict[TopicPartition, PartitionRequest] = {}
-        """The request for each partition, in flight or not, in the order of their turns."""
+        """The request for each partition, in flight or not."""
         self.changed: dict[TopicPartition, None] = {}
         """The changes since the latest fetch over the main connection.
 
@@ -43,12 +43,6 @@ class NodeCandidates:
         """
         self.has_all_changes = True
         """False if the latest fetch over the main connection left out other partitions, too."""
-
-    def end_turns(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let these partitions come after all others."""
-        for tp in partitions:
-            if (request := self.ready.pop(tp, None)) is not None:
-                self.ready[tp] = request
 
     def put(self, tp: TopicPartition, request: PartitionRequest | None) -> None:
         """Set the request for a partition, or remove it with None."""

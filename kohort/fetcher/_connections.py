@@ -41,7 +41,6 @@ from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._parallel import ParallelPolicy, needed_of
 from kohort.fetcher._request import FetchResult, PartitionRequest
 from kohort.fetcher._sessions import FetchSession
-from kohort.fetcher._working_set import WorkingSet
 from kohort.types import NamedTuple, TopicPartition
 
 LONG_POLL_AFTER = 0.02
@@ -77,45 +76,19 @@ class LongPolls(NamedTuple):
 
 
 class FetchConnection:
-    """A connection to a broker with at most one fetch in flight.
+    """A connection to a broker with one fetch session and at most one fetch in flight."""
 
-    It has a fetch session of all partitions, and fetches of working sets without a session.
-    """
-
-    __slots__ = (
-        "is_busy",
-        "node",
-        "paced_until",
-        "purpose",
-        "sent_at",
-        "session",
-        "session_of_all",
-        "until",
-        "working_set",
-    )
+    __slots__ = ("is_busy", "node", "paced_until", "purpose", "sent_at", "session", "until")
 
     def __init__(self, node: int, purpose: str, session: FetchSession) -> None:
         self.node = node
         self.purpose = purpose
-        self.session: FetchSession = session
-        """The latest fetch: the session of all partitions, or the working set."""
-        self.session_of_all: FetchSession = session
-        self.working_set: FetchSession = FetchSession(enabled=False)
+        self.session = session
         self.is_busy = False
         self.sent_at = 0.0
         self.until = 0.0
         self.paced_until = 0.0
         """The time before which no fetch is sent without a new partition (see ``_pacing``)."""
-
-    @property
-    def has_working_set(self) -> bool:
-        """True if the latest fetch was one of a working set."""
-        return self.session is self.working_set
-
-    def fetched_at(self, tp: TopicPartition) -> float | None:
-        """Return the time of the latest response about the partition, or None for none."""
-        times = self.session_of_all.fetched_at(tp), self.working_set.fetched_at(tp)
-        return max((at for at in times if at is not None), default=None)
 
     @property
     def long_poll(self) -> float:
@@ -152,7 +125,6 @@ class NodeConnections:
         self.parallel: list[FetchConnection] = []
         self.behind: dict[TopicPartition, int] = {}
         """The partitions that are behind, with their epochs. Kept for distant brokers only."""
-        self.working_set: WorkingSet = WorkingSet()
         self._short_poll = self._extra_poll = LONG_POLL_AFTER
         self._idle_poll = 0.0
 

@@ -240,7 +240,7 @@ class Fetcher:
         if fetched_at is None:
             return None
         connection = self._planner.connection_of(tp)
-        session_at = None if connection is None else connection.fetched_at(tp)
+        session_at = None if connection is None else connection.session.fetched_at(tp)
         return max(fetched_at, session_at or fetched_at)
 
     @property

@@ -54,12 +54,7 @@ class FetchPace:
         self.seconds = min(self._longest, max(self._longest / LEAST_SHARE, WORK_FACTOR * seconds))
 
     def holds(self, connection: FetchConnection, size: int, now: float) -> bool:
-        """True if a response of ``size`` bytes, up to the end of its partitions, is paced now.
-
-        After a working set, the next fetch is due, because other partitions may have a backlog.
-        """
-        if connection.has_working_set:
-            return False
+        """True if a response of ``size`` bytes, up to the end of its partitions, is paced now."""
         return size <= PACED_BYTES and now < connection.sent_at + self.seconds
 
     def hold(self, connection: FetchConnection) -> None:

@@ -2,8 +2,7 @@
 
 The session of the main connection keeps its partitions from one fetch to the next. Therefore only
 the changed candidates are checked. All candidates are checked while memory is short, because the
-choice differs each time. So they are while a distant broker has parallel connections. While
-responses are full, fetches name a part of the candidates (see _working_set).
+choice differs each time. So they are while a distant broker has parallel connections.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING
 
 from kohort.config import FetchConfig
 from kohort.fetcher._candidates import Candidates, NodeCandidates
@@ -25,9 +22,6 @@ from kohort.fetcher._retries import Retries
 from kohort.fetcher._sizes import FetchSizes
 from kohort.transport import Line
 from kohort.types import NamedTuple, TopicPartition
-
-if TYPE_CHECKING:
-    from kohort.protocol.messages import FetchResponse
 
 logger = logging.getLogger("kohort.fetcher")
 
@@ -115,7 +109,7 @@ class FetchPlanner:
         return [
             (connection.node, plan)
             for connection in self.all_connections()
-            if (plan := connection.session_of_all.close()) is not None
+            if (plan := connection.session.close()) is not None
             and self._node_retries.not_before(connection.node) == 0.0
         ]
 
@@ -148,31 +142,6 @@ class FetchPlanner:
         seconds = delivery.at - delivery.sent_at
         sizes.note_response(node, largest, delivery.size, seconds, rate)
         self._limits.read_ahead = sizes.read_ahead
-
-    def note_partitions(
-        self,
-        connection: FetchConnection,
-        partitions: Mapping[TopicPartition, FetchResponse.PartitionData],
-        *,
-        had_room: bool,
-    ) -> None:
-        """Note the partitions of a response in their order. A full one had no room for more."""
-        candidates = self._candidates.nodes.get(connection.node)
-        if candidates is None or (had_room and not connection.has_working_set):
-            return
-        if self.connections(connection.node).is_parallel:
-            return
-        node, named = connection.node, list(partitions)
-        working_set = self.connections(node).working_set
-        with_records = [at for at, data in enumerate(partitions.values()) if data.records]
-        least = math.ceil(2 * self._sizes.response_bytes(node) / self._sizes.partition_bytes(node))
-        if not connection.has_working_set:
-            working_set.note_session(len(with_records), least)
-            candidates.end_turns([named[at] for at in with_records])
-            return
-        examined = len(named) if had_room else with_records[-1] + 1 if with_records else 0
-        working_set.note_response(examined, least, is_full=not had_room)
-        candidates.end_turns(named[:examined])
 
     def note_success(self, node: int) -> None:
         """Forget the failures of a broker."""
@@ -275,15 +244,12 @@ class FetchPlanner:
             if (connection := choice.connection) is None:
                 wake_at = min(wake_at, choice.retry_at)
                 continue
-            max_wait = choice.max_wait
-            size = 0
-            if connection is not connections.main:
-                plan = self._plan(connection, candidates, withheld)
-            elif size := self._working_set_size(connections, candidates):
-                plan, max_wait = self._plan_working_set(connection, candidates, size), 0.0
-            else:
-                plan = self._plan_main(connections, candidates, withheld)
-            if len(plan.requests) > 1 and not size:
+            plan = (
+                self._plan_main(connections, candidates, withheld)
+                if connection is connections.main
+                else self._plan(connection, candidates, withheld)
+            )
+            if len(plan.requests) > 1:
                 # The partition with the latest records is last, because the response may be full
                 # before it.
                 arrivals = self._arrivals
@@ -295,8 +261,8 @@ class FetchPlanner:
                 self._sizes.response_bytes(connection.node),
                 sharers,
             )
-            connection.start(now, max_wait)
-            fetches.append(PlannedFetch(connection, plan, max_wait, granted))
+            connection.start(now, choice.max_wait)
+            fetches.append(PlannedFetch(connection, plan, choice.max_wait, granted))
         return wake_at
 
     def _plan_alone(
@@ -314,7 +280,6 @@ class FetchPlanner:
             if request is not None and (allowed is None or tp in allowed):
                 candidates.has_all_changes = False
                 self.latest_connections[tp] = connection
-                connection.session = connection.session_of_all
                 plan = connection.session.plan([request._replace(max_bytes=1)])
                 granted = self._limits.memory.grant([request.max_bytes], 1, 1)
                 connection.start(now, 0.0)
@@ -373,22 +338,9 @@ class FetchPlanner:
         """True if a partition may be fetched, is not ``withheld`` and not in flight."""
         if self._limits.allowed is None and not connections.is_busy and not withheld:
             return bool(candidates.ready)
-        main, is_parallel = connections.main, connections.is_parallel
-        if main.is_busy and main.has_working_set and not is_parallel:
-            return False  # its response comes at once, and is as much as the caller needs
-        new = main.is_busy and not is_parallel
+        new = connections.main.is_busy and not connections.is_parallel
         found = self._unfetched(candidates, connections.node, new=new)
         return any(request.topic_partition not in withheld for request in found)
-
-    def _working_set_size(self, connections: NodeConnections, candidates: NodeCandidates) -> int:
-        """Return the number of partitions in the next fetch, or 0 for the session of all.
-
-        While memory is short, the partitions that the caller waits for are fetched. Parallel
-        connections fetch partitions that are behind.
-        """
-        if self._limits.allowed is not None or connections.is_parallel:
-            return 0
-        return connections.working_set.size(len(candidates.ready))
 
     def _unfetched(
         self, candidates: NodeCandidates, node: int, *, new: bool
@@ -441,19 +393,6 @@ class FetchPlanner:
         self.latest_connections.update(
             (request.topic_partition, connection) for request in requests
         )
-        connection.session = connection.session_of_all
-        return connection.session.plan(requests)
-
-    def _plan_working_set(
-        self, connection: FetchConnection, candidates: NodeCandidates, size: int
-    ) -> FetchRequestPlan:
-        """Plan a fetch over the main connection of the partitions whose turn it is, in order."""
-        unfetched = self._unfetched(candidates, connection.node, new=False)
-        requests = list(islice(unfetched, size))
-        for tp, *_ in requests:
-            candidates.changed[tp] = None
-            self.latest_connections[tp] = connection
-        connection.session = connection.working_set
         return connection.session.plan(requests)
 
     def _plan_main(
@@ -463,7 +402,6 @@ class FetchPlanner:
         withheld: Collection[TopicPartition],
     ) -> FetchRequestPlan:
         connection = connections.main
-        connection.session = connection.session_of_all
         on_extra: dict[TopicPartition, None] = {}
         changes: dict[TopicPartition, PartitionRequest | None] = {}
         had_all_changes = candidates.has_all_changes

@@ -312,7 +312,6 @@ class FetchSender:
         self._intake.failing.log()
         self._candidates.touch(received.partitions)
         partitions, had_room = received.partitions, received.had_room
-        self._planner.note_partitions(connection, partitions, had_room=had_room)
         up_to_date = session.note_response(response.session_id, partitions, now)
         newly = session.newly_up_to_date(up_to_date, partitions, had_room=had_room)
         if newly:

@@ -91,7 +91,7 @@ class FetchSession:
         self.topic_names: dict[bytes, str] = {}
         """The topics of the requests by their ids."""
         self.responded_at: float | None = None
-        self.has_news: bool = False
+        self.has_news = False
         """True if the latest response had a watermark that differs from the one before."""
         self._epoch = INITIAL_EPOCH
         self._by_id = False

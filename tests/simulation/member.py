@@ -72,8 +72,6 @@ class Habits:
     """Timeout of a poll in ms."""
     partition_bytes: int | None = None
     """Most bytes of a partition in a fetch, if it is not the default."""
-    response_bytes: int | None = None
-    """Most bytes of a response and of a partition. With few bytes, backlogs fill responses."""
     instance_id: str | None = None
     rack: str | None = None
     protocol: str = "classic"
@@ -181,9 +179,6 @@ class Member:
             configs["client_rack"] = habits.rack
         if habits.partition_bytes is not None:
             configs["max_partition_fetch_bytes"] = habits.partition_bytes
-        if habits.response_bytes is not None:
-            configs["max_partition_fetch_bytes"] = habits.response_bytes
-            configs["fetch_max_bytes"] = habits.response_bytes
         if habits.instance_id is not None:
             configs["group_instance_id"] = habits.instance_id
         if habits.by_hand is not None:

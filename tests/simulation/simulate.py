@@ -7,14 +7,12 @@ from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import cast
-from unittest.mock import patch
 
 import anyio
 import trio.abc
 import trio.lowlevel
 from trio.testing import MockClock
 
-from kohort.fetcher._working_set import WorkingSet
 from kohort.testing import Authorization, MemoryCluster, Security
 from kohort.types import TopicPartition
 from tests.simulation.accounts import Access, Accounts, quick_keys
@@ -87,9 +85,6 @@ Their sessions may last 3 s only, and a login takes several round trips.
 """
 LARGE_PARTITION = 4 << 20
 """Most bytes of a partition in a fetch over a slow line, which could take minutes."""
-SMALL_RESPONSE = 200
-"""Bytes of a response in some seeds, so that a backlog of a few records fills it."""
-LARGEST_WORKING_SET = 8
 SHARE_OF_RIGHTS = 0.1
 SHARE_OF_LOGINS = 0.4
 """Share of the seeds whose members log in, or connect by simulated TLS."""
@@ -160,13 +155,6 @@ def simulate(seed: int, operations: int = OPERATIONS, kind: str | None = None) -
     return Outcome(seed, profile.name, log, violations(log, profile.name), seconds)
 
 
-def _any_working_set(self: WorkingSet, candidates: int) -> int:
-    """Return a size that leaves out a partition, because members have few at each broker."""
-    if self._size >= LARGEST_WORKING_SET or (self._size and candidates < 2):
-        self._end()
-    return min(self._size, candidates - 1) if self._size else 0
-
-
 async def _live(
     seed: int, operations: int, log: EventLog, protocols: Protocols
 ) -> tuple[Profile, float]:
@@ -215,7 +203,6 @@ async def _live(
         wait_ms=rng.choice((0, 1000, 4000)) or 200,
         partition_bytes=None if rate is None else LARGE_PARTITION,
         long_poll_ms=of_polls.choice((None, 5000)),
-        response_bytes=of_polls.choice((None, None, SMALL_RESPONSE)) if rate is None else None,
     )
     if profile.by_hand:
         places = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
@@ -229,7 +216,6 @@ async def _live(
         pausable(),
         quick_keys(),
         watching_fetches(log) if round_trip else nullcontext(),
-        patch.object(WorkingSet, "size", _any_working_set),
     ):
         trio.lowlevel.add_instrument(_Watch(log, scope, clock))
         async with MemoryCluster(
