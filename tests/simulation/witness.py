@@ -82,12 +82,12 @@ def watching(log: EventLog, record_stored: Callable[[bytes, bytes | None], None]
         log.add(ConnectionFailed(at=now(), who=who, error=type(error).__name__, lost=lost))
         fail(nodes, node, error, lost=lost)
 
-    def closed(nodes: Nodes, node: Any, purpose: str, link: Any, ended: BrokerConnection) -> None:
+    def closed(nodes: Nodes, purpose: str, entry: Any, ended: BrokerConnection) -> None:
         lost = ended.closed_by_us and ended.lost_requests
         if lost and CLOSED_BY_CLIENT not in str(ended.failure):
             error, who = type(ended.failure).__name__, nodes._config.client_id
             log.add(ConnectionFailed(at=now(), who=who, error=error, lost=True))
-        close(nodes, node, purpose, link, ended)
+        close(nodes, purpose, entry, ended)
 
     with (
         patch.object(Nodes, "_failed", failed),
