@@ -65,7 +65,9 @@ def test_partitions_with_nothing_new_are_well() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
             cluster.produce("t", ["a"], partition=0)
-            async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
+            async with MemoryConsumer(
+                cluster, "t", group_id=None, fetch_max_wait_ms=500
+            ) as consumer:
                 await values(consumer, 1)
                 with cluster.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1):
                     await consumer.poll(timeout_ms=5_000)
@@ -100,7 +102,9 @@ def test_restarted_broker_gets_a_full_fetch_in_a_new_session() -> None:
 def test_a_session_that_the_broker_dropped_costs_one_answer() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 2}) as cluster:
-            async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
+            async with MemoryConsumer(
+                cluster, "t", group_id=None, fetch_max_wait_ms=500
+            ) as consumer:
                 await consumer.poll(timeout_ms=3_000)
                 for code in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"):
                     since = len(fetches(cluster))

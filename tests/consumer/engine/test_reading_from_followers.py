@@ -116,7 +116,9 @@ def test_what_a_follower_says_is_not_the_last_word(code: str, policy: str) -> No
         async with racks() as cluster:
             node, rack = follower(cluster)
             cluster.produce("t", ["a"])
-            async with consumer_in(cluster, rack, auto_offset_reset=policy) as consumer:
+            async with consumer_in(
+                cluster, rack, auto_offset_reset=policy, fetch_max_wait_ms=500
+            ) as consumer:
                 await consumer.unsubscribe()
                 consumer.assign([T0])
                 consumer.seek(T0, 0)
