@@ -56,6 +56,11 @@ class FetchMemory:
         """The larger one of the pooled and the buffered bytes."""
         return max(self.pooled_bytes, self.buffered_bytes)
 
+    @property
+    def left(self) -> int:
+        """The bytes that are neither used nor reserved. Negative if the limit is exceeded."""
+        return self._limit - self.used - self.in_flight_bytes
+
     def grant(self, sizes: Collection[int], most: int, sharers: int) -> Grant:
         """Reserve bytes for a fetch of partitions with these ``sizes``, up to ``most`` in all.
 
@@ -67,7 +72,7 @@ class FetchMemory:
     def grant_counted(self, sizes: Mapping[int, int], most: int, sharers: int) -> Grant:
         """Reserve bytes by the rules of grant(). ``sizes`` counts the partitions of each size."""
         wanted = min(most, sum([size * count for size, count in sizes.items()]))
-        left = (self._limit - self.used - self.in_flight_bytes) // sharers
+        left = self.left // sharers
         size = max(min(wanted, left), min(wanted, max(sizes)))
         self.in_flight_bytes += size
         return Grant(size, most if size == wanted else size)

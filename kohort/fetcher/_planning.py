@@ -136,7 +136,9 @@ class FetchPlanner:
                 logger.debug("broker %d: fetching over %d connections", node, policy.connections)
             most = max(policy.rate, rate)
             sizes.note_distance(node, delivery.round_trip, most, policy.connections)
-        elif sizes.note_near(node):  # a first response may have taken long
+        elif delivery.round_trip < math.inf and sizes.note_near(
+            node
+        ):  # a first response may have taken long
             connections.behind.clear()
             connections.policy.reset()
         seconds = delivery.at - delivery.sent_at
@@ -235,6 +237,9 @@ class FetchPlanner:
                 fetches += planned
                 if not self._has_unfetched(connections, candidates, withheld):
                     continue
+                if self._is_memory_taken(connections):
+                    self._limits.is_fetcher_waiting = True
+                    continue
             choice = connections.choose(
                 now,
                 self.long_polls.usual,
@@ -296,7 +301,8 @@ class FetchPlanner:
         """Plan fetches of partitions that are behind over the free parallel connections.
 
         Return them, and the partitions that the main and the extra connection leave out. The main
-        connection gets its share if it is free.
+        connection gets its share if it is free. The largest size of its fetch is always granted,
+        so the parallel ones must not exceed the memory by theirs, too.
         """
         allowed, node = self._limits.allowed, connections.node
         candidates.has_all_changes = False
@@ -313,21 +319,34 @@ class FetchPlanner:
         share = math.ceil(len(due) / left) if left and not connections.main.is_busy else 0
         withheld = {request.topic_partition: None for request in due[share:]}
         fetches: list[PlannedFetch] = []
-        most = self._sizes.response_bytes(node)
+        memory, most = self._limits.memory, self._sizes.response_bytes(node)
         for number, connection in enumerate(free):
             due = due[share:]
             if not due:
                 break
             share = math.ceil(len(due) / (len(free) - number))
+            if memory.left < min(most, max(request.max_bytes for request in due[:share])):
+                self._limits.is_fetcher_waiting = True
+                break
             plan = connection.session.plan(due[:share])
             self.latest_connections.update(
                 (request.topic_partition, connection) for request in due[:share]
             )
             sizes = connection.session.sizes
-            granted = self._limits.memory.grant_counted(sizes, most, sharers)
+            granted = memory.grant_counted(sizes, most, sharers)
             connection.start(now, 0.0)
             fetches.append(PlannedFetch(connection, plan, 0.0, granted))
         return fetches, withheld
+
+    def _is_memory_taken(self, connections: NodeConnections) -> bool:
+        """True if parallel fetches are in flight and leave no memory for one more partition.
+
+        Without any, a fetch may exceed the memory by one partition, so that records arrive.
+        """
+        is_any_busy = any(connection.is_busy for connection in connections.parallel)
+        return is_any_busy and self._limits.memory.left < self._sizes.partition_bytes(
+            connections.node
+        )
 
     def _has_unfetched(
         self,

@@ -23,6 +23,7 @@ from kohort.fetcher._parallel import (
 from kohort.protocol.messages import FetchResponse
 from kohort.records import NewRecord, encode_batch
 from kohort.transport import Line
+from kohort.transport.connection._response_reader import ROUND_TRIPS
 from kohort.types import TopicPartition
 from tests.fetcher.fake import Consumer, FakeCluster, consuming
 from tests.fetcher.making import owning
@@ -164,7 +165,8 @@ async def reading(
     cluster = FakeCluster()
     cluster.delay = 1.0
     cluster.lines[1] = line = Line()
-    line.note_round_trip(round_trip)
+    for _ in range(ROUND_TRIPS):
+        line.note_round_trip(round_trip)
     line.note_response(MIB, 0.0, 1.0)
     for tp in PARTITIONS:
         log = cluster.add(tp)

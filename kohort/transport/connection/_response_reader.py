@@ -27,6 +27,8 @@ LEAST_RATE = 1 << 10
 """Bytes per second below which the deadline of a request does not move."""
 MEASURED_BYTES = 1 << 16
 """Least bytes of a response whose rate is measured. The first of them come at once."""
+ROUND_TRIPS = 5
+"""Number of measurements from which the shortest round trip counts."""
 HEAD_SECONDS = 1.0
 """Longest time for the first bytes of a response over the size limit, in seconds."""
 
@@ -37,23 +39,29 @@ class Line:
     The receivers of the connections measure them. Any thread may read them.
     """
 
-    __slots__ = ("bytes_per_second", "delivery_seconds", "round_trip")
+    __slots__ = ("_round_trips", "_shortest", "bytes_per_second", "delivery_seconds", "round_trip")
 
     def __init__(self) -> None:
         self.round_trip: float = math.inf
-        """Shortest time from a request to the first byte of its response. Infinity before one."""
+        """Shortest time from a request to the first byte of its response. Infinity before
+        ``ROUND_TRIPS`` of them."""
         self.bytes_per_second: float = math.inf
         """Rate of the latest large response. Infinity before one."""
         self.delivery_seconds: float = 0.0
         """Time from the first to the last byte of the latest large response."""
+        self._shortest = math.inf
+        self._round_trips = 0
 
     def note_round_trip(self, seconds: float) -> None:
         """Note a time between a request and its response.
 
         The broker may have worked or waited before it responded, so only the shortest time counts.
+        The first ones prove little: a broker that has just started responds late.
         """
-        if seconds < self.round_trip:
-            self.round_trip = seconds
+        self._round_trips += 1
+        self._shortest = min(self._shortest, seconds)
+        if self._round_trips >= ROUND_TRIPS:
+            self.round_trip = self._shortest
 
     def note_response(self, size: int, first_at: float, last_at: float) -> None:
         """Note a response of ``size`` bytes and the times of its first and last bytes.
