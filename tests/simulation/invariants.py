@@ -54,6 +54,7 @@ from tests.simulation.events import (
     Steady,
     Stopped,
     Stopping,
+    Subscribed,
 )
 from tests.simulation.fetch_invariants import (
     only_assigned_partitions_are_fetched,
@@ -440,14 +441,20 @@ def slow_lines_deliver(log: EventLog) -> list[str]:
     ends: defaultdict[TopicPartition, int] = defaultdict(int)
     positions: defaultdict[TopicPartition, int] = defaultdict(int)
     owned: defaultdict[str, set[TopicPartition]] = defaultdict(set)
+    topics: dict[str, frozenset[str]] = {}
     since: dict[tuple[str, TopicPartition], float] = {}
     for event in log:
         for (who, tp), began in since.items():
+            if tp.topic not in topics.get(who, {tp.topic}):
+                continue  # owned until the rebalance, but no longer fetched
             if event.at - began > limit and ends[tp] > positions[tp]:
                 late = f"{who} gets nothing of {tp.topic}-{tp.partition} since {began:.1f}"
                 found.append(f"{event}: {late}")
                 since[who, tp] = event.at
         match event:
+            case Subscribed(who=who, topics=chosen, at=at):
+                topics[who] = chosen
+                since |= {(who, tp): at for tp in owned[who]}
             case Assigned(who=who, partitions=partitions, at=at):
                 owned[who] |= partitions
                 since |= {(who, tp): at for tp in sorted(partitions)}
