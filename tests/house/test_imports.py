@@ -63,7 +63,8 @@ import anyio, anyio.abc, anyio.lowlevel, anyio.to_thread
 compiling = set()
 
 def note(event, args):
-    frame = sys._getframe() if event == "compile" else None
+    is_generated = event == "compile" and not str(args[1]).endswith(".py")
+    frame = sys._getframe() if is_generated else None
     while frame is not None:
         if frame.f_code.co_name == "<module>":
             compiling.add(frame.f_globals["__name__"])
