@@ -135,7 +135,7 @@ def interrupted_at(count):
         sys.setprofile(None)
     return False
 
-consumer = KafkaConsumer(bootstrap_servers="localhost:1")
+consumer = KafkaConsumer(bootstrap_servers="localhost:1", bootstrap_timeout_ms=600_000)
 strikes, count = 0, 1
 while interrupted_at(count):
     assert consumer.poll_batches() == []
