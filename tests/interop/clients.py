@@ -207,9 +207,9 @@ TOOLS: Rows = {
         "java_tools::kafka_get_offsets_by_time",
     ],
     "kafka-consumer-perf-test (ConsumerPerformance)": [
-        "java_tools::the_verifiable_producer_and_the_consumer_performance_tool"
+        "java_tools::verifiable_producer_and_consumer_performance_tool"
     ],
-    "VerifiableProducer": ["java_tools::the_verifiable_producer_and_the_consumer_performance_tool"],
+    "VerifiableProducer": ["java_tools::verifiable_producer_and_consumer_performance_tool"],
     "VerifiableConsumer": ["java_groups::two_java_members_share_a_group"],
     "TransactionalMessageCopier": ["java_tools::the_transactional_copier"],
     "kafka-streams-application-reset": ["java_tools::a_java_consumer_goes_to_a_time"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -188,11 +189,13 @@ def test_line_has_the_measured_rate(backend: str) -> None:
 
 
 @BACKENDS
-@pytest.mark.parametrize(("waits", "least"), [((0.15, 0.3, 9.0), 0.15), ((0.3, 9.0, 0.2), 0.2)])
+@pytest.mark.parametrize(
+    ("waits", "least"), [((0.15, 0.3, 9, 1, 2), 0.15), ((0.3, 9, 0.2, 1, 2), 0.2)]
+)
 def test_round_trip_is_the_shortest_time_to_a_response(
-    backend: str, waits: tuple[float, float, float], least: float
+    backend: str, waits: tuple[float, ...], least: float
 ) -> None:
-    """The first wait is that of the handshake."""
+    """The first wait is that of the handshake. The first few measurements do not count yet."""
     line = Line()
 
     async def serve(peer: Peer) -> None:
@@ -209,9 +212,9 @@ def test_round_trip_is_the_shortest_time_to_a_response(
             network = Network(tasks)
             network.listen("b", 9092, serve)
             connection = await BrokerConnection.open(network.connect, "b", 9092, line=line)
-            assert line.round_trip == pytest.approx(waits[0])
             tasks.start_soon(connection.run)
             for _ in waits[1:]:
+                assert line.round_trip == math.inf
                 await connection.request(HeartbeatRequest(), timeout=TIMEOUT)
             await connection.aclose()
             tasks.cancel_scope.cancel()

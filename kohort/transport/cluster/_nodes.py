@@ -16,12 +16,13 @@ import anyio
 
 from kohort.config import ClientConfig, SecurityConfig
 from kohort.errors import (
+    BrokerResponseError,
     CredentialsUnavailableError,
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
-    RebootstrapRequiredError,
+    MessageDecodeError,
     SecurityError,
     TlsVerificationError,
     WrongListenerError,
@@ -347,7 +348,7 @@ class Nodes:
             error = entry.error or KafkaConnectionError(
                 f"no connection to {node.peer}: it was closed while it opened"
             )
-            if isinstance(error, SecurityError | RebootstrapRequiredError):
+            if isinstance(error, SecurityError | BrokerResponseError | MessageDecodeError):
                 raise KafkaConnectionError(str(error)) from error
             raise type(error)(*error.args) from error
         return entry.connection
