@@ -198,7 +198,10 @@ def test_iteration_withholds_records_until_session_is_confirmed(protocol: str) -
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             cluster.produce("t", ["a", "b", "c"])
-            async with MemoryConsumer(cluster, "t", group_protocol=protocol) as consumer:
+            # A commit would renew the session at the coordinator.
+            async with MemoryConsumer(
+                cluster, "t", group_protocol=protocol, enable_auto_commit=False
+            ) as consumer:
                 assert (await anext(consumer)).value == b"a"
                 with cluster.hang(HEARTBEATS[protocol]):
                     await anyio.sleep(50)
@@ -209,7 +212,7 @@ def test_iteration_withholds_records_until_session_is_confirmed(protocol: str) -
                     (reason,) = consumer.explain().reasons
                     assert "no heartbeat got a response for as long as a session lasts" in reason
                 found = [(await anext(consumer)).value for _ in range(3)]
-                assert found == [b"a", b"b", b"c"], "as the commit of a was refused"
+                assert found == [b"a", b"b", b"c"], "as nothing was committed"
 
     run_virtual(main)
 
