@@ -140,7 +140,12 @@ class NodeConnections:
     @property
     def is_parallel(self) -> bool:
         """True if partitions that are behind are fetched over parallel connections."""
-        return self.policy.connections > 1 or any(each.is_busy for each in self.parallel)
+        return self.policy.connections > 1 or self.has_parallel_fetch
+
+    @property
+    def has_parallel_fetch(self) -> bool:
+        """True if a fetch is in flight over a parallel connection."""
+        return any(connection.is_busy for connection in self.parallel)
 
     def note_behind(self, results: Iterable[FetchResult], *, committed: bool) -> None:
         """Note which partitions are behind by the results of a response.

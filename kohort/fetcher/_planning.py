@@ -343,9 +343,8 @@ class FetchPlanner:
 
         Without any, a fetch may exceed the memory by one partition, so that records arrive.
         """
-        is_any_busy = any(connection.is_busy for connection in connections.parallel)
-        return is_any_busy and self._limits.memory.left < self._sizes.partition_bytes(
-            connections.node
+        return connections.has_parallel_fetch and (
+            self._limits.memory.left < self._sizes.partition_bytes(connections.node)
         )
 
     def _has_unfetched(

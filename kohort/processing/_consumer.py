@@ -6,7 +6,7 @@ All other modules of this package use public names of kohort alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -15,6 +15,8 @@ from kohort.errors import ConfigurationError
 
 AnyConsumer = AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
 
+OWNER = "process()"
+"""Owner of the pauses of process()."""
 RESERVE_SECONDS = 2.0
 """Seconds of a rebalance that are kept for the commit after the drain."""
 
@@ -77,25 +79,17 @@ def call_soon(consumer: AnyConsumer, action: Callable[[], object]) -> None:
 
 
 class Pauses:
-    """The partitions that process() has paused. Those that the program paused are left alone."""
+    """The pauses of process(). Those of the program have another owner, so they are left alone."""
 
     def __init__(self, consumer: AnyConsumer) -> None:
         self._consumer = consumer
-        self._paused: set[TopicPartition] = set()
 
     def pause(self, tp: TopicPartition) -> None:
-        """Pause a partition, unless it is paused or was just revoked."""
-        if tp in self._consumer.assignment() and tp not in self._consumer.paused():
-            self._consumer.pause(tp)
-            self._paused.add(tp)
+        """Pause a partition, unless it was just revoked."""
+        if tp in self._consumer.assignment():
+            self._consumer.pause(tp, owner=OWNER)
 
     def resume(self, tp: TopicPartition) -> None:
-        """Resume a partition that :meth:`pause` has paused."""
-        if tp in self._paused:
-            self._paused.discard(tp)
-            if tp in self._consumer.assignment():
-                self._consumer.resume(tp)
-
-    def forget(self, tps: Iterable[TopicPartition]) -> None:
-        """Forget revoked partitions."""
-        self._paused.difference_update(tps)
+        """Resume a partition that :meth:`pause` has paused, unless it was just revoked."""
+        if tp in self._consumer.assignment():
+            self._consumer.resume(tp, owner=OWNER)

@@ -322,7 +322,6 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             self._commit_scope.cancel()  # the later commit has to come last
         await self._commit_within(tps, _consumer.RESERVE_SECONDS)
         self._core.drop(tps)
-        self._pauses.forget(tps)
 
     def lost(self, tps: Iterable[TopicPartition]) -> None:
         """Cancel the handlers of partitions that others may own already."""
@@ -330,7 +329,6 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         self._core.drop(tps)
         self._cancel(lanes)
         self._notify()
-        self._pauses.forget(tps)
 
     async def _drain(self, tps: Iterable[TopicPartition] | None, limit: float) -> None:
         """Wait until the handlers of partitions end. Cancel those that take longer."""

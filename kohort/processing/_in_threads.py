@@ -340,7 +340,6 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         with self._lock:
             core.drop(tps)
             self._notify()
-        self._pauses.forget(tps)
 
     def lost(self, tps: Iterable[TopicPartition]) -> None:
         """Cancel the handlers of partitions that others may own already."""
@@ -348,7 +347,6 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             self._slots_of(self._core.running_of(tps))
             self._core.drop(tps)
             self._notify()
-        self._pauses.forget(tps)
 
     # -- commits ------------------------------------------------------------------------------
 
