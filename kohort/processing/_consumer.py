@@ -12,6 +12,7 @@ from typing import Any
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import ConfigurationError
+from kohort.listeners import ListenerChain, RebalanceContext
 
 AnyConsumer = AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
 
@@ -41,12 +42,19 @@ async def enter(consumer: AsyncKafkaConsumer[Any, Any], stack: AsyncExitStack) -
         stack.push_async_exit(consumer)
 
 
-def take_over(consumer: AnyConsumer, make_listener: Callable[[Any], Any]) -> None:
-    """Put a listener around that of the program, and end the automatic commits."""
+def take_over(consumer: AnyConsumer, *, before: Any, after: Any) -> Any:
+    """Put listeners before and after that of the program, and end the automatic commits.
+
+    Return the listener of the program, for :func:`give_back`.
+    """
     driver = consumer._driver
     driver.end_auto_commit()
-    driver.callback_runner.listener = make_listener(driver.callback_runner.listener)
+    runner = driver.callback_runner
+    former = runner.listener
+    chain = (before, former, after)
+    runner.listener = ListenerChain(*(each for each in chain if each is not None))
     driver.engine.note_subscribe(has_listener=True)
+    return former
 
 
 def give_back(consumer: AnyConsumer, listener: Any) -> None:
@@ -54,10 +62,10 @@ def give_back(consumer: AnyConsumer, listener: Any) -> None:
     consumer._driver.callback_runner.listener = listener
 
 
-def rebalance_seconds(consumer: AnyConsumer) -> float:
+def drain_seconds(rebalance: RebalanceContext, now: float) -> float:
     """Return the seconds that a rebalance leaves to the handlers of revoked partitions."""
-    limit: float = consumer._driver.config.group.rebalance_timeout_ms / 1000
-    return max(limit - RESERVE_SECONDS, limit / 2)
+    left = max(0.0, rebalance.deadline - now)
+    return max(left - RESERVE_SECONDS, left / 2)
 
 
 def buffer_memory(consumer: AnyConsumer) -> int:

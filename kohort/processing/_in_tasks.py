@@ -19,8 +19,9 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from kohort import AsyncKafkaConsumer, KafkaError, TopicPartition
+from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener, KafkaError, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
+from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
 from kohort.processing._context import Slot, current_slot
 from kohort.processing._options import ProcessOptions
@@ -33,7 +34,6 @@ from kohort.processing._processor import (
     Processor,
     argument_of,
     chunks_of,
-    method_of,
     record_of,
 )
 from kohort.processing._reports import logger
@@ -77,15 +77,8 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
     async def run(self) -> None:
         """Process until a stop."""
         consumer = self._consumer
-        listener: Any = None
-
-        def make_listener(inner: Any) -> _Listener:
-            nonlocal listener
-            listener = inner
-            return _Listener(self, inner)
-
         _consumer.check_group(consumer)
-        _consumer.take_over(consumer, make_listener)
+        listener = _consumer.take_over(consumer, before=_Release(self), after=_Admit(self))
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
                 async with AsyncExitStack() as stack:
@@ -109,7 +102,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 self._core.offsets(self._consumer.positions())
                 self._core.stop()
                 self._apply()
-                await self._drain(None, self._drain_limit(revoked=False))
+                await self._drain(None, self._drain_limit())
                 group.cancel_scope.cancel()
         finally:
             self._core.stop()
@@ -312,12 +305,13 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         if self._core.has_news:
             self._apply()
 
-    async def revoked(self, tps: Iterable[TopicPartition]) -> None:
+    async def revoked(self, tps: Iterable[TopicPartition], rebalance: RebalanceContext) -> None:
         """Drain and commit partitions that the group is about to take away."""
         self._core.offsets(self._consumer.positions(), tps)
         self._core.close(tps)
         self._notify()
-        await self._drain(tps, self._drain_limit(revoked=True))
+        limit = _consumer.drain_seconds(rebalance, anyio.current_time())
+        await self._drain(tps, min(self._drain_limit(), limit))
         if self._commit_scope is not None:
             self._commit_scope.cancel()  # the later commit has to come last
         await self._commit_within(tps, _consumer.RESERVE_SECONDS)
@@ -386,31 +380,29 @@ class _Cancelled(Exception):
         return made
 
 
-class _Listener:
-    """The listener of process() around that of the program."""
+class _Release(ConsumerRebalanceListener):
+    """Gives partitions up before the listener of the program hears of it."""
 
-    def __init__(self, processor: AsyncProcessor, inner: Any) -> None:
+    def __init__(self, processor: AsyncProcessor) -> None:
         self._processor = processor
-        self._inner = inner
+
+    async def on_partitions_revoked(
+        self, revoked: frozenset[TopicPartition], rebalance: RebalanceContext
+    ) -> None:
+        await self._processor.revoked(revoked, rebalance)
+
+    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
+        self._processor.lost(lost)
+
+
+class _Admit(ConsumerRebalanceListener):
+    """Takes new partitions after the listener of the program, which may have sought."""
+
+    def __init__(self, processor: AsyncProcessor) -> None:
+        self._processor = processor
 
     async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        try:
-            await self._call("on_partitions_assigned", assigned)
-        finally:
-            await self._processor.assigned(assigned)
-
-    async def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
-        await self._processor.revoked(revoked)
-        await self._call("on_partitions_revoked", revoked)
-
-    async def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
-        self._processor.lost(lost)
-        await self._call("on_partitions_lost", lost)
-
-    async def _call(self, name: str, tps: frozenset[TopicPartition]) -> None:
-        result = method_of(self._inner, name)(tps)
-        if inspect.isawaitable(result):
-            await result
+        await self._processor.assigned(assigned)
 
 
 def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[object]]:

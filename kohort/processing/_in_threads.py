@@ -26,8 +26,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from kohort import KafkaConsumer, KafkaError, OffsetAndMetadata, TopicPartition
+from kohort import (
+    ConsumerRebalanceListener,
+    KafkaConsumer,
+    KafkaError,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
+from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
 from kohort.processing._context import Slot, current_slot
 from kohort.processing._options import ProcessOptions
@@ -39,7 +46,6 @@ from kohort.processing._processor import (
     Processor,
     argument_of,
     chunks_of,
-    method_of,
     record_of,
 )
 from kohort.processing._reports import logger
@@ -78,15 +84,8 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
     def run(self) -> None:
         """Process until a stop."""
         consumer = self._consumer
-        listener: Any = None
-
-        def make_listener(inner: Any) -> _Listener:
-            nonlocal listener
-            listener = inner
-            return _Listener(self, inner)
-
         _consumer.check_group(consumer)
-        _consumer.take_over(consumer, make_listener)
+        listener = _consumer.take_over(consumer, before=_Release(self), after=_Admit(self))
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
                 try:
@@ -110,7 +109,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._core.offsets(self._consumer.positions())
                 self._core.stop()
                 self._apply()
-                deadline = time.monotonic() + self._drain_limit(revoked=False)
+                deadline = time.monotonic() + self._drain_limit()
                 self._note_deadline(None, deadline)
             self._poll_until(lambda: self._has_drained(deadline))
         finally:
@@ -321,14 +320,16 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             if self._core.has_news:
                 self._apply()
 
-    def revoked(self, tps: Iterable[TopicPartition]) -> None:
+    def revoked(self, tps: Iterable[TopicPartition], rebalance: RebalanceContext) -> None:
         """Drain and commit partitions that the group is about to take away."""
         core = self._core
         with self._lock:
             core.offsets(self._consumer.positions(), tps)
             core.close(tps)
             self._notify()
-            deadline = time.monotonic() + self._drain_limit(revoked=True)
+            now = time.monotonic()
+            limit = min(self._drain_limit(), _consumer.drain_seconds(rebalance, now))
+            deadline = now + limit
             self._note_deadline(tps, deadline)
             while core.running_of(tps) and self._stops < 2:
                 left = deadline - time.monotonic()
@@ -410,26 +411,29 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         return False
 
 
-class _Listener:
-    """The listener of process() around that of the program."""
+class _Release(ConsumerRebalanceListener):
+    """Gives partitions up before the listener of the program hears of it."""
 
-    def __init__(self, processor: ThreadProcessor, inner: Any) -> None:
+    def __init__(self, processor: ThreadProcessor) -> None:
         self._processor = processor
-        self._inner = inner
 
-    def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        try:
-            method_of(self._inner, "on_partitions_assigned")(assigned)
-        finally:
-            self._processor.assigned(assigned)
-
-    def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
-        self._processor.revoked(revoked)
-        method_of(self._inner, "on_partitions_revoked")(revoked)
+    def on_partitions_revoked(
+        self, revoked: frozenset[TopicPartition], rebalance: RebalanceContext
+    ) -> None:
+        self._processor.revoked(revoked, rebalance)
 
     def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
         self._processor.lost(lost)
-        method_of(self._inner, "on_partitions_lost")(lost)
+
+
+class _Admit(ConsumerRebalanceListener):
+    """Takes new partitions after the listener of the program, which may have sought."""
+
+    def __init__(self, processor: ThreadProcessor) -> None:
+        self._processor = processor
+
+    def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+        self._processor.assigned(assigned)
 
 
 def _ignore(offsets: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:

@@ -122,10 +122,9 @@ class Processor(Generic[C]):
                 report(command)
         self._notify()
 
-    def _drain_limit(self, *, revoked: bool) -> float:
+    def _drain_limit(self) -> float:
         """Return the seconds for which running handlers may go on."""
-        limit = 0.0 if self._stops > 1 else self._options.drain
-        return min(limit, _consumer.rebalance_seconds(self._consumer)) if revoked else limit
+        return 0.0 if self._stops > 1 else self._options.drain
 
     def _note_deadline(self, tps: Iterable[TopicPartition] | None, deadline: float) -> None:
         """Note for the handlers of these partitions how long they may go on."""
@@ -186,19 +185,3 @@ def record_of(load: Any) -> Any:
     """Return the one record of a load, for the ``failed`` policy."""
     piece = load[0] if isinstance(load, list) else load
     return piece.record() if isinstance(piece, Chunk) else piece
-
-
-def method_of(listener: Any, name: str) -> Any:
-    """Return a method of the program's listener, or one that does nothing if there is none.
-
-    A listener without on_partitions_lost() has on_partitions_revoked() called in its place.
-    """
-    if listener is None:
-        return _do_nothing
-    if name == "on_partitions_lost" and not hasattr(listener, name):
-        name = "on_partitions_revoked"
-    return getattr(listener, name)
-
-
-def _do_nothing(tps: frozenset[TopicPartition]) -> None:
-    pass

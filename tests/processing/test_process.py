@@ -10,13 +10,19 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kohort import ConsumerRebalanceListener, ConsumerRecord, KafkaError, TopicPartition
+from kohort import (
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    KafkaError,
+    TopicPartition,
+)
 from kohort.errors import (
     ConfigurationError,
     ErrorCode,
     GroupAuthorizationFailedError,
     RebalanceListenerError,
 )
+from kohort.listeners import RebalanceContext
 from kohort.processing import GiveUp, Retry, Skip, Stop, context, process
 from tests.processing.kit import World, in_world, processing, until
 
@@ -374,6 +380,54 @@ def test_the_listener_of_the_program_is_called_too(backend: str) -> None:
         assert calls == [("assigned", []), ("revoked", ["a"])]
 
     in_world(backend, main)
+
+
+def test_listeners_of_the_program_get_the_context_of_the_rebalance(backend: str) -> None:
+    async def main(world: World) -> None:
+        causes: list[str] = []
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_assigned(
+                self, assigned: frozenset[TopicPartition], *, rebalance: RebalanceContext
+            ) -> None:
+                causes.append(rebalance.cause)
+
+        consumer = world.consumer()
+        consumer.subscribe(["orders"], listener=Listener())
+        async with processing(consumer, Handler()):
+            await anyio.sleep(6)
+        assert causes == ["subscribed"]
+
+    in_world(backend, main)
+
+
+def test_a_drain_ends_with_the_time_that_the_rebalance_leaves(backend: str) -> None:
+    async def main(world: World) -> None:
+        begun: list[Record] = []
+        waited: list[float] = []
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_revoked(
+                self, revoked: frozenset[TopicPartition], *, rebalance: RebalanceContext
+            ) -> None:
+                waited.append(rebalance.deadline - anyio.current_time())
+
+        consumer = world.consumer(max_poll_interval_ms=20_000)
+        consumer.subscribe(["orders"], listener=Listener())
+        world.produce("a")
+        world.produce("b", partition=1)
+
+        async def slow(record: Record) -> None:
+            begun.append(record)
+            await anyio.sleep(100)
+
+        async with processing(consumer, slow, drain=1000):
+            await until(lambda: len(begun) == 2)
+            async with processing(world.consumer(max_poll_interval_ms=20_000), Handler()):
+                await until(lambda: bool(waited))
+        assert waited[0] == pytest.approx(2, abs=0.5)
+
+    in_world(backend, main, partitions=2)
 
 
 def test_an_error_of_the_listener_stops_process(backend: str) -> None:
