@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
 
 RECORDS = Path("kohort", "records")
@@ -135,6 +136,15 @@ def extensions() -> list[Extension]:
     return modules
 
 
+class ParallelBuild(build_ext):
+    """Compiles one module on each CPU."""
+
+    def finalize_options(self) -> None:
+        """Set what no option has set."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+
 class StableSdist(sdist):
     """Builds the source distribution with the times that SOURCE_DATE_EPOCH names, and no owners.
 
@@ -167,7 +177,7 @@ def stabilize(path: Path, epoch: int) -> None:
 
 
 setup(
-    cmdclass={"sdist": StableSdist},
+    cmdclass={"build_ext": ParallelBuild, "sdist": StableSdist},
     ext_modules=extensions(),
     long_description=readme(),
     long_description_content_type="text/markdown",

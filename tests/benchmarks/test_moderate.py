@@ -11,6 +11,7 @@ from kohort.testing import Cluster
 from tests.support.topics import create_topic
 
 
+@pytest.mark.cases(1)  # each reads for seconds
 @pytest.mark.parametrize("way", [ways.POLL, ways.ASYNC_FOR, ways.ARROW, ways.CONFLUENT_POLL])
 def test_reader_measures_records_that_arrive(way: str) -> None:
     with Cluster() as cluster:

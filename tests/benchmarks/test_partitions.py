@@ -22,6 +22,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.cases(2)  # each is a process
 @pytest.mark.parametrize("client", [KOHORT, KOHORT_ASYNC, CONFLUENT])
 @pytest.mark.parametrize("way", [BUSY, BACKLOG])
 def test_reader_measures_all_records(cluster: Cluster, client: str, way: str) -> None:

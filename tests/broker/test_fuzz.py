@@ -42,6 +42,7 @@ def test_the_time_is_bounded() -> None:
     assert fuzz.run(1_000_000, seconds=0.0).requests == 0
 
 
+@pytest.mark.long  # starts processes
 def test_lives_are_dealt_out_to_processes() -> None:
     shared = fuzz.run_shared(1_100, 2, seed=3, first=1, seconds=60)
     assert (shared.requests, shared.outcomes) == (1_100, fuzz.run(1_100, seed=3, first=1).outcomes)

@@ -33,6 +33,7 @@ def test_the_demo_proves_itself_on_fewer_flights() -> None:
         assert callback in done.stdout
 
 
+@pytest.mark.long  # the demo once more
 @pytest.mark.timeout(100)
 def test_demo_proves_itself_when_members_outnumber_flights() -> None:
     done = subprocess.run(

@@ -14,6 +14,8 @@ import zipfile
 from itertools import chain
 from pathlib import Path
 
+import pytest
+
 import kohort
 from kohort.records._decoder_choice import SOURCES
 from kohort.transport.network import _poller
@@ -64,6 +66,7 @@ def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> Non
     assert [name for name in packed_names if name.endswith(".pth")] == []
 
 
+@pytest.mark.long  # builds a release twice
 def test_source_distribution_is_the_same_when_built_twice(tmp_path: Path) -> None:
     command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
     # The tree has generated C files once kohort was compiled, and a source distribution has not.

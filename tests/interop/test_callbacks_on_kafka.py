@@ -28,6 +28,7 @@ def group(
         yield group
 
 
+@pytest.mark.long  # a session has to end
 def test_member_rejoins_when_fenced_during_its_callback(group: ReportedGroup) -> None:
     slow = group.join(revoking_s=SESSION_S / 2)
     group.settle()

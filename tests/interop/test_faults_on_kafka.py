@@ -46,6 +46,7 @@ def report(group: ReportedGroup, what: str, took: list[float], duplicates: int) 
     )
 
 
+@pytest.mark.long  # members that come and go in two rounds
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_member_that_leaves_costs_no_record_and_no_duplicate(
     group: ReportedGroup, rounds: int

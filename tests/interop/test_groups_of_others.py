@@ -23,6 +23,7 @@ def ours(cluster: Cluster) -> Broker:
     return Broker(cluster.bootstrap_servers)
 
 
+@pytest.mark.long  # each client is started twice
 @pytest.mark.parametrize("client", [*OTHERS, JAVA])
 def test_a_static_member_comes_back_to_what_it_had(
     cluster: Cluster, ours: Broker, members: Members, unique: Unique, client: str

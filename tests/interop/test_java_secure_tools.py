@@ -62,6 +62,7 @@ def test_kafka_configs_changes_and_lists_scram_users(tool: Tool) -> None:
         tool(CONFIGS, "bob", "--describe", "--entity-type", "users")
 
 
+@pytest.mark.long  # each tool is a further JVM
 def test_kafka_acls_adds_lists_and_removes_acls(cluster: Cluster, tool: Tool) -> None:
     bob, orders = ("--allow-principal", "User:bob"), ("--topic", "orders")
     tool(ACLS, "admin", "--add", *bob, "--consumer", *orders, "--group", "billing")

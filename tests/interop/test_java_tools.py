@@ -58,6 +58,7 @@ def fill(cluster: Cluster, group: str | None = None) -> None:
         )
 
 
+@pytest.mark.long  # each tool is a further JVM
 def test_kafka_topics(cluster: Cluster, tool: Tool) -> None:
     create = ["--create", "--topic", "orders", "--partitions", 3, "--replication-factor", 2]
     assert "Created topic orders." in tool(

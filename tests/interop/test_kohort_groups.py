@@ -76,6 +76,7 @@ def test_three_members_share_and_go_on_when_one_leaves(
     assert broker.describe(group).state == "EMPTY"
 
 
+@pytest.mark.long  # each tool is a further JVM
 @pytest.mark.real_kafka
 def test_kafkas_own_tool_describes_the_group(
     broker: Broker, kafka: KafkaServer, members: Members, unique: Unique

@@ -11,6 +11,7 @@ MANY = 20
 """Records that at least show a planted bug. The number of all depends on who revokes what when."""
 
 
+@pytest.mark.cases(1)  # each is a fleet in minutes of virtual time
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_record_is_handled_twice_as_members_come_and_go(protocol: str, seed: int) -> None:
@@ -20,6 +21,7 @@ def test_no_record_is_handled_twice_as_members_come_and_go(protocol: str, seed: 
     assert report.cancelled <= 3
 
 
+@pytest.mark.cases(1)  # each is a fleet in minutes of virtual time
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_handlers_are_cancelled_without_a_drain(protocol: str) -> None:
     report = run_fleet(1, protocol, drain=0.0)
@@ -28,6 +30,7 @@ def test_handlers_are_cancelled_without_a_drain(protocol: str) -> None:
     assert report.cancelled > MANY
 
 
+@pytest.mark.cases(1)  # each is a fleet in minutes of virtual time
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_records_are_handled_twice_without_done_sets(protocol: str) -> None:
     with without_done_sets():

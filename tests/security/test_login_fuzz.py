@@ -1,4 +1,4 @@
-"""Logins with mutated responses: 1,000 in a plain run, 500,000 in ``make fuzz``."""
+"""Logins with mutated responses: 400 in a plain run, 500,000 in ``make fuzz``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from kohort.transport.connection._login import Login
 from tests.support import login_fuzz
 
-LOGINS = 1_000
+LOGINS = 400
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
@@ -31,6 +31,7 @@ def test_a_failure_prints_the_command_that_has_it_again(monkeypatch: pytest.Monk
     assert "again: python -m tests.support.login_fuzz --seed 5 --start" in str(failed.value)
 
 
+@pytest.mark.long  # starts processes
 def test_the_time_is_bounded() -> None:
     report = login_fuzz.run(1_000_000, seconds=0.0)
     assert report.startswith("0 logins in ")

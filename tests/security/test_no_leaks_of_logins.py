@@ -89,6 +89,7 @@ def make(
     return KafkaConsumer("orders", **options | more)
 
 
+@pytest.mark.cases(2)  # each reads by two consumers
 @BOTH_LISTENERS
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 def test_a_login_by_password_shows_no_secret(
@@ -131,6 +132,7 @@ def test_a_refused_password_is_not_shown(
         assert not leaked(secret, shown)
 
 
+@pytest.mark.cases(2)  # each reads by two consumers
 @BOTH_LISTENERS
 @pytest.mark.parametrize("mechanism", [*PASSWORDS, "OAUTHBEARER"])
 @pytest.mark.parametrize("fault", ["disconnect", "hang"])

@@ -35,6 +35,7 @@ IN_A_PLAIN_RUN = ("deliver after revoke", "keep an old assignment", "reset on ab
 """Bugs of three kinds: records of others, members that stand still, and lost positions."""
 
 
+@pytest.mark.cases(1)  # each simulates until it is found
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "name",

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.simulate import simulate
 from tests.simulation.soak import Failure, replay, soak
 
-SEEDS = 8
+SEEDS = 5
 """Seeds of a plain run. `make soak` has the others."""
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +25,7 @@ def test_no_seed_violates_anything() -> None:
     assert min(report.tally[name] for name in ("operations", "faults", "rebalances")) > SEEDS
 
 
+@pytest.mark.long  # starts processes
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "seed", [3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (5, 12, 36))]

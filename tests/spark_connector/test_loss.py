@@ -257,6 +257,7 @@ def rarely(make: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
     return make
 
 
+@pytest.mark.cases(1)  # each waits until the deletion is certain
 @pytest.mark.parametrize("fails", [True, False])
 def test_deleted_topic_is_noticed_at_end_lookup_and_others_go_on(
     cluster: Cluster, rarely: Make, fails: bool

@@ -70,6 +70,7 @@ def ticket_cache(kdc: Kdc) -> str:
     return f'{MODULE} useTicketCache=true renewTGT=true doNotPrompt=true ticketCache="{cache}";'
 
 
+@pytest.mark.cases(1)  # each is a job of Spark with new workers
 @pytest.mark.parametrize("login", [keytab, ticket_cache])
 def test_batch_reads_with_tickets(
     spark: SparkSession, given: dict[str, str], kdc: Kdc, login: Callable[[Kdc], str]
@@ -78,6 +79,7 @@ def test_batch_reads_with_tickets(
     assert spark.read.format("kohort").options(**options).load().count() == COUNT
 
 
+@pytest.mark.long  # a further query
 def test_stream_member_reads_with_a_keytab(
     spark: SparkSession, given: dict[str, str], kdc: Kdc, tmp_path: Path
 ) -> None:

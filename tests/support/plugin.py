@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import random
 import re
@@ -41,7 +42,7 @@ SLOW = (*NEEDS, "interop")
 REAL = r"real_kafka|plainly_on"
 """Expression that the text of a file has if it has tests on Apache Kafka."""
 REAL_TIMEOUT_S = 300
-CASES = 6
+CASES = 3
 """Number of cases that a plain run has of a test with more."""
 TESTS = Path(__file__).parents[1]
 LISTED_SLOW = TESTS / "slow.txt"
@@ -106,13 +107,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 @functools.cache
 def component(file: str) -> str:
-    """Return what tests of this file need that is started once, or the file itself for nothing."""
+    """Return what tests of this file need that is made once, or the file itself for nothing."""
     path = TESTS.parent / file
     text = path.read_text()
     if "mark.spark" in text:
         return "Spark"
     is_folder = any(path.is_relative_to(TESTS / folder) for folder in ("compat", "interop"))
-    return "Kafka" if is_folder or re.search(REAL, text) else file
+    if is_folder or re.search(REAL, text):
+        return "Kafka"
+    return "source" if "tests.house._source" in text else file
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave the collected tests out of all garbage collections.
+
+    They are a million objects, so each collection of a test would take tenths of a second.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        import hypothesis  # noqa: F401  # it looks for references to trio's random numbers
+
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -123,6 +123,7 @@ async def life(seed: int, protocol: str) -> None:
             over.set()
 
 
+@pytest.mark.cases(1)  # each is the life of a group
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.long] * (seed >= 2)) for seed in range(8)]

@@ -15,6 +15,7 @@ CLUSTERS = {"Cluster": ClusterOptions, "MemoryCluster": MemoryClusterOptions}
 OTHERS = {"KafkaConsumer": ASYNC_ONLY, "AsyncKafkaConsumer": SYNC_ONLY}
 
 
+@pytest.mark.cases(1)  # each is a language server
 @pytest.mark.parametrize("name", sorted(OTHERS))
 def test_completion_lists_every_option(name: str) -> None:
     listed = completed("kohort", f'{name}("orders", )')

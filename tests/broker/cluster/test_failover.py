@@ -87,6 +87,7 @@ def test_members_keep_their_assignment_if_the_coordinator_moves(
     assert three.group("g") == before
 
 
+@pytest.mark.cases(1)  # each stops three brokers
 @pytest.mark.parametrize("client", MAKERS)
 def test_members_survive_each_broker_in_turn(three: Cluster, members: Members, client: str) -> None:
     # librdkafka drops its last commit if its coordinator is not connected yet.

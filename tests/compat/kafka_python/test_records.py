@@ -116,6 +116,7 @@ def test_deserializer_error_is_raised_and_nothing_is_skipped(
     assert values == ["b'good'", "None", "b'bad'"]
 
 
+@pytest.mark.cases(2)  # each waits for a timeout
 def test_iteration_ends_after_the_timeout_and_when_closed(
     broker: Broker, topic: str, make: MakeConsumer
 ) -> None:
@@ -128,6 +129,7 @@ def test_iteration_ends_after_the_timeout_and_when_closed(
         next(consumer)
 
 
+@pytest.mark.cases(2)  # each waits for a timeout
 def test_wrapped_next_sees_each_record_of_iteration(
     compat: Any,
     broker: Broker,

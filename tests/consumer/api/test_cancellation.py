@@ -150,7 +150,7 @@ def _on_asyncio() -> int:
     return len(asyncio.all_tasks())
 
 
-@pytest.mark.cases(3)  # each cancels at every checkpoint
+@pytest.mark.cases(2)  # each cancels at every checkpoint
 @PROTOCOLS
 @pytest.mark.parametrize(
     ("use", "listener"),

@@ -244,6 +244,7 @@ def test_position_creates_a_topic_only_when_assign_may(allowed: bool) -> None:
         assert cluster.topics == ({"mistyped": 1} if allowed else {})
 
 
+@pytest.mark.long  # waits for topics that must not appear
 @pytest.mark.real_kafka
 def test_lookups_of_a_mistyped_topic_do_not_create_it_on_kafka(
     start_kafka: Callable[..., KafkaServer],

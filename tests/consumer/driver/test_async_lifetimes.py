@@ -105,6 +105,7 @@ async def test_a_block_may_be_entered_again_when_no_broker_was_there(net: Net) -
     assert read == [b"b", b"c"]
 
 
+@pytest.mark.cases(2)  # each waits for a timeout
 @pytest.mark.parametrize(
     ("net", "api"),
     [

@@ -111,7 +111,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.cases(6)  # each is a process
+@pytest.mark.cases(3)  # each is a process
 @pytest.mark.parametrize("protocol", ["consumer", pytest.param("classic", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_process_leaves_its_group_when_it_ends(

@@ -116,7 +116,7 @@ def lines(process: subprocess.Popen[str], word: str, count: int) -> Iterator[str
             yield rest
 
 
-@pytest.mark.cases(3)  # each is a process with children
+@pytest.mark.cases(2)  # each is a process with children
 @pytest.mark.parametrize("protocol", ["auto", "consumer", "classic"])
 @pytest.mark.parametrize(
     ("kind", "read", "split"),

@@ -83,6 +83,7 @@ for consumer in (one, two):
 """
 
 
+@pytest.mark.cases(2)  # each is a process
 @pytest.mark.parametrize("body", [AT_ONCE, IN_GREENLETS, BESIDE_OTHERS, AFTER_AN_EXIT])
 def test_consumers_work_when_gevent_has_patched_threads(
     cluster: Cluster, topic: str, body: str

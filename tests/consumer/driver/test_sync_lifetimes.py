@@ -75,6 +75,7 @@ def close_in_time(consumer: KafkaConsumer, seconds: float = 5.0) -> None:
     assert not kohort_threads()
 
 
+@pytest.mark.cases(1)  # each waits for a timeout
 def test_close_with_a_silent_cluster_is_bounded(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
@@ -101,6 +102,7 @@ def test_close_takes_no_longer_than_it_is_told(
     assert listener.names == ["assigned", "revoked"]
 
 
+@pytest.mark.cases(1)  # each waits for a timeout
 def test_a_commit_in_a_listener_does_not_hold_up_close(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
@@ -119,6 +121,7 @@ def test_a_commit_in_a_listener_does_not_hold_up_close(
     assert len(errors) == 1
 
 
+@pytest.mark.cases(1)  # each waits for a timeout
 def test_close_with_a_dead_cluster_is_bounded(make: MakeConsumer) -> None:
     with Cluster(topics={"orders": 1}) as cluster:
         consumer = make("orders", group_id="g", bootstrap_servers=cluster.bootstrap_servers)

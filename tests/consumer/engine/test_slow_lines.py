@@ -58,7 +58,7 @@ def read_for(
     return run_virtual(main)
 
 
-@pytest.mark.cases(3)  # each reads for seconds of virtual time
+@pytest.mark.cases(2)  # each reads for seconds of virtual time
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
 @pytest.mark.parametrize("partitions", [1, 64, 1000])
 def test_line_is_used_from_the_first_seconds(partitions: int, compression: Compression) -> None:

@@ -61,6 +61,7 @@ class Spoiled:
         await self._link.aclose()
 
 
+@pytest.mark.cases(3)  # each waits for timeouts
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", NONSENSE)
 async def test_nonsense_raises_typed_errors_without_a_busy_loop(

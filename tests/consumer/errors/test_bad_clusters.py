@@ -41,6 +41,7 @@ NO_BROKERS: dict[str, tuple[bytes | None, str]] = {
 }
 
 
+@pytest.mark.cases(2)  # each waits for a timeout
 @pytest.mark.parametrize("kind", NO_BROKERS)
 def test_what_is_no_broker_is_told_apart(kind: str, make: MakeConsumer) -> None:
     says, reason = NO_BROKERS[kind]

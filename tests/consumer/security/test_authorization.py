@@ -417,6 +417,7 @@ def options(cluster: Cluster) -> dict[str, Any]:
     return {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest"}
 
 
+@pytest.mark.cases(1)  # each waits for refusals of Apache Kafka
 @pytest.mark.parametrize(
     ("protocol", "join"), [("classic", "JoinGroup"), ("consumer", "ConsumerGroupHeartbeat")]
 )

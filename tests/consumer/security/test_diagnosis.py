@@ -317,6 +317,7 @@ def error_at_the_deadline(servers: str, **options: Any) -> NoBrokersAvailable:
     return raised.value
 
 
+@pytest.mark.cases(1)  # each waits for its deadline
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_hanging_handshake_is_named_at_the_deadline(target: Target, protocol: str) -> None:
     """The settings are correct, so the consumer keeps trying."""

@@ -89,7 +89,7 @@ async def test_async_consumer_logs_in(
         await consumer.commit()
 
 
-@pytest.mark.cases(1)  # a session takes seconds
+@pytest.mark.long  # waits until sessions expire, as the next one does on Apache Kafka
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_consumer_keeps_reading_past_its_session(
     in_process: Secured, unique: Callable[[str], str], mechanism: str
@@ -204,6 +204,7 @@ def _read_past_sessions_of(cluster: Cluster, consumer: KafkaConsumer) -> None:
         time.sleep(0.2)  # six seconds, more than a session
 
 
+@pytest.mark.cases(1)  # each waits until a token expires
 @pytest.mark.parametrize("is_async", [False, True])
 def test_token_provider_is_asked_for_short_tokens(
     unique: Callable[[str], str], is_async: bool

@@ -37,6 +37,7 @@ def plan(broker: Broker, topic: str, group: str, folder: Path) -> Plan:
     return Plan("nightly", str(folder), options, available_now=True)
 
 
+@pytest.mark.cases(1)  # each is a query of several batches
 def test_it_reads_in_batches_commits_all_and_ends(
     spark: SparkSession, broker: Broker, unique: Unique, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def test_what_was_not_finished_is_written_again(
     replay(spark, broker, members, unique, tmp_path, owned=False)
 
 
+@pytest.mark.long  # a query that is started again
 @plainly_on("apache")
 def test_it_is_written_again_though_another_has_the_partitions(
     spark: SparkSession, broker: Broker, members: Members, unique: Unique, tmp_path: Path
