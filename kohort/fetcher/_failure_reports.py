@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
-from kohort.errors import BrokerResponseError, KafkaError, broker_error
+from kohort.errors import BrokerResponseError, IllegalStateError, KafkaError, broker_error
 from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import Failure, FailureAction
@@ -173,5 +173,7 @@ class LookupFailures:
         self, tp: TopicPartition, epoch: int, error: KafkaError, *, is_transient: bool
     ) -> None:
         """Put an error into the buffer, which raises it from the next drain."""
+        if isinstance(error, IllegalStateError):
+            return  # the cluster client has ended with the consumer, which says why
         if self._queues.append(FailedFetch(tp, epoch, error, is_transient=is_transient)):
             self._on_ready()

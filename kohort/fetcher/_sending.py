@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from kohort.errors import KafkaError, broker_error
+from kohort.errors import IllegalStateError, KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._cluster_view import FetchCluster
@@ -378,6 +378,8 @@ class FetchSender:
             text = f"fetching from broker {node} failed: {error}; trying again"
             self._repeats.log(node, logging.INFO, text)
             return False
+        if isinstance(error, IllegalStateError):
+            return False  # the cluster client has ended with the consumer, which says why
         logger.warning("fetching from broker %d failed: %s", node, str(error))
         self._buffer.report(error)
         return True

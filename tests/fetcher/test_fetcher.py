@@ -13,6 +13,7 @@ from kohort.errors import (
     CorruptBatchError,
     ErrorCode,
     FrameTooLargeError,
+    IllegalStateError,
     KafkaConnectionError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -424,6 +425,18 @@ class TestErrors:
                 with pytest.raises(FrameTooLargeError):
                     await consumer.poll()
             assert await consumer.poll() == {T0: [0, 1]}
+
+    async def test_the_end_of_the_cluster_client_is_not_reported(self) -> None:
+        """The consumer ends with it, and says why."""
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+        subscription = owning(T0, T1)
+        subscription.request_reset(T1)
+        cluster.add(T1)
+        cluster.scripts.extend([lambda node, request: IllegalStateError("not running")] * 4)
+        async with consuming(cluster, subscription) as consumer:
+            assert await consumer.poll() == {T0: [0, 1]}
+            assert not cluster.scripts
 
     async def test_an_error_of_the_whole_answer_is_retried(self) -> None:
         cluster = FakeCluster()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from kohort.errors import KafkaError
+from kohort.errors import IllegalStateError, KafkaError
 from kohort.transport import with_principal
 
 logger = logging.getLogger("kohort.consumer")
@@ -40,8 +40,13 @@ class ErrorReports:
         self.waiting: deque[Exception] = deque(maxlen=MAX_ERRORS)
 
     def report(self, error: Exception) -> None:
-        """Let the caller's next poll() raise an error. Equal errors are reported once."""
-        self._add(error)
+        """Let the caller's next poll() raise an error. Equal errors are reported once.
+
+        IllegalStateError is left out: the cluster client has ended with the engine, and
+        ``check_running()`` says why.
+        """
+        if not isinstance(error, IllegalStateError):
+            self._add(error)
 
     def report_refusal(self, error: KafkaError) -> None:
         """Let poll() raise an authorization error, or only log it, as ``on_error`` says."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.consumer.engine._error_reports import ErrorReports
-from kohort.errors import KafkaError
+from kohort.errors import IllegalStateError, KafkaError
 
 
 def test_an_error_is_reported_while_the_caller_takes_another_out() -> None:
@@ -25,6 +25,12 @@ def test_the_same_error_is_kept_once() -> None:
     for text in ("one", "one", "two"):
         reports.report(KafkaError(text))
     assert [str(error) for error in reports.waiting] == ["one", "two"]
+
+
+def test_the_end_of_the_cluster_client_is_not_reported() -> None:
+    reports = ErrorReports(lambda: None)
+    reports.report(IllegalStateError("the cluster client is not running"))
+    assert not reports.waiting
 
 
 def test_errors_are_dropped_while_others_are_reported_and_taken() -> None:
