@@ -138,7 +138,9 @@ $(VENV)/.release: $(VENV)/.tools $(PACKAGING)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.tools $(PACKAGING)
-	@echo "Installing what the tests need, and compiling kohort. This takes a minute or two."
+	@echo "Compiling kohort, which takes half a minute."
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@echo "Installing the packages that the tests need. The first time they are downloaded."
 	$(PIP) --no-build-isolation --editable '.[arrow,spark,demo,docs,browser,dev]'
 	@if command -v krb5-config >/dev/null; then \
 	  $(PIP) --no-build-isolation --editable '.[gssapi]' || echo "The package gssapi cannot be built; tests of GSSAPI are skipped."; fi

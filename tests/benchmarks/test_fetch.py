@@ -244,7 +244,7 @@ def test_in_process_cluster_has_two_brokers() -> None:
         filled = fill(servers, SHAPES[PLAIN], 0.0001, 2, "both")
         reading = READERS[names.RECORDS](Ask(servers, filled.topic, "g-both", filled.records))
         assert counted(reading) == filled[1:]
-        found = AdminClient({"bootstrap.servers": servers}).list_topics("both", timeout=20)
+        found = AdminClient({"bootstrap.servers": servers}).list_topics("both", timeout=60)
         assert {part.leader for part in found.topics["both"].partitions.values()} == {1, 2}
 
 

@@ -20,7 +20,7 @@ class Raw:
     def __init__(self, cluster: Cluster | str, node: int = 1) -> None:
         servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
         host, port = servers.split(",")[node - 1].rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
         self._correlation_id = 0
         self._versions: list[tuple[type[Response], int]] = []
 

@@ -33,7 +33,7 @@ class Broker:
 
     def stop(self, by: signal.Signals = signal.SIGINT) -> int:
         self.process.send_signal(by)
-        status = self.process.wait(10)
+        status = self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return status
@@ -179,7 +179,7 @@ def test_its_configs_come_from_options_and_a_file(tmp_path: Path) -> None:
             assert consumer.partitions_for_topic("given") == {0, 1, 2}
     finally:
         process.terminate()
-        _, notes = process.communicate(timeout=10)
+        _, notes = process.communicate(timeout=60)
     assert f"left out of {file}, as the cluster sets them itself: process.roles\n" in notes
     assert "shown by DescribeConfigs and without effect here: num.io.threads\n" in notes
 
@@ -219,7 +219,7 @@ def test_listeners_and_users_come_from_files(tmp_path: Path) -> None:
             raw.ask(MetadataRequest(topics=[]), 12)
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize(

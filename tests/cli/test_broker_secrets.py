@@ -54,7 +54,7 @@ def test_broker_shows_no_password_when_clients_log_in(tmp_path: Path) -> None:
             printed += known.read_text(errors="replace") if known.exists() else ""
     finally:
         process.terminate()
-        printed += process.communicate(timeout=10)[0]
+        printed += process.communicate(timeout=60)[0]
     for secret in ALICE, BOB, STORE_PASSWORD:
         assert not leaked(secret, printed)
 

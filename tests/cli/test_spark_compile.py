@@ -46,7 +46,7 @@ def imported(path: Path) -> str:
     command = [sys.executable, "-S", "-c", IMPORTED]
     environment = {"PYTHONPATH": str(path)}
     return subprocess.run(
-        command, env=environment, check=True, text=True, capture_output=True, timeout=30
+        command, env=environment, check=True, text=True, capture_output=True, timeout=60
     ).stdout.strip()
 
 

@@ -225,7 +225,7 @@ def test_append_and_drain_in_two_threads_lose_and_repeat_nothing() -> None:
                     assert buffer.queues.append(fetch)
                     ready.set()
                 if left and not targets:
-                    assert room.wait(20), "never woken although the buffer was drained"
+                    assert room.wait(60), "never woken although the buffer was drained"
         except BaseException as error:
             failed.append(error)
             ready.set()
@@ -239,8 +239,8 @@ def test_append_and_drain_in_two_threads_lose_and_repeat_nothing() -> None:
         for tp, records in drained.items():
             seen[tp] += [record.offset for record in records]
         if not drained and not failed and any(len(o) < count for o in seen.values()):
-            assert ready.wait(20)
-    thread.join(20)
+            assert ready.wait(60)
+    thread.join(60)
     assert not failed
     assert all(offsets == list(range(count)) for offsets in seen.values())
     assert buffer.drain(1) == {}

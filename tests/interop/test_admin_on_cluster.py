@@ -66,14 +66,14 @@ def with_confluent(servers: str) -> Seen:
 
     def result(futures: dict[Any, Any]) -> Any:
         (future,) = futures.values()
-        return future.result(20)
+        return future.result(60)
 
     result(admin.create_topics([NewTopic("made", 3, 1, config=SETTINGS)]))
     result(admin.create_partitions([NewPartitions("made", 5)]))
     result(admin.delete_records([ConfluentPartition(TOPIC, 0, 4)]))
-    topics = admin.list_topics(timeout=20).topics
+    topics = admin.list_topics(timeout=60).topics
     settings = result(admin.describe_configs([ConfigResource(ResourceType.TOPIC, "made")]))
-    groups = admin.list_consumer_groups().result(20).valid
+    groups = admin.list_consumer_groups().result(60).valid
     described = result(admin.describe_consumer_groups([GROUP]))
     places = result(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]))
     seen = Seen(

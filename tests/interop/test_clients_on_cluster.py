@@ -58,7 +58,7 @@ class Threaded:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         if self._failure is not None:
             raise self._failure
@@ -147,7 +147,7 @@ def kafka_python_produce(servers: str, count: int) -> None:
     producer = KafkaProducer(bootstrap_servers=servers)
     sent = [producer.send(TOPIC, b"%d" % n, partition=n % PARTITIONS) for n in range(count)]
     for future in sent:
-        future.get(20)
+        future.get(60)
     producer.close()
 
 
@@ -181,9 +181,9 @@ def test_two_members_share_a_group_and_read_each_record_once(cluster: Cluster, c
     produce, member = CLIENTS[client]
     members = [member(cluster.bootstrap_servers, "g") for _ in range(2)]
     try:
-        cluster.wait_until(lambda: shared(cluster.group("g"), 2), timeout=30)
+        cluster.wait_until(lambda: shared(cluster.group("g"), 2), timeout=60)
         produce(cluster.bootstrap_servers, RECORDS)
-        cluster.wait_until(lambda: sum(len(m.places) for m in members) >= RECORDS, timeout=20)
+        cluster.wait_until(lambda: sum(len(m.places) for m in members) >= RECORDS, timeout=60)
     finally:
         for one in members:
             one.stop()
@@ -206,10 +206,10 @@ def test_one_group_of_three_clients(cluster: Cluster) -> None:
     try:
         for _, member in CLIENTS.values():
             members.append(member(cluster.bootstrap_servers, "g"))
-            cluster.wait_until(lambda: shared(cluster.group("g"), len(members)), timeout=30)
+            cluster.wait_until(lambda: shared(cluster.group("g"), len(members)), timeout=60)
         assert cluster.group("g").protocol == "roundrobin"
         confluent_produce(cluster.bootstrap_servers, RECORDS)
-        cluster.wait_until(lambda: sum(len(m.places) for m in members) >= RECORDS, timeout=20)
+        cluster.wait_until(lambda: sum(len(m.places) for m in members) >= RECORDS, timeout=60)
     finally:
         for one in members:
             one.stop()
@@ -226,7 +226,7 @@ def test_a_member_goes_on_where_its_group_has_committed(cluster: Cluster, client
     for _ in range(2):
         cluster.produce(TOPIC, ["x"] * RECORDS)
         one = member(cluster.bootstrap_servers, "g")
-        cluster.wait_until(partial(_has_all, one), timeout=30)
+        cluster.wait_until(partial(_has_all, one), timeout=60)
         one.stop()
         assert len(one.places) == RECORDS
 
@@ -243,7 +243,7 @@ def test_a_client_reads_what_the_cluster_was_given(
 ) -> None:
     cluster.produce(TOPIC, ["x" * 100] * 60, compression=compression)
     one = confluent_member(cluster.bootstrap_servers, "g")
-    cluster.wait_until(lambda: len(one.places) >= 60, timeout=30)
+    cluster.wait_until(lambda: len(one.places) >= 60, timeout=60)
     one.stop()
 
 
@@ -257,7 +257,7 @@ def test_producer_and_cluster_place_keys_in_the_same_partition(cluster: Cluster)
     keys = [b"key-%d" % n for n in range(50)]
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
     theirs = [producer.send(TOPIC, b"x", key=key) for key in keys]
-    placed = [future.get(20).partition for future in theirs]
+    placed = [future.get(60).partition for future in theirs]
     producer.close()
     assert placed == [p.partition for p in cluster.produce(TOPIC, [(key, "x") for key in keys])]
 
@@ -265,7 +265,7 @@ def test_producer_and_cluster_place_keys_in_the_same_partition(cluster: Cluster)
 def test_offsets_by_time_and_watermarks(cluster: Cluster) -> None:
     cluster.produce(TOPIC, ["x"] * 10, partition=0)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
-    assert consumer.get_watermark_offsets(ConfluentPartition(TOPIC, 0), timeout=10) == (0, 10)
-    (found,) = consumer.offsets_for_times([ConfluentPartition(TOPIC, 0, 0)], timeout=10)
+    assert consumer.get_watermark_offsets(ConfluentPartition(TOPIC, 0), timeout=60) == (0, 10)
+    (found,) = consumer.offsets_for_times([ConfluentPartition(TOPIC, 0, 0)], timeout=60)
     assert found.offset == 0
     consumer.close()

@@ -42,7 +42,7 @@ class PollingMember:
     def leave(self) -> None:
         """Leave the group and wait for the end of the thread."""
         self._leaving.set()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
 

@@ -41,7 +41,7 @@ def kcat(command: list[str]) -> Callable[..., str]:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=40,
+            timeout=60,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -229,7 +229,7 @@ def test_password_is_never_asked_on_the_terminal(certificates: Certificates) -> 
         input="keypass\n",
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert "set ssl_password" in done.stdout

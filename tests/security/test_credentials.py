@@ -124,7 +124,7 @@ def test_call_that_hangs_does_not_keep_the_process() -> None:
         "        await call(lambda: time.sleep(60))\n"
         "anyio.run(main)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 async def test_source_without_credentials_says_so() -> None:

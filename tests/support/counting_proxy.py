@@ -30,7 +30,7 @@ class CountingProxy:
                 sock.shutdown(socket.SHUT_RDWR)
             sock.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
     def _start(self, function: object, *args: object) -> None:
@@ -43,7 +43,7 @@ class CountingProxy:
             try:
                 ours, _ = self._listener.accept()
                 self.connects += 1
-                theirs = socket.create_connection(self._target, timeout=10)
+                theirs = socket.create_connection(self._target, timeout=60)
             except OSError:
                 return
             theirs.settimeout(None)

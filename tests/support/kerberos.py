@@ -118,7 +118,7 @@ class Kdc:
             env=self._environment(),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
         return None if done.returncode == 0 else done.stderr

@@ -113,7 +113,7 @@ def test_options_that_cannot_be_are_refused_at_once(options: dict[str, object]) 
 def test_a_process_that_leaves_it_open_ends_all_the_same() -> None:
     script = "from kohort.testing import Cluster\nCluster().start()\nprint('done')"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert (done.stdout, done.stderr) == ("done\n", "")
 

@@ -207,5 +207,5 @@ async def logged_in(
 
 async def heartbeat(connection: BrokerConnection, number: int = 0) -> int:
     """Send a request and return the number in its response."""
-    response = await connection.request(HeartbeatRequest(group_id=str(number)), timeout=5)
+    response = await connection.request(HeartbeatRequest(group_id=str(number)), timeout=60)
     return response.throttle_time_ms

@@ -63,7 +63,7 @@ async def opened(serve: Serve, **options: Any) -> AsyncIterator[tuple[BrokerConn
 
 
 async def heartbeat(connection: BrokerConnection, group: str = "g") -> HeartbeatResponse:
-    return await connection.request(HeartbeatRequest(group_id=group), timeout=5)
+    return await connection.request(HeartbeatRequest(group_id=group), timeout=60)
 
 
 async def outcome(results: list[Any], connection: BrokerConnection, group: str) -> None:
@@ -334,7 +334,7 @@ async def test_large_answer_over_the_bound_keeps_its_first_bytes(is_answer: bool
 
     async with opened(serve, max_frame=1 << 20) as (connection, _):
         with pytest.raises(FrameTooLargeError) as caught:
-            await connection.request_leased(HeartbeatRequest(group_id="g"), timeout=5)
+            await connection.request_leased(HeartbeatRequest(group_id="g"), timeout=60)
         error = caught.value
         assert isinstance(error, OversizedFrameError) is is_answer
         assert connection.closed_by_us is is_answer
@@ -576,4 +576,4 @@ async def test_nothing_is_allowed_after_a_failed_request_but_errors() -> None:
     async with opened(serve) as (connection, _):
         for _ in range(3):
             with pytest.raises(KafkaConnectionError):
-                await connection.request(MetadataRequest(), timeout=5)
+                await connection.request(MetadataRequest(), timeout=60)

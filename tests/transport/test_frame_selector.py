@@ -65,7 +65,7 @@ def run_of(
         reading.run()
     finally:
         reading.close()
-        thread.join(10)
+        thread.join(60)
     return reading
 
 
@@ -138,7 +138,7 @@ def test_a_reset_inside_a_frame_is_an_error(loop: asyncio.AbstractEventLoop, end
     with pytest.raises((ConnectionResetError, KafkaConnectionError)):
         reading.run()
     reading.close()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_wrong_correlation_id_raises_before_frame_is_whole(
@@ -174,7 +174,7 @@ def test_frame_with_awaited_correlation_id_is_received(
     thread = sending(ends[1], pieces_of(framed(*bodies), random.Random(4), 50_000))
     assert reading.run() == bodies
     reading.close()
-    thread.join(10)
+    thread.join(60)
 
 
 @pytest.mark.parametrize("size", [-1, MAX + 1, 0x15030300])
@@ -225,7 +225,7 @@ def test_a_request_goes_out_while_frames_are_received(
     thread = threading.Thread(target=receive)
     thread.start()
     loop.run_until_complete(send())
-    thread.join(10)
+    thread.join(60)
     assert received == data
     reading.close()
     loop.run_until_complete(reading.connection.aclose())
@@ -274,7 +274,7 @@ def test_large_request_goes_out_while_frame_is_awaited(
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     loop.run_until_complete(send())
-    thread.join(10)
+    thread.join(60)
     assert received == request
     while len(reading.bodies) < 2:
         run_once(loop)
@@ -348,7 +348,7 @@ def test_a_wait_without_a_limit_ends_with_an_event() -> None:
         thread = threading.Thread(target=theirs.send, args=[b"x"])
         thread.start()
         [(key, events)] = selector.select(None)
-        thread.join(10)
+        thread.join(60)
     assert (key.fileobj, events) == (ours, selectors.EVENT_READ)
     selector.close()
 

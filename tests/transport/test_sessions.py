@@ -84,7 +84,7 @@ def test_login_waits_behind_a_request_in_flight(virtual: Any) -> None:
             async with anyio.create_task_group() as tasks:
 
                 async def slow() -> None:
-                    response = await connection.request(HeartbeatRequest(group_id="2"), timeout=20)
+                    response = await connection.request(HeartbeatRequest(group_id="2"), timeout=60)
                     assert response.throttle_time_ms == 2
 
                 await anyio.sleep(2)

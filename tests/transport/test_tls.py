@@ -110,7 +110,7 @@ async def _received(source: FrameSource, size: int) -> None:
 
 
 def wait_for(event: threading.Event) -> None:
-    event.wait(10)
+    event.wait(60)
 
 
 def swallow(sock: Any) -> None:
@@ -134,7 +134,7 @@ async def test_small_reads_get_data_that_openssl_holds(certificates: Certificate
 
     def handle(sock: Any) -> None:
         sock.sendall(data)
-        stay.wait(10)
+        stay.wait(60)
 
     with TlsServer(server_context(certificates), handle) as server:
         connection = await connected(server, certificates)
@@ -154,7 +154,7 @@ async def test_records_that_came_together_are_all_received(certificates: Certifi
     def handle(sock: Any) -> None:
         for first in range(0, len(data), 1000):
             sock.sendall(data[first : first + 1000])
-        stay.wait(10)
+        stay.wait(60)
 
     with TlsServer(server_context(certificates), handle) as server:
         connection = await connected(server, certificates)
@@ -175,7 +175,7 @@ async def test_one_call_receives_many_records(certificates: Certificates) -> Non
     def handle(sock: Any) -> None:
         sock.sendall(data)
         sent.set()
-        stay.wait(10)
+        stay.wait(60)
 
     with TlsServer(server_context(certificates), handle) as server:
         connection = await connected(server, certificates)

@@ -86,7 +86,7 @@ def test_only_topics_whose_policy_it_is_delete(policy: str, left: list[int]) -> 
         cluster.produce("t", [("a", "2")])
         if policy != "delete":
             cluster.compact("t")
-        cluster.wait_until(lambda: _deleted(cluster) == left, timeout=20)
+        cluster.wait_until(lambda: _deleted(cluster) == left, timeout=60)
 
 
 def _deleted(cluster: Cluster) -> list[int]:

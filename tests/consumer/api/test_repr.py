@@ -89,7 +89,7 @@ def test_repr_takes_no_lock(cls: type[Any]) -> None:
     with consumer._driver.engine.subscription.lock:
         thread = threading.Thread(target=lambda: shown.append(repr(consumer)), daemon=True)
         thread.start()
-        thread.join(5)
+        thread.join(60)
     assert shown == [f"<{cls.__name__} topics=['orders'] not started>"]
 
 

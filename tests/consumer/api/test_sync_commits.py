@@ -200,15 +200,15 @@ def test_commit_callbacks_run_in_callers_thread_at_next_call(
 
     consumer = make(group_id=group, default_offset_commit_callback=note)
     consumer.assign([tp])
-    consumer.commit_async({tp: 3}).result(10)
+    consumer.commit_async({tp: 3}).result(60)
     assert called == []
     consumer.poll()
     assert called == [({tp: OffsetAndMetadata(3)}, None, threading.current_thread())]
-    consumer.commit_async({tp: 4}).result(10)
+    consumer.commit_async({tp: 4}).result(60)
     consumer.commit({tp: 5})
     assert len(called) == 2
     mine: list[Any] = []
-    consumer.commit_async({tp: 6}, lambda *arguments: mine.append(arguments)).result(10)
+    consumer.commit_async({tp: 6}, lambda *arguments: mine.append(arguments)).result(60)
     consumer.poll()
     assert mine == [({tp: OffsetAndMetadata(6)}, None)]
     assert len(called) == 2

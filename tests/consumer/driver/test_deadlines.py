@@ -403,7 +403,7 @@ sys.modules["kept"] = owner
 )
 def test_process_ends_when_a_consumer_is_used_at_exit(program: str, said: set[str]) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 0
     assert "Traceback" not in ended.stderr

@@ -75,7 +75,7 @@ one, two = member("one"), member("two")
 assert read(one, 2) == read(two, 2) == [b"a", b"b"]
 future = one.commit_async()
 future.add_done_callback(lambda future: sys.exit())
-future.result(10)
+future.result(60)
 for consumer in (one, two):
     for _ in range(3):
         consumer.commit()

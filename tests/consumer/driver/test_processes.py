@@ -78,7 +78,7 @@ class Script:
         """Return the exit status and standard error. Fail if the process does not end."""
         begun = time.monotonic()
         try:
-            _, errors = self.process.communicate(timeout=30)
+            _, errors = self.process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError(f"it did not end: {self.process.communicate()[1]}") from None

@@ -292,7 +292,7 @@ def test_close_ends_a_thread_that_starts_meanwhile(
 
     monkeypatch.setattr(consumer._driver.life, "move", start_and_move)
     consumer.close()
-    calling.join(20)
+    calling.join(60)
     assert not calling.is_alive()
     assert consumer._driver.life.is_closed
     cluster.wait_until(lambda: not kohort_threads())
@@ -350,10 +350,10 @@ def test_stop_is_bounded_while_a_future_is_locked() -> None:
     thread.start()
     try:
         thread.call_into(Locked(), lambda: asyncio.sleep(0))
-        assert entered.wait(20)
+        assert entered.wait(60)
         stopping = threading.Thread(target=lambda: ended.append(thread.stop(0.1)), daemon=True)
         stopping.start()
-        stopping.join(20)
+        stopping.join(60)
         assert ended == [False]
     finally:
         unlocked.set()
@@ -368,7 +368,7 @@ def test_one_thread_at_a_time(topic: str, make: MakeConsumer) -> None:
     class Signalling(Recorder):
         def on_partitions_assigned(self, assigned: Any) -> None:
             inside.set()
-            finish.wait(10)
+            finish.wait(60)
 
     finish = threading.Event()
     consumer.close()
@@ -382,7 +382,7 @@ def test_one_thread_at_a_time(topic: str, make: MakeConsumer) -> None:
 
     thread = threading.Thread(target=poll)
     thread.start()
-    inside.wait(10)
+    inside.wait(60)
     calls: list[Callable[[], object]] = [
         consumer.poll,
         consumer.unsubscribe,

@@ -103,6 +103,6 @@ def test_event_loop_is_busy_except_when_it_waits() -> None:
     while is_busy():  # the loop waits after it ran work()
         waiting.wait(0.001)
     loop.call_soon_threadsafe(end)
-    thread.join(10)
+    thread.join(60)
     assert go_on.is_set() and seen == [True, True]
     loop.close()

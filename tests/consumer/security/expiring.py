@@ -119,12 +119,12 @@ class OnKafka:
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4097)
         change = UserScramCredentialUpsertion(USER, info, password.encode())
         for future in self._admin.alter_user_scram_credentials([change]).values():
-            future.result(20)
+            future.result(60)
         self._wait(lambda: self._iterations() == 4097)
 
     def _iterations(self) -> int:
         described: Any = self._admin.describe_user_scram_credentials([USER])
-        found = described[USER].result(20)
+        found = described[USER].result(60)
         return next(
             int(each.iterations)
             for each in found.scram_credential_infos
@@ -146,7 +146,7 @@ class OnKafka:
         ]
         resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=changes)
         for future in self._admin.incremental_alter_configs([resource]).values():
-            future.result(20)
+            future.result(60)
         self._wait(lambda: self._shown() != before)
 
     def _shown(self) -> str:
