@@ -38,8 +38,8 @@ def plain_cases() -> Iterator[ParameterSet]:
         yield pytest.param(probe.name, marks=[] if is_short else pytest.mark.long)
 
 
+@pytest.mark.cases(12)
 @pytest.mark.real_kafka
-@pytest.mark.cases(30)
 @pytest.mark.parametrize("name", list(plain_cases()))
 def test_the_answers_are_the_same(name: str, runner: Runner) -> None:
     _compare(name, runner)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -195,7 +196,7 @@ class Strained(Interleaving):
 
 
 Strained.TestCase.settings = Interleaving.TestCase.settings
-TestStrained = Strained.TestCase
+TestStrained = pytest.mark.long(Strained.TestCase)  # as above, with less memory
 
 
 def test_append_and_drain_in_two_threads_lose_and_repeat_nothing() -> None:

@@ -46,6 +46,7 @@ class Calls(ConsumerRebalanceListener):
         self.calls.append(("lost", frozenset(tp.partition for tp in lost)))
 
 
+@pytest.mark.long  # three members, one after the other
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_three_members_share_and_go_on_when_one_leaves(

@@ -98,7 +98,7 @@ BUGS = (
 )
 
 
-@pytest.mark.cases(1)  # each simulates until it is found
+@pytest.mark.long  # each simulates until it is found
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("plant", BUGS)
 def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[Any]]) -> None:

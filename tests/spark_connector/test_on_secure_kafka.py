@@ -92,7 +92,7 @@ def topic(secure_kafka: SecureKafka, unique: Callable[[str], str]) -> str:
     return name
 
 
-@pytest.mark.cases(2)  # each is a job of Spark with new workers
+@pytest.mark.cases(1)  # each is a job of Spark with new workers
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_batch_reads_over_every_security_protocol(
     spark: SparkSession, secure_kafka: SecureKafka, idp: Idp, topic: str, listener: str

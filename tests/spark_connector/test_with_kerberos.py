@@ -70,7 +70,7 @@ def ticket_cache(kdc: Kdc) -> str:
     return f'{MODULE} useTicketCache=true renewTGT=true doNotPrompt=true ticketCache="{cache}";'
 
 
-@pytest.mark.cases(1)  # each is a job of Spark with new workers
+@pytest.mark.long  # a further node of Kafka, with tickets
 @pytest.mark.parametrize("login", [keytab, ticket_cache])
 def test_batch_reads_with_tickets(
     spark: SparkSession, given: dict[str, str], kdc: Kdc, login: Callable[[Kdc], str]

@@ -89,7 +89,7 @@ async def test_async_consumer_logs_in(
         await consumer.commit()
 
 
-@pytest.mark.long  # waits until sessions expire, as the next one does on Apache Kafka
+@pytest.mark.long  # waits until sessions expire
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_consumer_keeps_reading_past_its_session(
     in_process: Secured, unique: Callable[[str], str], mechanism: str
@@ -102,7 +102,7 @@ def test_consumer_keeps_reading_past_its_session(
         _read_past_sessions(consumer, lambda: in_process.fill(topic, 1))
 
 
-@pytest.mark.cases(1)  # a session takes seconds
+@pytest.mark.long  # waits until sessions expire
 @pytest.mark.real_kafka
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_consumer_keeps_reading_past_its_session_on_kafka(

@@ -55,6 +55,7 @@ def test_it_reads_in_batches_commits_all_and_ends(
     assert lag(broker, group) == dict.fromkeys(range(PARTITIONS), 0)
 
 
+@pytest.mark.long  # a further query of several batches
 @plainly_on("cluster")
 def test_it_ends_when_a_consumer_joins_in_the_middle(
     spark: SparkSession, broker: Broker, members: Members, unique: Unique, tmp_path: Path
