@@ -84,8 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one process more than there are CPUs, because tests on real components often wait."""
-    return (os.cpu_count() or 1) + 1
+    """Return two processes more than there are CPUs: tests on real components often wait."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
