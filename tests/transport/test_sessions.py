@@ -20,9 +20,9 @@ from kohort.protocol.messages import (
 from kohort.security._jwt import unsecured
 from kohort.security._oauthbearer import OAuthBearerMechanism
 from kohort.security._tokens import TokenSource, token_of
+from kohort.transport import OneShot
 from kohort.transport.connection._pipeline import Pending
 from kohort.transport.connection._session import GatedPipeline
-from kohort.transport.network._loop import OneShot
 from tests.support.virtual import run_virtual_on
 from tests.transport.sasl_peer import (
     OFFERED,

@@ -9,12 +9,11 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.broker.requests._faults import Call
 from kohort.coordinator_client.classic._leaving import SYNC_WAIT_SECONDS
 from kohort.errors import ErrorCode
 from kohort.protocol import Response
 from kohort.protocol.messages import OffsetCommitResponse
-from kohort.testing import Cluster, MemoryCluster
+from kohort.testing import Call, Cluster, MemoryCluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled
