@@ -6,18 +6,18 @@ A script is a coroutine function. On the sync API nothing in it ever suspends.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
 
-from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kohort import ConsumerRebalanceListener, TopicPartition
 from kohort.consumer.driver._callback_runner import run_inline
 from kohort.errors import KafkaError
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.virtual import MemoryConsumer
+from tests.support.awaited import AwaitedConsumer
 from tests.support.virtual import run_virtual
 
 Partitions = frozenset[TopicPartition]
@@ -44,16 +44,16 @@ CLASSIC_ONLY = ("heartbeat_interval_ms", "session_timeout_ms", "partition_assign
 """Options that a member of a consumer group does not have."""
 
 
-class Driven(ABC):
-    """A consumer of either API, with the same method names."""
+class Driven:
+    """A consumer of either API, awaited, with a listener that notes its calls."""
 
-    consumer: Any
-    listener: ConsumerRebalanceListener
-
-    def __init__(self, callbacks: dict[str, Callback]) -> None:
+    def __init__(self, consumer: Any, callbacks: dict[str, Callback]) -> None:
+        self.consumer = consumer
         self.calls: list[tuple[str, Partitions]] = []
         """Calls of its listener: name and partitions."""
         self._callbacks = callbacks
+        is_sync = isinstance(consumer, AwaitedConsumer)
+        self._listener = _SyncListener(self) if is_sync else _AsyncListener(self)
 
     async def called(self, name: str, partitions: Collection[TopicPartition]) -> None:
         """Note a call of the listener, then run the script's callback."""
@@ -63,23 +63,12 @@ class Driven(ABC):
 
     def want(self, *topics: str, pattern: str | None = None) -> None:
         """Subscribe again with the same listener."""
-        self.consumer.subscribe(topics, pattern=pattern, listener=self.listener)
+        self.consumer.subscribe(topics, pattern=pattern, listener=self._listener)
 
-    @abstractmethod
     async def poll(self) -> list[bytes]:
         """Return the values of the records of one poll."""
-
-    @abstractmethod
-    async def commit(self) -> None: ...
-
-    @abstractmethod
-    async def position(self, tp: TopicPartition) -> int: ...
-
-    @abstractmethod
-    async def unsubscribe(self) -> None: ...
-
-    @abstractmethod
-    async def close(self) -> None: ...
+        polled = await self.consumer.poll(timeout_ms=POLL_MS)
+        return [record.value or b"" for records in polled.values() for record in records]
 
 
 class _SyncListener(ConsumerRebalanceListener):
@@ -110,59 +99,6 @@ class _AsyncListener(ConsumerRebalanceListener):
         await self._driven.called("lost", lost)
 
 
-class _Sync(Driven):
-    def __init__(self, options: dict[str, Any], callbacks: dict[str, Callback]) -> None:
-        super().__init__(callbacks)
-        self.consumer = KafkaConsumer(**options)
-        self.listener = _SyncListener(self)
-
-    async def poll(self) -> list[bytes]:
-        return _values(self.consumer.poll(timeout_ms=POLL_MS))
-
-    async def commit(self) -> None:
-        self.consumer.commit()
-
-    async def position(self, tp: TopicPartition) -> int:
-        return int(self.consumer.position(tp))
-
-    async def unsubscribe(self) -> None:
-        self.consumer.unsubscribe()
-
-    async def close(self) -> None:
-        self.consumer.close()
-
-
-class _Async(Driven):
-    def __init__(
-        self,
-        cluster: MemoryCluster,
-        options: dict[str, Any],
-        callbacks: dict[str, Callback],
-    ) -> None:
-        super().__init__(callbacks)
-        self.consumer = MemoryConsumer(cluster, **options)
-        self.listener = _AsyncListener(self)
-
-    async def poll(self) -> list[bytes]:
-        return _values(await self.consumer.poll(timeout_ms=POLL_MS))
-
-    async def commit(self) -> None:
-        await self.consumer.commit()
-
-    async def position(self, tp: TopicPartition) -> int:
-        return int(await self.consumer.position(tp))
-
-    async def unsubscribe(self) -> None:
-        await self.consumer.unsubscribe()
-
-    async def close(self) -> None:
-        await self.consumer.close()
-
-
-def _values(polled: dict[TopicPartition, list[Any]]) -> list[bytes]:
-    return [record.value or b"" for records in polled.values() for record in records]
-
-
 class Stage:
     """The cluster, the clock and the consumers of a script."""
 
@@ -188,16 +124,16 @@ class Stage:
             every = {name: value for name, value in every.items() if name not in CLASSIC_ONLY}
         elif every.get("group_protocol") == "classic" or not every.keys().isdisjoint(CLASSIC_ONLY):
             every.setdefault("heartbeat_interval_ms", 50)
+        consumer: Any
         if isinstance(self.cluster, MemoryCluster):
-            made = _Async(self.cluster, every, callbacks)
-            await self._stack.enter_async_context(made.consumer)
-            # A subscription before the start would wait for an assignment, and only polls of the
-            # other members complete it.
-            made.want(*topics, pattern=pattern)
-            return made
-        driven = _Sync(every, callbacks)
+            consumer = MemoryConsumer(self.cluster, **every)
+        else:
+            consumer = AwaitedConsumer(**every)
+        # A subscription before the start would wait for an assignment, and only polls of the other
+        # members complete it.
+        await self._stack.enter_async_context(consumer)
+        driven = Driven(consumer, callbacks)
         driven.want(*topics, pattern=pattern)
-        self._stack.callback(driven.consumer.close)
         return driven
 
     def now(self) -> float:

@@ -77,7 +77,7 @@ def test_recreated_topic_is_read_from_its_beginning(
         topics = [] if by_hand else ["t"]
         one = await stage.join(*(topics or ["u"]), auto_offset_reset=reset)
         if by_hand:
-            await one.unsubscribe()
+            await one.consumer.unsubscribe()
             one.consumer.assign([T0])
         await position(stage, one)
         one.consumer.seek(T0, 0)
@@ -88,7 +88,7 @@ def test_recreated_topic_is_read_from_its_beginning(
         found += await stage.until(lambda: T0 in one.consumer.assignment(), one)
         one.consumer.resume(T0)
         assert found + await read(stage, one, 200 - len(found)) == NEW
-        assert await one.position(T0) == 200
+        assert await one.consumer.position(T0) == 200
 
     perform(api, script, {"t": 1, "u": 1})
     # The commit of the revocation may fail as well, with another warning.
@@ -120,7 +120,7 @@ async def read(stage: Stage, member: Driven, count: int) -> list[bytes]:
 def test_recreated_topic_raises_until_a_seek_with_other_rules(api: str, reset: str) -> None:
     async def script(stage: Stage) -> None:
         one = await stage.join("u", auto_offset_reset=reset)
-        await one.unsubscribe()
+        await one.consumer.unsubscribe()
         one.consumer.assign([T0, U0])
         one.consumer.seek(T0, 0)
         one.consumer.seek(U0, 0)

@@ -17,9 +17,7 @@ from tests.consumer.kit import (
     Partitions,
     Recorder,
     apoll_until,
-    aread,
     evict,
-    values,
 )
 
 pytestmark = pytest.mark.anyio
@@ -79,30 +77,6 @@ async def test_a_rebalance_of_two_members(
     ((_, kept), (_, given)) = one.calls[2], two.calls[0]
     assert kept | given == both
     assert len(kept) == len(given) == 1
-
-
-async def test_commit_position_and_seek_work_in_callbacks(
-    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions
-) -> None:
-    cluster.produce(topic, [b"0", b"1", b"2"], partition=0)
-    tp = TopicPartition(topic, 0)
-    seen: list[Any] = []
-
-    async def assigned(partitions: Partitions) -> None:
-        seen.append(await consumer.position(tp))
-        consumer.seek(tp, 1)
-
-    async def revoked(partitions: Partitions) -> None:
-        seen.append((consumer.assignment(), await consumer.position(tp)))
-        await consumer.commit()
-        seen.append(await consumer.committed(tp))
-
-    options["enable_auto_commit"] = False
-    listener = AsyncRecorder(assigned=assigned, revoked=revoked)
-    consumer = member(topic, group, listener, options)
-    async with consumer:
-        assert values(await aread(consumer, 2)) == [b"1", b"2"]
-    assert seen == [0, (both, 3), 3]
 
 
 @pytest.mark.parametrize("make", [Recorder, AsyncRecorder])

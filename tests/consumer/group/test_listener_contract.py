@@ -149,8 +149,8 @@ def test_revoked_sees_old_assignment_and_position_and_commits(api: str, style: s
 
         async def revoked(member: Driven, partitions: Partitions) -> None:
             seen.append((partitions, member.consumer.assignment()))
-            seen.append({tp: await member.position(tp) for tp in partitions})
-            await member.commit()
+            seen.append({tp: await member.consumer.position(tp) for tp in partitions})
+            await member.consumer.commit()
             seen.append(stage.cluster.committed("g"))
 
         one = await stage.join("t", revoked=revoked, **options(style, enable_auto_commit=False))
@@ -165,6 +165,37 @@ def test_revoked_sees_old_assignment_and_position_and_commits(api: str, style: s
         assert before == ALL and partitions == (ALL if style == EAGER else ALL - owned_by(one))
         assert positions == dict.fromkeys(partitions, 1)
         assert {tp: at.offset for tp, at in committed.items()} == dict.fromkeys(ALL, 1)
+
+    perform(api, script, {"t": 4})
+
+
+def test_callbacks_may_look_up_seek_pause_and_commit(api: str) -> None:
+    """kafka-python 3.0.12 raises RuntimeError from position() and commit()."""
+
+    async def script(stage: Stage) -> None:
+        seen: list[Any] = []
+        other = TopicPartition("t", 1)
+
+        async def assigned(member: Driven, partitions: Partitions) -> None:
+            seen.append(await member.consumer.position(TP))
+            member.consumer.seek(TP, 1)
+            member.consumer.pause(other)
+
+        async def revoked(member: Driven, partitions: Partitions) -> None:
+            seen.append((member.consumer.assignment(), await member.consumer.position(TP)))
+            await member.consumer.commit()
+            seen.append(await member.consumer.committed(TP))
+
+        stage.cluster.produce("t", [b"0", b"1", b"2"], partition=0)
+        one = await stage.join("t", assigned=assigned, revoked=revoked, enable_auto_commit=False)
+        values: list[bytes] = []
+        while len(values) < 2:
+            values += await one.poll()
+        assert values == [b"1", b"2"]
+        assert one.consumer.paused() == {other}
+        await one.consumer.close()
+        assert seen == [0, (ALL, 3), 3]
+        assert stage.cluster.committed("g")[TP].offset == 3
 
     perform(api, script, {"t": 4})
 
@@ -220,7 +251,7 @@ def test_lost_membership_calls_lost_and_then_assigned_with_all(
 
         async def lost(member: Driven, partitions: Partitions) -> None:
             try:
-                await member.commit()
+                await member.consumer.commit()
             except CommitFailedError as error:
                 refused.append(error)
 
@@ -251,7 +282,7 @@ def test_close_and_unsubscribe_revoke_before_the_member_leaves(
 
         one = await stage.join("t", revoked=revoked, **options(style))
         await stage.until(lambda: one.calls, one)
-        await (one.close() if way == "close" else one.unsubscribe())
+        await (one.consumer.close() if way == "close" else one.consumer.unsubscribe())
         assert one.calls[1:] == [("revoked", ALL)]
         assert members == [1] and stage.cluster.group("g").members == ()
 
@@ -262,7 +293,7 @@ def test_closing_a_static_member_revokes_and_does_not_leave(api: str, style: str
     async def script(stage: Stage) -> None:
         one = await stage.join("t", **options(style, group_instance_id="first"))
         await stage.until(lambda: one.calls, one)
-        await one.close()
+        await one.consumer.close()
         assert one.calls[1:] == [("revoked", ALL)]
         assert len(stage.cluster.group("g").members) == 1
 
@@ -278,7 +309,7 @@ def test_callbacks_run_where_the_caller_polls(api: str, style: str) -> None:
 
         one = await stage.join("t", assigned=note, revoked=note, **options(style))
         await stage.until(lambda: one.calls, one)
-        await one.close()
+        await one.consumer.close()
         assert threads == [threading.current_thread()] * 2
 
     perform(api, script, {"t": 4})

@@ -37,15 +37,6 @@ def join(
     return consumer
 
 
-def test_first_assigned_alone_with_everything(
-    topic: str, group: str, make: MakeConsumer, both: Partitions
-) -> None:
-    listener = Recorder()
-    join(make, topic, group, listener)
-    assert listener.calls == [("assigned", both)]
-    assert listener.threads == {threading.current_thread()}
-
-
 def test_rebalance_revokes_all_before_join_and_assigns_the_rest(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer, both: Partitions
 ) -> None:
@@ -93,26 +84,6 @@ def test_assigned_is_called_even_with_nothing_and_revoked_is_not(
     assert all(p for listener in listeners for name, p in listener.calls if name == "revoked")
 
 
-def test_revoked_sees_old_assignment_and_position_and_commits(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer, both: Partitions
-) -> None:
-    """kafka-python 3.0.12 raises RuntimeError from both."""
-    seen: list[Any] = []
-
-    def revoked(partitions: Partitions) -> None:
-        seen.append((consumer.assignment(), consumer.position(TopicPartition(topic, 0))))
-        consumer.commit()
-        seen.append(consumer.committed(TopicPartition(topic, 0)))
-
-    listener = Recorder(revoked=revoked)
-    consumer = join(make, topic, group, listener, enable_auto_commit=False)
-    cluster.produce(topic, [b"a", b"b"], partition=0)
-    read(consumer, 2)
-    consumer.close()
-    assert seen == [(both, 2), 2]
-    assert cluster.committed(group)[TopicPartition(topic, 0)].offset == 2
-
-
 @pytest.mark.parametrize("reset", ["earliest", "by_duration:PT1H"])
 def test_a_position_that_was_never_looked_up_is_found_in_revoked(
     topic: str, group: str, make: MakeConsumer, reset: str
@@ -128,25 +99,6 @@ def test_a_position_that_was_never_looked_up_is_found_in_revoked(
     consumer = join(make, topic, group, Recorder(revoked=revoked), auto_offset_reset=reset)
     consumer.unsubscribe()
     assert positions == [0]
-
-
-def test_a_seek_in_assigned_comes_before_the_first_fetch(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer
-) -> None:
-    cluster.produce(topic, [b"0", b"1", b"2"], partition=0)
-    tp = TopicPartition(topic, 0)
-    positions: list[Any] = []
-
-    def assigned(partitions: Partitions) -> None:
-        positions.append(consumer.position(tp))
-        consumer.seek(tp, 2)
-        consumer.pause(TopicPartition(topic, 1))
-
-    consumer = make(group_id=group)
-    consumer.subscribe([topic], listener=Recorder(assigned=assigned))
-    assert values(read(consumer, 1)) == [b"2"]
-    assert positions == [0]
-    assert consumer.paused() == {TopicPartition(topic, 1)}
 
 
 def test_members_that_were_thrown_out_hear_lost(
