@@ -23,9 +23,12 @@ from kohort.errors import KafkaError
 from kohort.protocol import Request, Response, decode_response, encode_request
 from kohort.protocol.messages import LeaveGroupRequest
 from kohort.testing import Cluster
+from tests.support.awaited import AwaitedConsumer
 
 Record = ConsumerRecord[Any, Any]
 Partitions = frozenset[TopicPartition]
+AnyConsumer = AsyncKafkaConsumer | AwaitedConsumer
+"""Consumers to await. The second never suspends, so loops have checkpoints for time limits."""
 
 QUIET = 0.05
 """Maximum share of a CPU for polling that returns no records or only errors."""
@@ -59,21 +62,23 @@ def read(consumer: KafkaConsumer, count: int) -> list[Record]:
     return records
 
 
-async def aread(consumer: AsyncKafkaConsumer, count: int) -> list[Record]:
+async def aread(consumer: AnyConsumer, count: int) -> list[Record]:
     """Poll until this many records arrived, on the async API."""
     records: list[Record] = []
     with anyio.fail_after(PATIENCE):
         while len(records) < count:
+            await anyio.lowlevel.checkpoint()
             for part in (await consumer.poll(timeout_ms=200)).values():
                 records += part
     return records
 
 
-async def apoll_until(consumer: AsyncKafkaConsumer, holds: Callable[[], object]) -> list[Record]:
+async def apoll_until(consumer: AnyConsumer, holds: Callable[[], object]) -> list[Record]:
     """Poll until the predicate holds, on the async API. Return the records."""
     records: list[Record] = []
     with anyio.fail_after(PATIENCE):
         while not holds():
+            await anyio.lowlevel.checkpoint()
             for part in (await consumer.poll(timeout_ms=50)).values():
                 records += part
     return records
@@ -146,6 +151,12 @@ class Recorder(ConsumerRebalanceListener):
         return self.names.count(name)
 
 
+def committed(cluster: Cluster, group: str, tp: TopicPartition) -> int | None:
+    """Return the offset that the group has committed."""
+    at = cluster.committed(group).get(tp)
+    return None if at is None else at.offset
+
+
 def evict(cluster: Cluster, group: str) -> None:
     """Remove all members from a group without their knowledge. None of them rejoins meanwhile."""
     remove_members(cluster, group)
@@ -191,12 +202,18 @@ def at_most_cpu(share: float, *others: threading.Thread | None) -> Iterator[None
     assert cost <= allowed, f"{100 * cost:.1f} % of a processor"
 
 
+def thread_of(consumer: Any) -> threading.Thread | None:
+    """Return the consumer thread. The async API has none."""
+    thread = getattr(consumer._driver, "thread", None)
+    found: threading.Thread | None = thread and thread._thread
+    return found
+
+
 def poll_quietly(consumer: KafkaConsumer, seconds: float = 1.0) -> list[KafkaError]:
     """Poll in a loop that catches errors, and check that it takes next to no CPU."""
     errors: list[KafkaError] = []
     deadline = time.monotonic() + seconds
-    thread = consumer._driver.thread._thread if consumer._driver.thread else None
-    with at_most_cpu(QUIET, thread):
+    with at_most_cpu(QUIET, thread_of(consumer)):
         while time.monotonic() < deadline:
             try:
                 assert consumer.poll(timeout_ms=100) == {}
@@ -205,11 +222,11 @@ def poll_quietly(consumer: KafkaConsumer, seconds: float = 1.0) -> list[KafkaErr
     return errors
 
 
-async def apoll_quietly(consumer: AsyncKafkaConsumer, seconds: float = 1.0) -> list[KafkaError]:
+async def apoll_quietly(consumer: AnyConsumer, seconds: float = 1.0) -> list[KafkaError]:
     """Poll as poll_quietly() does, on the async API."""
     errors: list[KafkaError] = []
     deadline = anyio.current_time() + seconds
-    with at_most_cpu(QUIET):
+    with at_most_cpu(QUIET, thread_of(consumer)):
         while anyio.current_time() < deadline:
             try:
                 assert await consumer.poll(timeout_ms=100) == {}

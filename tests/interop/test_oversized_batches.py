@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 
-from kohort import AsyncKafkaConsumer, ConsumerRecord, TopicPartition
+from kohort import TopicPartition
 from kohort.errors import RecordTooLargeError
 from tests.interop.brokers import Broker
-from tests.interop.reading import consumer
+from tests.support.awaited import EACH_API
 
 pytestmark = pytest.mark.timeout(120)
 Unique = Callable[[str], str]
@@ -30,10 +30,10 @@ POLL_MS = 200
 
 
 class Reader:
-    """Poller of either API that reads until enough values came, and keeps the errors."""
+    """Poller that reads until enough values came, and keeps the errors."""
 
-    def __init__(self, poll: Callable[[], Awaitable[Any]]) -> None:
-        self._poll = poll
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
         self.values: dict[int, list[bytes]] = {}
         self.errors: list[RecordTooLargeError] = []
 
@@ -44,43 +44,24 @@ class Reader:
                 value not in self.values.get(partition, ()) for partition, value in wanted
             ):
                 try:
-                    found: dict[Any, list[ConsumerRecord[Any, Any]]] = await self._poll()
+                    await self.poll()
                 except RecordTooLargeError as error:
                     self.errors.append(error)
-                    continue
-                for tp, records in found.items():
-                    self.values.setdefault(tp.partition, []).extend(
-                        record.value or b"" for record in records
-                    )
+
+    async def poll(self) -> None:
+        """Poll once and keep the values."""
+        for tp, records in (await self._consumer.poll(timeout_ms=POLL_MS)).items():
+            self.values.setdefault(tp.partition, []).extend(record.value for record in records)
 
 
-Script = Callable[[Any, Reader], Awaitable[None]]
-
-
-def run(api: str, broker: Broker, topic: str, script: Script, **options: Any) -> None:
-    """Run the script with a consumer of one API."""
-    if api == "sync":
-        with consumer(broker.bootstrap_servers, topic, **OPTIONS | options) as one:
-
-            async def poll() -> Any:
-                return one.poll(timeout_ms=POLL_MS)
-
-            anyio.run(script, one, Reader(poll))
-        return
-
-    async def main() -> None:
-        async with AsyncKafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap_servers,
-            auto_offset_reset="earliest",
-            **OPTIONS | options,
-        ) as one:
-            await script(one, Reader(lambda: one.poll(timeout_ms=POLL_MS)))
-
-    anyio.run(main, backend=api)
-
-
-each_api = pytest.mark.parametrize("api", ["sync", "asyncio", "trio"])
+def options(broker: Broker, **more: Any) -> dict[str, Any]:
+    """Return the options of a consumer that reads from the beginning."""
+    return {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "auto_offset_reset": "earliest",
+        **OPTIONS,
+        **more,
+    }
 
 
 @pytest.fixture
@@ -94,9 +75,13 @@ def topic(broker: Broker, unique: Unique) -> str:
     return name
 
 
-@each_api
-def test_only_partition_of_large_batch_fails(broker: Broker, topic: str, api: str) -> None:
-    async def script(one: Any, reader: Reader) -> None:
+@pytest.mark.anyio
+@EACH_API
+async def test_only_partition_of_large_batch_fails(
+    broker: Broker, topic: str, consumer_class: Any
+) -> None:
+    async with consumer_class(topic, **options(broker)) as one:
+        reader = Reader(one)
         await reader.read((0, b"a"), (1, b"x"), (2, b"x"), errors=1)
         error = reader.errors[0]
         place = TopicPartition(topic, 0)
@@ -113,12 +98,14 @@ def test_only_partition_of_large_batch_fails(broker: Broker, topic: str, api: st
         await reader.read((0, b"c"))
         assert reader.values == {0: [b"a", b"c"], 1: [b"x", b"y"], 2: [b"x", b"y"]}
 
-    run(api, broker, topic, script)
 
-
-@each_api
-def test_skip_passes_exactly_the_large_batch(broker: Broker, topic: str, api: str) -> None:
-    async def script(one: Any, reader: Reader) -> None:
+@pytest.mark.anyio
+@EACH_API
+async def test_skip_passes_exactly_the_large_batch(
+    broker: Broker, topic: str, consumer_class: Any
+) -> None:
+    async with consumer_class(topic, **options(broker, on_error="skip")) as one:
+        reader = Reader(one)
         await reader.read((0, b"c"), (1, b"x"), (2, b"x"))
         assert reader.values == {0: [b"a", b"c"], 1: [b"x"], 2: [b"x"]}
         assert reader.errors == []
@@ -126,18 +113,20 @@ def test_skip_passes_exactly_the_large_batch(broker: Broker, topic: str, api: st
         assert figures["batches-skipped-total"] == 1
         assert figures["bytes-skipped-total"] > len(LARGE)
 
-    run(api, broker, topic, script, on_error="skip")
 
-
-@each_api
-def test_pause_pauses_only_partition_of_large_batch(broker: Broker, topic: str, api: str) -> None:
-    async def script(one: Any, reader: Reader) -> None:
+@pytest.mark.anyio
+@EACH_API
+async def test_pause_pauses_only_partition_of_large_batch(
+    broker: Broker, topic: str, consumer_class: Any
+) -> None:
+    async with consumer_class(topic, **options(broker, on_error="pause")) as one:
+        reader = Reader(one)
         place = TopicPartition(topic, 0)
         await reader.read((0, b"a"), (1, b"x"), (2, b"x"))
         with anyio.fail_after(40):
             while place not in one.paused():
                 await reader.read()
-                await reader._poll()
+                await reader.poll()
         broker.write(topic, b"y", partition=1)
         await reader.read((1, b"y"))
         assert reader.errors == []
@@ -145,20 +134,20 @@ def test_pause_pauses_only_partition_of_large_batch(broker: Broker, topic: str, 
         one.resume(place)
         await reader.read((0, b"c"))
 
-    run(api, broker, topic, script, on_error="pause")
 
-
-@each_api
-def test_batch_that_fits_alone_comes_alone(broker: Broker, unique: Unique, api: str) -> None:
+@pytest.mark.anyio
+@EACH_API
+async def test_batch_that_fits_alone_comes_alone(
+    broker: Broker, unique: Unique, consumer_class: Any
+) -> None:
     name = broker.create_topic(unique("wide"), 200)
     value = os.urandom(LIMIT - 1000)
     for number in range(3):
         broker.write(name, value + b"%d" % number)
     broker.write(name, b"x", partition=7)
 
-    async def script(one: Any, reader: Reader) -> None:
+    async with consumer_class(name, **options(broker)) as one:
+        reader = Reader(one)
         await reader.read((0, value + b"2"), (7, b"x"))
         assert reader.values == {0: [value + b"%d" % number for number in range(3)], 7: [b"x"]}
         assert reader.errors == []
-
-    run(api, broker, name, script)

@@ -192,7 +192,9 @@ def mark_repetitions(items: list[pytest.Item]) -> None:
     """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("old_kafka") or (is_slow(item) and "[trio" in item.nodeid):
+        if item.get_closest_marker("old_kafka") or (
+            is_slow(item) and "trio" in parts_of_name(item.nodeid)
+        ):
             item.add_marker(pytest.mark.long)
         elif not item.get_closest_marker("long"):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -200,6 +202,11 @@ def mark_repetitions(items: list[pytest.Item]) -> None:
         cases.sort(key=rank_of_case)
         for case in cases[number_of_cases(cases) :]:
             case.add_marker(pytest.mark.long)
+
+
+def parts_of_name(nodeid: str) -> list[str]:
+    """Return the name of a test and its parameters."""
+    return re.split(r"[\[\]-]", nodeid)
 
 
 def number_of_cases(cases: list[pytest.Item]) -> int:
@@ -285,7 +292,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     counts = Counter(
         name
         for report in reports
-        for name in {*report.keywords, *re.split(r"[\[\]-]", report.nodeid)} & PROVED.keys()
+        for name in {*report.keywords, *parts_of_name(report.nodeid)} & PROVED.keys()
     )
     proved = [f"{counts[name]:,} {where}" for name, where in PROVED.items() if counts[name]]
     skipped = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", ()))

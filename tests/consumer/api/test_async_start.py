@@ -18,9 +18,9 @@ from kohort.errors import (
     ReentrantCallError,
 )
 from kohort.testing import Cluster, MemoryCluster
-from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import PATIENCE, AsyncRecorder, Partitions, apoll_until
 from tests.consumer.virtual import PROTOCOLS, MemoryConsumer
+from tests.support.awaited import EACH_API_ON_ASYNCIO
 
 pytestmark = pytest.mark.anyio
 
@@ -81,27 +81,18 @@ async def test_first_call_on_trio_raises_outside_of_a_block(memory: MemoryCluste
         await consumer.poll()
 
 
-@ASYNCIO
-async def test_async_start_raises_a_fatal_group_error(memory: MemoryCluster) -> None:
-    consumer = MemoryConsumer(memory, "orders")
+@EACH_API_ON_ASYNCIO
+async def test_start_raises_a_fatal_group_error(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any], consumer_class: Any
+) -> None:
+    consumer = consumer_class(topic, group_id=group, **options)
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    with memory.fail("FindCoordinator", code, times=None):
+    with cluster.fail("FindCoordinator", code, times=None):
         with anyio.fail_after(PATIENCE), pytest.raises(GroupAuthorizationFailedError):
             await consumer.start()
     await consumer.start()
-    assert consumer.assignment() == {TP}
+    assert consumer.assignment() == {TopicPartition(topic, number) for number in range(2)}
     await consumer.close()
-
-
-def test_sync_start_raises_a_fatal_group_error(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer
-) -> None:
-    consumer = make(topic, group_id=group)
-    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    with cluster.fail("FindCoordinator", code, times=None):
-        with pytest.raises(GroupAuthorizationFailedError):
-            consumer.start()
-    consumer.close()
 
 
 def test_sync_start_waits_for_assignment_and_positions(

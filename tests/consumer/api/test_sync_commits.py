@@ -12,39 +12,13 @@ from kohort import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, 
 from kohort.errors import CommitFailedError, KafkaTimeoutError
 from kohort.testing import Cluster
 from tests.consumer.conftest import CLASSIC, MakeConsumer
-from tests.consumer.kit import poll_until, read
+from tests.consumer.kit import committed, poll_until, read
 
 
 @pytest.fixture
 def tp(cluster: Cluster, topic: str) -> TopicPartition:
     cluster.produce(topic, [b"%d" % n for n in range(10)], partition=0)
     return TopicPartition(topic, 0)
-
-
-def committed(cluster: Cluster, group: str, tp: TopicPartition) -> int | None:
-    at = cluster.committed(group).get(tp)
-    return None if at is None else at.offset
-
-
-def test_commit_stores_the_positions(
-    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
-) -> None:
-    consumer = make(tp.topic, group_id=group, enable_auto_commit=False)
-    read(consumer, 10)
-    consumer.commit()
-    assert committed(cluster, group, tp) == 10
-    assert consumer.committed(tp) == 10
-    assert consumer.committed(tp, metadata=True) == OffsetAndMetadata(10, "", 0)
-    other = TopicPartition(tp.topic, 1)
-    before = sum(request.api == "OffsetFetch" for request in cluster.requests)
-    assert consumer.committed([tp, other]).keys() == {tp, other}
-    assert consumer.committed({tp}) == {tp: 10}
-    assert consumer.committed((tp,), metadata=True) == {tp: OffsetAndMetadata(10, "", 0)}
-    assert sum(request.api == "OffsetFetch" for request in cluster.requests) == before + 3
-    assert consumer.committed([]) == {}
-    for nonsense in ("t", 3, None, [3]):
-        with pytest.raises(TypeError):
-            consumer.committed(nonsense)  # type: ignore[arg-type]
 
 
 def test_automatic_commits_follow_at_their_interval(
@@ -71,15 +45,6 @@ def heartbeats(cluster: Cluster) -> int:
     return sum(request.api == "ConsumerGroupHeartbeat" for request in cluster.requests)
 
 
-def test_iteration_commits_what_is_done_with_record_by_record(
-    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
-) -> None:
-    consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=10)
-    for expected in range(4):
-        assert next(consumer).offset == expected
-    cluster.wait_until(lambda: committed(cluster, group, tp) == 3)
-
-
 def test_close_commits_what_was_returned(
     cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
 ) -> None:
@@ -87,59 +52,6 @@ def test_close_commits_what_was_returned(
     read(consumer, 10)
     consumer.close()
     assert committed(cluster, group, tp) == 10
-
-
-def test_close_without_autocommit_and_failed_block_do_not_commit(
-    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
-) -> None:
-    consumer = make(tp.topic, group_id=group)
-    read(consumer, 10)
-    consumer.close(autocommit=False)
-    assert committed(cluster, group, tp) is None
-    with pytest.raises(ZeroDivisionError), make(tp.topic, group_id=group) as consumer:
-        read(consumer, 10)
-        raise ZeroDivisionError
-    assert committed(cluster, group, tp) in (None, 0)
-    with make(tp.topic, group_id=group) as consumer:
-        read(consumer, 10)
-    assert committed(cluster, group, tp) == 10
-
-
-@pytest.mark.parametrize("subscribed", [False, True])
-@pytest.mark.parametrize("poll", ["poll", "poll_batches"])
-def test_block_that_raises_commits_what_was_finished(
-    cluster: Cluster,
-    tp: TopicPartition,
-    group: str,
-    make: MakeConsumer,
-    subscribed: bool,
-    poll: str,
-) -> None:
-    consumer = make(group_id=group)
-    if subscribed:
-        consumer.subscribe([tp.topic])
-    else:
-        consumer.assign([tp])
-    with pytest.raises(ZeroDivisionError), consumer:
-        while consumer.positions().get(tp) != 8:
-            getattr(consumer, poll)(timeout_ms=1000, max_records=4)
-        raise ZeroDivisionError
-    assert committed(cluster, group, tp) == 4
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
-def test_iteration_that_raises_commits_what_was_finished(
-    cluster: Cluster,
-    tp: TopicPartition,
-    group: str,
-    make: MakeConsumer,
-    error: type[BaseException],
-) -> None:
-    with pytest.raises(error), make(tp.topic, group_id=group) as consumer:
-        for record in consumer:
-            if record.offset == 7:
-                raise error
-    assert committed(cluster, group, tp) == 7
 
 
 def test_block_that_raises_commits_nothing_without_auto_commit(
@@ -153,16 +65,6 @@ def test_block_that_raises_commits_nothing_without_auto_commit(
             if record.offset == 7:
                 raise ZeroDivisionError
     assert committed(cluster, group, tp) is None
-
-
-def test_replacing_an_assignment_commits_the_old_one(
-    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
-) -> None:
-    consumer = make(group_id=group)
-    consumer.assign([tp])
-    read(consumer, 10)
-    consumer.assign([TopicPartition(tp.topic, 1)])
-    cluster.wait_until(lambda: committed(cluster, group, tp) == 10)
 
 
 def test_a_commit_without_waiting_is_done_by_close(

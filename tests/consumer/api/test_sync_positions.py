@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.errors import KafkaTimeoutError, NoOffsetForPartitionError, NotAssignedError
+from kohort.errors import KafkaTimeoutError, NotAssignedError
 from kohort.testing import Cluster, ProducerRecord
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import poll_until, read, values
@@ -34,14 +34,6 @@ def consumer(make: MakeConsumer, tp: TopicPartition) -> KafkaConsumer:
 def take(consumer: KafkaConsumer, count: int) -> list[Any]:
     """Return the values of this many steps of iteration."""
     return [next(consumer).value for _ in range(count)]
-
-
-def test_a_seek_decides_what_comes_next(consumer: KafkaConsumer, tp: TopicPartition) -> None:
-    consumer.seek(tp, 2)
-    assert consumer.position(tp) == 2
-    assert values(read(consumer, 2)) == LETTERS[2:]
-    consumer.seek(tp, 1)
-    assert values(read(consumer, 3)) == LETTERS[1:]
 
 
 def test_nothing_is_fetched_from_the_end_of_a_range_on(
@@ -75,19 +67,6 @@ def test_a_seek_is_checked(consumer: KafkaConsumer, tp: TopicPartition) -> None:
         consumer.seek(TopicPartition(tp.topic, 1), 0)
 
 
-def test_the_ends_can_be_sought(consumer: KafkaConsumer, tp: TopicPartition) -> None:
-    consumer.seek_to_end()
-    assert consumer.position(tp) == 4
-    consumer.seek_to_beginning(tp)
-    assert values(read(consumer, 4)) == LETTERS
-    other = TopicPartition(tp.topic, 1)
-    for seek in (consumer.seek_to_beginning, consumer.seek_to_end):
-        with pytest.raises(NotAssignedError):
-            seek(other)
-        with pytest.raises(TypeError):
-            seek([tp])  # type: ignore[arg-type]
-
-
 def test_seeking_the_ends_of_nothing_is_refused(make: MakeConsumer) -> None:
     with pytest.raises(NotAssignedError, match="no partitions are assigned"):
         make().seek_to_end()
@@ -114,19 +93,6 @@ def test_position_is_none_when_it_does_not_come_in_time(
         with pytest.raises(KafkaTimeoutError):
             consumer.position(TopicPartition(topic, 0), timeout_ms=50)
     assert consumer.position(TopicPartition(topic, 0)) == 0
-
-
-def test_without_offset_and_rule_position_and_poll_say_so(
-    make: MakeConsumer, tp: TopicPartition, group: str
-) -> None:
-    consumer = make(group_id=group, auto_offset_reset="none")
-    consumer.assign([tp])
-    with pytest.raises(NoOffsetForPartitionError, match="seek"):
-        consumer.position(tp)
-    with pytest.raises(NoOffsetForPartitionError, match="seek"):
-        consumer.poll(5_000)
-    consumer.seek(tp, 3)
-    assert values(read(consumer, 1)) == LETTERS[3:]
 
 
 @pytest.mark.parametrize(
@@ -167,15 +133,6 @@ def test_a_pause_holds_back_what_is_buffered_and_keeps_it(
         consumer.pause([tp])  # type: ignore[arg-type]
 
 
-def test_iteration_moves_the_position_with_each_record(
-    consumer: KafkaConsumer, tp: TopicPartition
-) -> None:
-    for record in consumer:
-        assert consumer.position(tp) == record.offset + 1
-        if record.value == LETTERS[-1]:
-            break
-
-
 def test_iteration_ends_after_consumer_timeout_and_can_resume(
     cluster: Cluster, make: MakeConsumer, tp: TopicPartition
 ) -> None:
@@ -199,16 +156,6 @@ def test_a_seek_between_two_steps_of_iteration_counts(
     assert next(consumer).value == b"d"
     consumer.seek(tp, 0)
     assert take(consumer, 4) == LETTERS
-
-
-def test_a_pause_between_two_steps_of_iteration_counts(
-    consumer: KafkaConsumer, tp: TopicPartition
-) -> None:
-    assert next(consumer).value == b"a"
-    consumer.pause(tp)
-    assert consumer.poll(100) == {}
-    consumer.resume(tp)
-    assert take(consumer, 3) == LETTERS[1:]
 
 
 def test_poll_and_iteration_can_be_mixed(consumer: KafkaConsumer, tp: TopicPartition) -> None:

@@ -14,7 +14,16 @@ from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import WakeupError
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
-from tests.consumer.kit import PATIENCE, Recorder, aread, poll_until, read, values
+from tests.consumer.kit import (
+    PATIENCE,
+    Recorder,
+    apoll_until,
+    aread,
+    poll_until,
+    read,
+    values,
+)
+from tests.support.awaited import EACH_API
 
 LONG_MS = 1000 * PATIENCE
 
@@ -33,30 +42,51 @@ def once_waiting(consumer: Any, action: Any) -> threading.Thread:
     return thread
 
 
-def test_another_thread_ends_poll(topic: str, group: str, make: MakeConsumer) -> None:
-    consumer = make(topic, group_id=group)
-    poll_until(consumer, consumer.assignment)
-    thread = once_waiting(consumer, consumer.wakeup)
-    begun = time.monotonic()
-    with pytest.raises(WakeupError):
-        consumer.poll(timeout_ms=LONG_MS)
-    assert time.monotonic() - begun < PATIENCE / 2
-    thread.join()
-    assert consumer.poll() == {}, "wakeup() is raised once"
-
-
-def test_a_signal_handler_ends_poll(topic: str, make: MakeConsumer) -> None:
-    consumer = make(topic)
-    poll_until(consumer, consumer.assignment)
-    main = threading.get_ident()
-    before = signal.signal(signal.SIGUSR1, lambda *_: consumer.wakeup())
-    thread = once_waiting(consumer, lambda: signal.pthread_kill(main, signal.SIGUSR1))
-    try:
-        with pytest.raises(WakeupError):
-            consumer.poll(timeout_ms=LONG_MS)
-    finally:
+@pytest.mark.anyio
+@EACH_API
+@pytest.mark.parametrize("how", ["poll", "iteration"])
+async def test_another_thread_ends_what_waits(
+    how: str,
+    cluster: Cluster,
+    topic: str,
+    group: str,
+    options: dict[str, Any],
+    consumer_class: Any,
+) -> None:
+    async with consumer_class(topic, group_id=group, **options) as consumer:
+        await apoll_until(consumer, consumer.assignment)
+        thread = once_waiting(consumer, consumer.wakeup)
+        begun = time.monotonic()
+        with anyio.fail_after(PATIENCE), pytest.raises(WakeupError):
+            if how == "poll":
+                await consumer.poll(timeout_ms=LONG_MS)
+            else:
+                async for _ in consumer:
+                    pass
+        assert time.monotonic() - begun < PATIENCE / 2
         thread.join()
-        signal.signal(signal.SIGUSR1, before)
+        assert await consumer.poll() == {}, "wakeup() is raised once"
+        cluster.produce(topic, [b"a"])
+        assert values(await aread(consumer, 1)) == [b"a"]
+    consumer.wakeup()
+
+
+@pytest.mark.anyio
+@EACH_API
+async def test_a_signal_handler_ends_poll(
+    topic: str, options: dict[str, Any], consumer_class: Any
+) -> None:
+    main = threading.get_ident()
+    async with consumer_class(topic, **options) as consumer:
+        await apoll_until(consumer, consumer.assignment)
+        before = signal.signal(signal.SIGUSR1, lambda *_: consumer.wakeup())
+        thread = once_waiting(consumer, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+        try:
+            with anyio.fail_after(PATIENCE), pytest.raises(WakeupError):
+                await consumer.poll(timeout_ms=LONG_MS)
+        finally:
+            thread.join()
+            signal.signal(signal.SIGUSR1, before)
 
 
 def test_wakeup_without_a_waiting_poll_ends_only_the_next_poll(
@@ -72,20 +102,23 @@ def test_wakeup_without_a_waiting_poll_ends_only_the_next_poll(
     assert values(read(consumer, 1)) == [b"b"]
 
 
-def test_iteration_ends_between_two_records(
-    cluster: Cluster, topic: str, make: MakeConsumer
+@pytest.mark.anyio
+@EACH_API
+async def test_iteration_ends_between_two_records(
+    cluster: Cluster, topic: str, options: dict[str, Any], consumer_class: Any
 ) -> None:
     cluster.produce(topic, [b"%d" % n for n in range(10)], partition=0)
-    consumer = make(topic)
     seen: list[Any] = []
-    for _ in range(3):
-        with pytest.raises(WakeupError):
-            for record in consumer:
-                seen.append(record.value)
-                if len(seen) % 3 == 0:
-                    consumer.wakeup()
-    assert seen == [b"%d" % n for n in range(9)]
-    assert consumer.position(TopicPartition(topic, 0)) == 9
+    async with consumer_class(topic, **options) as consumer:
+        for _ in range(3):
+            with pytest.raises(WakeupError):
+                async for record in consumer:
+                    seen.append(record.value)
+                    if len(seen) % 3 == 0:
+                        consumer.wakeup()
+        assert seen == [b"%d" % n for n in range(9)]
+        assert await consumer.position(TopicPartition(topic, 0)) == 9
+        assert (await anext(consumer)).value == b"9"
 
 
 def test_a_commit_that_waits_is_ended_but_closing_is_not(
@@ -124,57 +157,6 @@ def test_a_listener_is_not_disturbed(topic: str, group: str, make: MakeConsumer)
         poll_until(consumer, lambda: False)
     assert positions == [0]
     assert consumer.committed(TopicPartition(topic, 0)) == 0
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("how", ["poll", "iteration"])
-async def test_another_thread_ends_what_waits_on_the_async_face(
-    how: str, cluster: Cluster, topic: str, options: dict[str, Any]
-) -> None:
-    async with AsyncKafkaConsumer(topic, **options) as consumer:
-        thread = once_waiting(consumer, consumer.wakeup)
-        with anyio.fail_after(PATIENCE), pytest.raises(WakeupError):
-            if how == "poll":
-                await consumer.poll(timeout_ms=LONG_MS)
-            else:
-                async for _ in consumer:
-                    pass
-        thread.join()
-        cluster.produce(topic, [b"a"])
-        assert values(await aread(consumer, 1)) == [b"a"]
-    consumer.wakeup()
-
-
-@pytest.mark.anyio
-async def test_a_signal_handler_ends_what_waits_on_the_async_face(
-    topic: str, options: dict[str, Any]
-) -> None:
-    main = threading.get_ident()
-    async with AsyncKafkaConsumer(topic, **options) as consumer:
-        before = signal.signal(signal.SIGUSR1, lambda *_: consumer.wakeup())
-        thread = once_waiting(consumer, lambda: signal.pthread_kill(main, signal.SIGUSR1))
-        try:
-            with anyio.fail_after(PATIENCE), pytest.raises(WakeupError):
-                await consumer.poll(timeout_ms=LONG_MS)
-        finally:
-            thread.join()
-            signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.anyio
-async def test_iteration_of_what_is_there_ends_on_the_async_face(
-    cluster: Cluster, topic: str, options: dict[str, Any]
-) -> None:
-    cluster.produce(topic, [b"a", b"b", b"c"], partition=0)
-    seen: list[Any] = []
-    async with AsyncKafkaConsumer(topic, **options) as consumer:
-        with pytest.raises(WakeupError):
-            async for record in consumer:
-                seen.append(record.value)
-                if len(seen) == 2:
-                    consumer.wakeup()
-        assert seen == [b"a", b"b"]
-        assert (await anext(consumer)).value == b"c"
 
 
 def test_it_may_be_called_before_anything(options: dict[str, Any]) -> None:

@@ -11,14 +11,15 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort import TopicPartition
 from kohort.consumer.driver._background_task import loop_clock
 from kohort.consumer.driver._iteration_buffer import IterationBuffer
 from kohort.errors import WakeupError
 from kohort.records import ConsumerRecord, SyncIteration, WakeUp
 from kohort.subscription import SubscriptionState
 from kohort.testing import Cluster
-from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import AnyConsumer
+from tests.support.awaited import EACH_API_ON_ASYNCIO
 
 RECORDS = 20
 QUICK = 7
@@ -167,54 +168,37 @@ def tp(cluster: Cluster, topic: str) -> TopicPartition:
     return TopicPartition(topic, 0)
 
 
-def quick_steps(consumer: KafkaConsumer) -> int:
+async def quick_steps(consumer: AnyConsumer) -> int:
     """Step until the steps are quick. Return the next offset."""
-    for _ in range(QUICK):
-        record = next(consumer)
+    async for record in consumer:
+        if record.offset == QUICK:
+            break
     return record.offset + 1
 
 
-def test_the_synchronous_face_sees_everything(make: MakeConsumer, tp: TopicPartition) -> None:
-    consumer = make()
-    consumer.assign([tp])
-    offset = quick_steps(consumer)
-    assert consumer.position(tp) == offset
-    consumer.wakeup()
-    with pytest.raises(WakeupError):
-        next(consumer)
-    assert next(consumer).offset == offset
-    consumer.seek(tp, 0)
-    assert quick_steps(consumer) == QUICK
-    polled = consumer.poll(25_000, max_records=2)[tp]
-    assert [record.offset for record in polled] == [QUICK, QUICK + 1]
-    assert next(consumer).offset == QUICK + 2
-    consumer.seek(tp, 0)
-    quick_steps(consumer)
-    consumer.close()
-    assert list(consumer) == []
-
-
-def test_the_asynchronous_face_sees_everything(cluster: Cluster, tp: TopicPartition) -> None:
-    async def main() -> None:
-        options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
-        async with AsyncKafkaConsumer(**options) as consumer:
-            consumer.assign([tp])
-            consumer.seek(tp, 0)
-            async for record in consumer:
-                if record.offset == QUICK:
-                    break
-            assert await consumer.position(tp) == QUICK + 1
-            consumer.wakeup()
-            with pytest.raises(WakeupError):
-                await anext(consumer)
-            assert (await anext(consumer)).offset == QUICK + 1
-            consumer.seek(tp, 0)
-            async for record in consumer:
-                if record.offset == QUICK:
-                    await consumer.close()
-            assert record.offset == QUICK
-
-    anyio.run(main)
+@pytest.mark.anyio
+@EACH_API_ON_ASYNCIO
+async def test_quick_steps_of_a_consumer_see_everything(
+    tp: TopicPartition, options: dict[str, Any], consumer_class: Any
+) -> None:
+    async with consumer_class(**options) as consumer:
+        consumer.assign([tp])
+        offset = await quick_steps(consumer)
+        assert await consumer.position(tp) == offset == QUICK + 1
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            await anext(consumer)
+        assert (await anext(consumer)).offset == offset
+        consumer.seek(tp, 0)
+        assert await quick_steps(consumer) == offset
+        polled = (await consumer.poll(25_000, max_records=2))[tp]
+        assert [record.offset for record in polled] == [offset, offset + 1]
+        assert (await anext(consumer)).offset == offset + 2
+        consumer.seek(tp, 0)
+        async for record in consumer:
+            if record.offset == QUICK:
+                await consumer.close()
+        assert record.offset == QUICK
 
 
 @pytest.mark.anyio

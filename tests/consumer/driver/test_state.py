@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer
 from kohort.consumer.driver._state import MOVES, ConsumerLife, ConsumerState
 from kohort.errors import ConsumerClosedError, ForkedConsumerError
 from kohort.testing import Cluster
+from tests.support.awaited import EACH_API
 
 NEW, STARTING, ABORTING = ConsumerState.NEW, ConsumerState.STARTING, ConsumerState.ABORTING
 RUNNING, RESETTING = ConsumerState.RUNNING, ConsumerState.RESETTING
@@ -89,22 +89,14 @@ class Moves(ConsumerLife):
 WHOLE_LIFE = [NEW, STARTING, RUNNING, CLOSING, CLOSED]
 
 
-def test_sync_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.consumer.driver._driver.ConsumerLife", Moves)
-    with Cluster(topics={"orders": 1}) as cluster:
-        consumer: Any = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
-        assert consumer._driver.life.state is ConsumerState.NEW
-        with consumer:
-            consumer.poll()
-        assert consumer._driver.life.seen == WHOLE_LIFE
-
-
 @pytest.mark.anyio
-async def test_async_consumer_moves_from_start_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
+@EACH_API
+async def test_consumer_moves_from_start_to_close(
+    monkeypatch: pytest.MonkeyPatch, consumer_class: Any
+) -> None:
     monkeypatch.setattr("kohort.consumer.driver._driver.ConsumerLife", Moves)
     with Cluster(topics={"orders": 1}) as cluster:
-        servers = cluster.bootstrap_servers
-        consumer: Any = AsyncKafkaConsumer("orders", bootstrap_servers=servers)
+        consumer = consumer_class("orders", bootstrap_servers=cluster.bootstrap_servers)
         assert consumer._driver.life.state is ConsumerState.NEW
         async with consumer:
             await consumer.poll()

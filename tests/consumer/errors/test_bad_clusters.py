@@ -21,6 +21,7 @@ from kohort.testing import Cluster
 from tests.consumer import servers
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import apoll_quietly, aread, poll_error, poll_quietly, read, values
+from tests.support.awaited import EACH_API
 from tests.support.net import free_ports
 
 
@@ -144,23 +145,25 @@ async def test_start_raises_and_leaves_nothing_behind(says: bytes | None) -> Non
         assert consumer._driver.background_task is None
 
 
-def test_an_unknown_topic_is_reported_once_and_awaited(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+@pytest.mark.anyio
+@EACH_API
+async def test_an_unknown_topic_is_reported_once_and_awaited(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any], consumer_class: Any
 ) -> None:
     missing = f"{topic}-missing"
     cluster.produce(topic, [b"there"])
-    consumer = make(topic, missing, group_id=group, allow_auto_create_topics=False)
-    records = []
-    with pytest.raises(UnknownTopicOrPartitionError, match=f"'{missing}' does not exist"):
-        while True:
-            records += [r for part in consumer.poll(200).values() for r in part]
-    if not records:
-        records = read(consumer, 1)
-    assert values(records) == [b"there"]
-    assert poll_quietly(consumer) == []
-    cluster.create_topic(missing)
-    cluster.produce(missing, [b"here now"])
-    assert values(read(consumer, 1)) == [b"here now"]
+    options |= {"group_id": group, "allow_auto_create_topics": False}
+    async with consumer_class(topic, missing, **options) as consumer:
+        records = []
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"'{missing}' does not exist"):
+            while True:
+                records += [r for part in (await consumer.poll(200)).values() for r in part]
+        records += await aread(consumer, 1 - len(records))
+        assert values(records) == [b"there"]
+        assert await apoll_quietly(consumer) == []
+        cluster.create_topic(missing)
+        cluster.produce(missing, [b"here now"])
+        assert values(await aread(consumer, 1)) == [b"here now"]
 
 
 def test_missing_assigned_partition_is_raised_once_and_awaited(
@@ -203,20 +206,6 @@ def test_cluster_query_raises_when_no_server_responds_in_time(
         call(consumer, TopicPartition("orders", 0))
     assert time.monotonic() - begun < 20
     consumer.close(timeout_ms=0)
-
-
-@pytest.mark.anyio
-async def test_unknown_topic_does_not_prevent_the_async_start(
-    cluster: Cluster, topic: str, options: dict[str, Any]
-) -> None:
-    missing = f"{topic}-missing"
-    async with AsyncKafkaConsumer(missing, **options) as consumer:
-        with pytest.raises(UnknownTopicOrPartitionError, match=missing):
-            await anext(consumer)
-        assert await apoll_quietly(consumer) == []
-        cluster.create_topic(missing)
-        cluster.produce(missing, [b"here now"])
-        assert values(await aread(consumer, 1)) == [b"here now"]
 
 
 @pytest.mark.parametrize("consumer_class", [KafkaConsumer, AsyncKafkaConsumer])

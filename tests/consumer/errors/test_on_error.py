@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
@@ -26,12 +25,13 @@ from tests.consumer.kit import (
     apoll_quietly,
     apoll_until,
     aread,
+    committed,
     poll_error,
-    poll_quietly,
     poll_until,
     read,
     values,
 )
+from tests.support.awaited import EACH_API
 
 
 def picky(data: bytes) -> str:
@@ -98,9 +98,11 @@ def test_what_was_skipped_last_counts_as_consumed(
     assert cluster.committed(group)[bad].offset == 2
 
 
+@pytest.mark.anyio
+@EACH_API
 @pytest.mark.parametrize("how", ["deserializer", "crc"])
-def test_pause_holds_the_partition_and_resume_tries_again(
-    cluster: Cluster, topic: str, make: MakeConsumer, how: str
+async def test_pause_holds_the_partition_and_resume_tries_again(
+    cluster: Cluster, topic: str, options: dict[str, Any], consumer_class: Any, how: str
 ) -> None:
     bad, broken = TopicPartition(topic, 0), [True]
     for value in (b"a", b"b", b"c"):
@@ -113,26 +115,32 @@ def test_pause_holds_the_partition_and_resume_tries_again(
             raise LookupError(data)
         return data.decode()
 
-    consumer = make(topic, group_id=None, value_deserializer=moody, on_error="pause")
-    seen = poll_until(consumer, consumer.paused)
-    seen += read(consumer, 2 - len(seen)) if len(seen) < 2 else []
-    assert sorted(values(seen)) == ["a", "x"]
-    assert (consumer.paused(), consumer.position(bad)) == ({bad}, 1)
-    why = consumer.explain()
-    assert any("paused" in reason and str(bad[0]) in reason for reason in why.reasons)
-    name = "CorruptBatchError" if damage else "RecordDeserializationError"
-    assert any(name in reason for reason in why.reasons), why
-    assert poll_quietly(consumer) == []
-    cluster.produce(topic, [b"y"], partition=1)
-    assert values(read(consumer, 1)) == ["y"]
-    consumer.resume(bad)
-    assert poll_until(consumer, consumer.paused) == [], "it is as bad as it was"
-    broken.clear()
-    if damage is not None:
-        damage.stop()
-    consumer.resume(bad)
-    assert values(read(consumer, 2)) == ["b", "c"]
-    assert not any(name in reason for reason in consumer.explain().reasons)
+    options |= {"value_deserializer": moody, "on_error": "pause"}
+    async with consumer_class(topic, **options) as consumer:
+        seen = await apoll_until(consumer, consumer.paused)
+        seen += await aread(consumer, 2 - len(seen))
+        assert sorted(values(seen)) == ["a", "x"]
+        assert (consumer.paused(), await consumer.position(bad)) == ({bad}, 1)
+        why = consumer.explain()
+        assert any("paused" in reason and str(bad[0]) in reason for reason in why.reasons)
+        name = "CorruptBatchError" if damage else "RecordDeserializationError"
+        assert any(name in reason for reason in why.reasons), why
+        assert await apoll_quietly(consumer) == []
+        cluster.produce(topic, [b"y"], partition=1)
+        assert values(await aread(consumer, 1)) == ["y"]
+        consumer.resume(bad)
+        assert await apoll_until(consumer, consumer.paused) == [], "it is as bad as it was"
+        consumer.seek(bad, 2)
+        consumer.resume(bad)
+        assert values(await aread(consumer, 1)) == ["c"]
+        consumer.seek(bad, 1)
+        assert await apoll_until(consumer, consumer.paused) == [], "it is as bad as it was"
+        broken.clear()
+        if damage is not None:
+            damage.stop()
+        consumer.resume(bad)
+        assert values(await aread(consumer, 2)) == ["b", "c"]
+        assert not any(name in reason for reason in consumer.explain().reasons)
 
 
 @pytest.mark.parametrize("how", ["deserializer", "crc"])
@@ -188,13 +196,28 @@ def test_what_a_function_raises_comes_out_of_poll(
     assert consumer.position(bad) == 1
 
 
+@pytest.mark.anyio
+@EACH_API
 @pytest.mark.parametrize("how", ["deserializer", "crc"])
-def test_iteration_skips_too(cluster: Cluster, topic: str, make: MakeConsumer, how: str) -> None:
+async def test_iteration_skips_too(
+    cluster: Cluster,
+    topic: str,
+    group: str,
+    options: dict[str, Any],
+    consumer_class: Any,
+    how: str,
+) -> None:
     bad = spoil(cluster, topic, how)
-    consumer = make(topic, group_id=None, value_deserializer=picky, on_error="skip")
-    seen: list[Any] = [next(consumer).value for _ in range(4)]
-    assert sorted(seen) == ["a", "c", "x", "y"]
-    assert consumer.position(bad) == 3
+    options |= {"value_deserializer": picky, "on_error": "skip", "group_id": group}
+    async with consumer_class(topic, **options) as consumer:
+        seen = [(await anext(consumer)).value for _ in range(4)]
+        assert sorted(seen) == ["a", "c", "x", "y"]
+        assert await consumer.position(bad) == 3
+        await consumer.commit()
+        assert committed(cluster, group, bad) == 3
+        cluster.produce(topic, [b"poison 2", b"d"], partition=0)
+        polled = await consumer.poll(10_000, 1, partitions=[bad])
+        assert values(polled[bad]) == ["d"]
 
 
 @pytest.mark.parametrize("how", ["deserializer", "crc"])
@@ -225,46 +248,6 @@ def test_tables_go_by_it_too(
         seen += consumer.poll_arrow(timeout_ms=200).column("value").to_pylist()
     assert sorted(seen) == expected
     assert consumer.position(bad) == (3 if policy == "skip" else 1)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("how", ["deserializer", "crc"])
-async def test_skip_on_the_async_face(
-    cluster: Cluster, topic: str, group: str, options: dict[str, Any], how: str
-) -> None:
-    bad = spoil(cluster, topic, how)
-    async with AsyncKafkaConsumer(
-        topic, group_id=group, value_deserializer=picky, on_error="skip", **options
-    ) as consumer:
-        seen: list[Any] = []
-        with anyio.fail_after(PATIENCE):
-            async for record in consumer:
-                seen.append(record.value)
-                if len(seen) == 4:
-                    break
-        assert sorted(seen) == ["a", "c", "x", "y"]
-        await consumer.commit()
-        assert cluster.committed(group)[bad].offset == 3
-        cluster.produce(topic, [b"poison 2", b"d"], partition=0)
-        assert (await consumer.poll(10_000, 1, partitions=[bad]))[bad][0].value == "d"
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("how", ["deserializer", "crc"])
-async def test_pause_on_the_async_face(
-    cluster: Cluster, topic: str, options: dict[str, Any], how: str
-) -> None:
-    bad = spoil(cluster, topic, how)
-    async with AsyncKafkaConsumer(
-        topic, value_deserializer=picky, on_error="pause", **options
-    ) as consumer:
-        seen = await apoll_until(consumer, consumer.paused)
-        seen += await aread(consumer, 3 - len(seen))
-        assert sorted(values(seen)) == ["a", "x", "y"]
-        assert await apoll_quietly(consumer) == []
-        consumer.seek(bad, 2)
-        consumer.resume(bad)
-        assert values(await aread(consumer, 1)) == ["c"]
 
 
 @pytest.mark.parametrize("given", ["skip", "SKIP", lambda error: "skip"])

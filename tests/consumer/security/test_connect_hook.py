@@ -16,6 +16,8 @@ from kohort import AsyncKafkaConsumer, KafkaConsumer
 from kohort.errors import InvalidOptionError, KafkaError, TlsVerificationError, WrongListenerError
 from kohort.network import Connect, StreamConnection
 from kohort.testing import Cluster, Listener, MemoryCluster, Security
+from tests.consumer.kit import aread, read, values
+from tests.support.awaited import EACH_API
 
 PASSWORD = "top-secret-password"
 LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL", Listener("SSL", "MTLS", client_auth="required"))
@@ -89,46 +91,35 @@ def options(cluster: Cluster, listener: str, protocol: str, **more: Any) -> dict
     return found | more
 
 
-def read_sync(given: dict[str, Any]) -> Any:
+def read_all(given: dict[str, Any]) -> Any:
+    """Read the records. Return the explanation."""
     with KafkaConsumer("t", **given) as consumer:
-        found: list[Any] = []
-        while len(found) < 3:
-            for records in consumer.poll(timeout_ms=200).values():
-                found += [record.value for record in records]
-        assert found == [b"a", b"b", b"c"]
+        assert values(read(consumer, 3)) == [b"a", b"b", b"c"]
         return consumer.explain()
 
 
-async def read_async(given: dict[str, Any]) -> Any:
-    async with AsyncKafkaConsumer("t", **given) as consumer:
-        found: list[Any] = []
-        with anyio.fail_after(60):
-            while len(found) < 3:
-                for records in (await consumer.poll(timeout_ms=200)).values():
-                    found += [record.value for record in records]
-        assert found == [b"a", b"b", b"c"]
+async def aread_all(consumer_class: Any, given: dict[str, Any]) -> Any:
+    """Read the records as read_all() does, on the async API."""
+    async with consumer_class("t", **given) as consumer:
+        assert values(await aread(consumer, 3)) == [b"a", b"b", b"c"]
         return consumer.explain()
 
 
+@pytest.mark.anyio
+@EACH_API
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_connect_carries_tls_and_the_login(cluster: Cluster, protocol: str) -> None:
+async def test_connect_carries_tls_and_the_login(
+    cluster: Cluster, consumer_class: Any, protocol: str
+) -> None:
     sent = bytearray()
     given = options(cluster, protocol, protocol, ssl_cafile=cluster.ssl_cafile)
-    explanation = read_sync(given | {"connect": noting(sent)})
+    explanation = await aread_all(consumer_class, given | {"connect": noting(sent)})
     assert sent[:1] == b"\x16"
     assert PASSWORD.encode() not in sent
     assert b"kohort" not in sent  # nor is the client's name
     assert explanation.as_dict()["security"]["encrypted_by"] == "kohort"
-
-
-@pytest.mark.anyio
-async def test_async_connect_carries_tls_and_the_login(cluster: Cluster) -> None:
-    sent = bytearray()
-    given = options(cluster, "SASL_SSL", "SASL_SSL", ssl_cafile=cluster.ssl_cafile)
-    explanation = await read_async(given | {"connect": noting(sent)})
-    assert sent[:1] == b"\x16"
-    assert PASSWORD.encode() not in sent
-    assert "security: SASL_SSL, PLAIN as alice" in str(explanation)
+    login = ", PLAIN as alice" if "SASL" in protocol else ""
+    assert f"security: {protocol}{login}" in str(explanation)
 
 
 def error_of(given: dict[str, Any]) -> KafkaError:
@@ -162,7 +153,7 @@ def test_client_certificate_is_sent_over_connect(cluster: Cluster) -> None:
     client = cluster.client_certificate("reader")
     given = options(cluster, "MTLS", "SSL", ssl_cafile=cluster.ssl_cafile)
     given |= {"ssl_certfile": client.certfile, "ssl_keyfile": client.keyfile}
-    explanation = read_sync(given | {"connect": noting(bytearray())})
+    explanation = read_all(given | {"connect": noting(bytearray())})
     assert explanation.as_dict()["security"]["certificate_of"] == "ssl_certfile"
 
 
@@ -172,7 +163,7 @@ def test_connect_encrypts_leaves_tls_to_the_function(
 ) -> None:
     listener = protocol.replace("PLAINTEXT", "SSL")
     given = options(cluster, listener, protocol, connect_encrypts=True)
-    explanation = read_sync(given | {"connect": encrypting(cluster.ssl_cafile)})
+    explanation = read_all(given | {"connect": encrypting(cluster.ssl_cafile)})
     login = ", PLAIN as alice" if "SASL" in protocol else ""
     line = f"security: {protocol}, encrypted by the function of connect{login}\n"
     assert line in str(explanation)
@@ -193,13 +184,14 @@ async def test_memory_cluster_plays_tls_itself() -> None:
         memory.produce("t", ["a", "b", "c"])
         for listener, certificate in [("SASL_SSL", ""), ("MTLS", "app")]:
             protocol = listener.replace("MTLS", "SSL")
-            given = {
+            given: dict[str, Any] = {
                 "bootstrap_servers": memory.bootstrap_servers_of(listener),
                 "security_protocol": protocol,
                 "auto_offset_reset": "earliest",
                 "connect": functools.partial(memory.connect, certificate=certificate),
             }
-            explanation = await read_async(given | (LOGIN if "SASL" in listener else {}))
+            given |= LOGIN if "SASL" in listener else {}
+            explanation = await aread_all(AsyncKafkaConsumer, given)
             assert "encrypted by the function of connect" in str(explanation)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort import KafkaConsumer
 from kohort.errors import (
     CredentialsUnavailableError,
     KafkaTimeoutError,
@@ -22,6 +22,7 @@ from kohort.errors import (
 from kohort.security._gssapi import GssapiExchange
 from tests.consumer.kit import aread, read
 from tests.security.traces import traces
+from tests.support.awaited import EACH_API
 from tests.support.kerberos import PASSWORD, REALM, USER, Kdc
 from tests.support.leaks import leaked
 from tests.support.net import free_ports
@@ -73,14 +74,16 @@ def fill(kafka: SecureKafka, topic: str) -> None:
     assert producer.flush(20) == 0
 
 
-def test_sync_consumer_logs_in_with_a_ticket(
-    allowed: SecureKafka, tickets: Kdc, unique: Callable[[str], str]
+@pytest.mark.anyio
+@EACH_API
+async def test_consumer_logs_in_with_a_ticket(
+    allowed: SecureKafka, tickets: Kdc, unique: Callable[[str], str], consumer_class: Any
 ) -> None:
     topic = unique("kerberos")
-    fill(allowed, topic)
-    with KafkaConsumer(topic, group_id=unique("g"), **options(allowed)) as consumer:
-        assert len(read(consumer, 10)) == 10
-        consumer.commit()
+    await anyio.to_thread.run_sync(fill, allowed, topic)
+    async with consumer_class(topic, group_id=unique("g"), **options(allowed)) as consumer:
+        assert len(await aread(consumer, 10)) == 10
+        await consumer.commit()
 
 
 def test_consumer_logs_in_with_a_keytab(
@@ -101,16 +104,6 @@ def test_consumer_logs_in_with_a_keytab(
     given["bootstrap_servers"] = given["bootstrap_servers"].replace("localhost", "127.0.0.1")
     with KafkaConsumer(topic, group_id=unique("g"), **given) as consumer:
         assert len(read(consumer, 10)) == 10
-
-
-@pytest.mark.anyio
-async def test_async_consumer_logs_in_with_a_ticket(
-    allowed: SecureKafka, tickets: Kdc, unique: Callable[[str], str]
-) -> None:
-    topic = unique("kerberos")
-    await anyio.to_thread.run_sync(fill, allowed, topic)
-    async with AsyncKafkaConsumer(topic, group_id=unique("g"), **options(allowed)) as consumer:
-        assert len(await aread(consumer, 10)) == 10
 
 
 @pytest.mark.parametrize(

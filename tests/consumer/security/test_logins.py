@@ -28,6 +28,7 @@ from tests.consumer.secured import (
     options,
     with_delegation_token,
 )
+from tests.support.awaited import EACH_API
 from tests.support.secure_kafka import SecureKafka
 from tests.support.tokens import unsecured
 from tests.support.topics import create_topic
@@ -60,31 +61,22 @@ def secured(request: pytest.FixtureRequest) -> Secured:
     return on_kafka(request.getfixturevalue("secure_kafka"))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_sync_consumer_logs_in(
-    secured: Secured, unique: Callable[[str], str], protocol: str, mechanism: str
-) -> None:
-    topic = unique("logins")
-    secured.fill(topic, 10)
-    with KafkaConsumer(
-        topic, group_id=unique("g"), **options(secured, protocol, mechanism)
-    ) as consumer:
-        assert len(read(consumer, 10)) == 10
-        consumer.commit()
-
-
+@pytest.mark.cases(6)  # of two APIs, on two clusters
 @pytest.mark.anyio
+@EACH_API
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_async_consumer_logs_in(
-    secured: Secured, unique: Callable[[str], str], protocol: str, mechanism: str
+async def test_consumer_logs_in(
+    secured: Secured,
+    unique: Callable[[str], str],
+    consumer_class: Any,
+    protocol: str,
+    mechanism: str,
 ) -> None:
     topic = unique("logins")
     await anyio.to_thread.run_sync(secured.fill, topic, 10)
-    async with AsyncKafkaConsumer(
-        topic, group_id=unique("g"), **options(secured, protocol, mechanism)
-    ) as consumer:
+    given = options(secured, protocol, mechanism)
+    async with consumer_class(topic, group_id=unique("g"), **given) as consumer:
         assert len(await aread(consumer, 10)) == 10
         await consumer.commit()
 

@@ -12,6 +12,7 @@ from kohort import AsyncKafkaConsumer, KafkaConsumer
 from kohort.errors import SaslAuthenticationFailedError, SecurityError
 from tests.consumer.kit import aread, read
 from tests.consumer.secured import MECHANISMS, PROTOCOLS, USER, Secured, on_kafka, options
+from tests.support.awaited import EACH_API
 from tests.support.jars import old_jars
 from tests.support.kerberos import USER as KERBEROS_USER
 from tests.support.kerberos import Kdc
@@ -110,21 +111,18 @@ def test_wrong_logins_are_told_apart(kafka: SecureKafka, secured: Secured) -> No
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", WAYS)
-def test_sync_group_reads_when_it_logs_in(
-    kafka: SecureKafka, secured: Secured, unique: Callable[[str], str], way: str
-) -> None:
-    read_in_a_group(unique("g"), options_of(kafka, secured, way))
-
-
-@pytest.mark.long
 @pytest.mark.anyio
+@EACH_API
 @pytest.mark.parametrize("way", WAYS)
-async def test_async_group_reads_when_it_logs_in(
-    kafka: SecureKafka, secured: Secured, unique: Callable[[str], str], way: str
+async def test_group_reads_when_it_logs_in(
+    kafka: SecureKafka,
+    secured: Secured,
+    unique: Callable[[str], str],
+    consumer_class: Any,
+    way: str,
 ) -> None:
     given = options_of(kafka, secured, way)
-    async with AsyncKafkaConsumer("t", group_id=unique("g"), **given) as consumer:
+    async with consumer_class("t", group_id=unique("g"), **given) as consumer:
         assert len(await aread(consumer, COUNT)) == COUNT
         await consumer.commit()
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import anyio
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort import KafkaConsumer
 from kohort.errors import NoBrokersAvailable, ProxyAuthenticationFailedError
 from kohort.testing import Cluster, Security
+from tests.consumer.kit import aread
 from tests.consumer.secured import on_kafka
 from tests.consumer.secured import options as kafka_options
+from tests.support.awaited import EACH_API
 from tests.support.net import free_ports
 from tests.support.secure_kafka import SecureKafka
 from tests.support.tunnel_proxy import HttpProxy, SocksProxy, TunnelProxy
@@ -64,16 +65,19 @@ def read_all(topic: str, given: dict[str, Any]) -> Any:
         return consumer.explain()
 
 
-def check_wire(proxy: TunnelProxy) -> None:
+@pytest.mark.anyio
+@EACH_API
+async def test_group_reads_through_a_proxy(
+    cluster: Cluster, proxy: TunnelProxy, unique: Callable[[str], str], consumer_class: Any
+) -> None:
+    given = options(cluster, proxy, group_id=unique("g"))
+    async with consumer_class("t", **given) as consumer:
+        seen = [int(record.value or 0) for record in await aread(consumer, COUNT)]
+        explanation = consumer.explain()
+    assert sorted(seen) == list(range(COUNT))
     assert proxy.connects > 1
     assert proxy.passed[:1] == b"\x16"
     assert PASSWORD.encode() not in proxy.passed
-
-
-def test_group_reads_through_a_proxy(cluster: Cluster, proxy: TunnelProxy) -> None:
-    given = options(cluster, proxy, group_id=f"sync {proxy.scheme}")
-    explanation = read_all("t", given)
-    check_wire(proxy)
     shown = f"{explanation} {explanation.as_dict()}"
     assert f"proxy: {proxy.scheme}://127.0.0.1:{proxy.port}\n" in shown
     assert "security: SASL_SSL, PLAIN as alice" in shown
@@ -81,20 +85,6 @@ def test_group_reads_through_a_proxy(cluster: Cluster, proxy: TunnelProxy) -> No
     assert {port for _, port in proxy.targets} == {
         int(each.rpartition(":")[2]) for each in given["bootstrap_servers"].split(",")
     }
-
-
-@pytest.mark.anyio
-async def test_async_group_reads_through_a_proxy(
-    cluster: Cluster, proxy: TunnelProxy, anyio_backend_name: str
-) -> None:
-    given = options(cluster, proxy, group_id=f"{anyio_backend_name} {proxy.scheme}")
-    seen: list[int] = []
-    with anyio.fail_after(60):
-        async with AsyncKafkaConsumer("t", **given) as consumer:
-            while len(seen) < COUNT:
-                seen += values(await consumer.poll(timeout_ms=500))
-    assert sorted(seen) == list(range(COUNT))
-    check_wire(proxy)
 
 
 def test_kafka_python_options_of_proxies_are_accepted(

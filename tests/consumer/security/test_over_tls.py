@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyio
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort import KafkaConsumer
 from kohort.network import Connect, StreamConnection
 from kohort.testing import Cluster, Listener, Security
+from tests.consumer.kit import aread
+from tests.support.awaited import EACH_API
 
 COUNT = 600
 
@@ -48,31 +50,20 @@ def options(cluster: Cluster, connect: Connect | None) -> dict[str, Any]:
     }
 
 
-def numbers(parts: Any) -> list[int]:
-    values = [record.value for part in parts.values() for record in part]
+def numbers(records: list[Any]) -> list[int]:
+    values = [record.value for record in records]
     assert all(value == value[:4] * 5000 for value in values)
     return [int.from_bytes(value[:4], "big") for value in values]
 
 
-def test_group_reads_large_fetches_over_tls(cluster: Cluster, connect: Connect | None) -> None:
-    seen: list[int] = []
-    with KafkaConsumer("t", group_id=f"sync {connect}", **options(cluster, connect)) as consumer:
-        while len(seen) < COUNT:
-            seen += numbers(consumer.poll(timeout_ms=1000))
-    assert sorted(seen) == list(range(COUNT))
-
-
 @pytest.mark.anyio
-async def test_async_group_reads_large_fetches_over_tls(
-    cluster: Cluster, connect: Connect | None, anyio_backend_name: str
+@EACH_API
+async def test_group_reads_large_fetches_over_tls(
+    cluster: Cluster, connect: Connect | None, unique: Callable[[str], str], consumer_class: Any
 ) -> None:
-    seen: list[int] = []
-    with anyio.fail_after(30):
-        async with AsyncKafkaConsumer(
-            "t", group_id=f"{anyio_backend_name} {connect}", **options(cluster, connect)
-        ) as consumer:
-            while len(seen) < COUNT:
-                seen += numbers(await consumer.poll(timeout_ms=1000))
+    given = options(cluster, connect)
+    async with consumer_class("t", group_id=unique("g"), **given) as consumer:
+        seen = numbers(await aread(consumer, COUNT))
     assert sorted(seen) == list(range(COUNT))
 
 
@@ -83,7 +74,8 @@ def test_renewed_certificates_cost_no_record(cluster: Cluster, connect: Connect 
         "t", group_id=f"renewing {connect}", connections_max_idle_ms=50, **options(cluster, connect)
     ) as consumer:
         while len(seen) < COUNT:
-            seen += numbers(consumer.poll(timeout_ms=1000, max_records=100))
+            for records in consumer.poll(timeout_ms=1000, max_records=100).values():
+                seen += numbers(records)
             cluster.renew_certificates()
             cluster.client_certificate("reader")
     assert sorted(seen) == list(range(COUNT))
