@@ -40,7 +40,7 @@ SANITIZED := build/sanitized
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
 
-.PHONY: help demo quick test test-all matrices interop sanitize lint docs docs-serve docs-check fuzz soak bench release-check clean
+.PHONY: help demo quick test test-all matrices interop sanitize lint docs docs-serve docs-check fuzz soak bench release-check placeholders clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,10 @@ bench: $(VENV)/.dev ## Measure the hot paths beside other clients.
 
 release-check: $(VENV)/.release ## Build the files of a release for this Python, and try each. Nothing is uploaded.
 	$(BIN)/python -m tools.release
+
+placeholders: ## List addresses and owners that a person has to fill in before a release.
+	@! git grep -nE '\w\.invalid\b|PLACEHOLDER|^SITE: .* = ""' -- pyproject.toml mkdocs.yml '*.md' .github \
+	  kohort/errors/addresses.py ':!docs' ':!CHANGELOG.md'
 
 clean: ## Remove the environments, the caches and what was built.
 	rm -rf $(VENV) .venv .venv-[0-9]* .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -16,9 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tools.release.index import write_index
-from tools.release.placeholders import ROOT, placeholders
-
+ROOT: Final = Path(__file__).parents[2]
 WORK: Final = ROOT / "build" / "release"
 DIST: Final = WORK / "dist"
 PINS: Final = ROOT / "constraints" / "pins.txt"
@@ -47,7 +45,7 @@ class Trial(NamedTuple):
 
     name: str
     files: str
-    """Pattern of the built files that the package index offers."""
+    """Pattern of the built file."""
     decoders: str
     """Decoders that the consumer must report: compiled or plain."""
     dependencies: str = "newest"
@@ -114,7 +112,7 @@ def check_metadata() -> str:
 
 
 def download() -> str:
-    """Download the dependencies of kohort, and what builds it, for the package indexes."""
+    """Download the dependencies of kohort, and what builds it, into folders."""
     newest: list[str] = PROJECT["dependencies"]
     lowest = [each.replace(">=", "==") for each in newest]
     for name, wanted in (("newest", newest), ("lowest", lowest)):
@@ -125,16 +123,14 @@ def download() -> str:
 
 
 def install_and_read(trial: Trial) -> str:
-    """Install kohort from an index that has one of its files, and let a consumer read there."""
+    """Install one file of kohort without a network, and let a consumer read there."""
     place = WORK / "environments" / trial.name.replace(", ", "-").replace(" ", "-")
     run(PYTHON, "-m", "venv", "--clear", place)
     python = place / "bin" / "python"
-    offered = [*DIST.glob(trial.files), *(WORK / trial.dependencies).iterdir()]
-    address = write_index(place / "index", offered)
-    command = (python, "-m", "pip", "install", "--quiet", "--no-cache-dir")
+    [file] = DIST.glob(trial.files)
+    command = (python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-index")
     variables = {"PIP_CONFIG_FILE": os.devnull, **trial.environ}
-    wanted = f"kohort=={PROJECT['version']}"
-    run(*command, "--index-url", address, wanted, **variables)
+    run(*command, "--find-links", WORK / trial.dependencies, file, **variables)
     run(python, "-m", "pip", "check")
     run(python.with_name("kohort"), "--version")
     reader = Path(__file__).with_name("reader.py")
@@ -143,7 +139,11 @@ def install_and_read(trial: Trial) -> str:
 
 def rows() -> Iterator[Row]:
     """Do the parts of the check in their order, up to the first that the others need."""
-    for subject, action in (("build", build), ("metadata", check_metadata), ("index", download)):
+    for subject, action in (
+        ("build", build),
+        ("metadata", check_metadata),
+        ("dependencies", download),
+    ):
         row = attempt(subject, action)
         yield row
         if not row.is_good:
@@ -152,21 +152,19 @@ def rows() -> Iterator[Row]:
         yield attempt(trial.name, partial(install_and_read, trial))
 
 
-def report(found: Iterable[Row], left: Iterable[str]) -> str:
-    """Return the rows as one table, and after it the placeholders that are left."""
+def report(found: Iterable[Row]) -> str:
+    """Return the rows as one table."""
     lines = []
     for subject, is_good, result in found:
         text = result.replace("\n", "\n" + " " * 10)
         lines.append(f"{'ok' if is_good else 'FAILED':6}  {subject}: {text}")
-    marked = [f"-       {each}" for each in left]
-    title = ["", "Placeholders, which a person replaces before a release"]
-    return "\n".join([*lines, *(title if marked else []), *marked])
+    return "\n".join(lines)
 
 
 def main() -> int:
     """Run the check. Return 1 if a part of it failed."""
     found = list(rows())
-    text = report(found, placeholders())
+    text = report(found)
     WORK.mkdir(parents=True, exist_ok=True)
     (WORK / "report.txt").write_text(text + "\n")
     print(f"\n{text}\n\n{DIST} has the built files, {WORK / 'report.txt'} this report.")
