@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -24,7 +23,6 @@ from markdown_it import MarkdownIt
 
 from tools.site.docstrings import to_markdown
 from tools.site.html_check import check_site
-from tools.site.versions import add_version
 
 COUNTED = re.compile(r"<(h[1-6]|li|table|tr|pre|blockquote)\b")
 
@@ -94,21 +92,6 @@ def test_check_reports_faults_of_a_site(built: Path, tmp_path: Path) -> None:
         "types/index.html: the link ../nowhere/ is dead",
         "types/index.html: the anchor of #nowhere does not exist",
     ]
-
-
-def test_versions_are_side_by_side_with_the_newest_first(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    (site / "types").mkdir(parents=True)
-    folder = tmp_path / "versions"
-    for version in ("0.9", "0.10", "0.9"):
-        (site / "types" / "index.html").write_text(version)
-        add_version(site, folder, version)
-    listed = [each["version"] for each in json.loads((folder / "versions.json").read_text())]
-    assert listed == ["0.10", "0.9"]
-    assert (folder / "0.10" / "types" / "index.html").read_text() == "0.10"
-    assert 'url=0.10/"' in (folder / "index.html").read_text()
-    with pytest.raises(ValueError, match="neither 'dev' nor digits with dots"):
-        add_version(site, folder, "../x")
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))

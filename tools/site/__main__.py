@@ -15,18 +15,14 @@ from tools.site.html_check import check_site
 from tools.site.llms import write_texts
 from tools.site.search import arrange_index
 from tools.site.staging import BROWSER, OUTPUT, ROOT, pages_of, read_configuration, stage
-from tools.site.versions import SELECTOR, add_version
 
 RESTAGE_S: Final = 1.0
 """Time between two looks for changed pages while the site is shown."""
 
 
-def build(output: Path = OUTPUT, version: str = "") -> int:
-    """Build the site strictly. Return 1 if something is wrong, which is printed.
-
-    With a version the site is also put beside those of other versions, in ``output/versions``.
-    """
-    configuration = stage(output, SELECTOR if version else None)
+def build(output: Path = OUTPUT) -> int:
+    """Build the site strictly. Return 1 if something is wrong, which is printed."""
+    configuration = stage(output)
     pages = pages_of(read_configuration()["nav"])
     done = _zensical("build", "--strict", "--clean", "--config-file", str(configuration))
     if done.returncode != 0:
@@ -37,8 +33,6 @@ def build(output: Path = OUTPUT, version: str = "") -> int:
     arrange_index(output / "site")
     faults = check_site(output / "site", [page for _, page in pages], output / "pages")
     print("\n".join([*faults, f"{len(pages)} pages, {len(faults)} faults: {output / 'site'}"]))
-    if version and not faults:
-        add_version(output / "site", output / "versions", version)
     return 1 if faults else 0
 
 
@@ -97,7 +91,6 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__)
     parser.add_argument("command", choices=["build", "serve"])
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder that is written")
-    parser.add_argument("--version", default="", help="also put the site beside other versions")
     parser.add_argument("--address", default="localhost:8000", help="address to show the site at")
     parser.add_argument(
         "--without-browser", action="store_true", help="leave out the cluster in the browser"
@@ -109,7 +102,7 @@ def main(arguments: list[str]) -> int:
     except BundleError as error:
         print(error)
         return 1
-    return build(output, args.version) if args.command == "build" else serve(args.address, output)
+    return build(output) if args.command == "build" else serve(args.address, output)
 
 
 if __name__ == "__main__":

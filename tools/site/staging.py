@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,11 +42,8 @@ _RUN_PLACE: Final = '<div class="live-run"></div>'
 """Place of the buttons of the block of code that follows. browser/assets/example.js."""
 
 
-def stage(output: Path = OUTPUT, extra: Mapping[str, Any] | None = None) -> Path:
-    """Write the pages and the configuration of a build. Return the path of the configuration.
-
-    ``extra`` is added to the setting ``extra`` of mkdocs.yml.
-    """
+def stage(output: Path = OUTPUT) -> Path:
+    """Write the pages and the configuration of a build. Return the path of the configuration."""
     pages = output / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     places = dict(_places())
@@ -62,9 +59,7 @@ def stage(output: Path = OUTPUT, extra: Mapping[str, Any] | None = None) -> Path
     for name, text in directives():
         (pages / FOLDER.relative_to(ROOT / DOCS) / name).write_text(text, encoding="utf-8")
     configuration = output / "mkdocs.yml"
-    configuration.write_text(
-        yaml.safe_dump(_configuration(extra or {}), sort_keys=False), encoding="utf-8"
-    )
+    configuration.write_text(yaml.safe_dump(_configuration(), sort_keys=False), encoding="utf-8")
     return configuration
 
 
@@ -98,11 +93,10 @@ def _with_links(path: Path, place: str, places: dict[Path, str]) -> str:
     return "".join([*parts, _LINK.sub(moved, text[end:])])
 
 
-def _configuration(extra: Mapping[str, Any]) -> dict[str, Any]:
+def _configuration() -> dict[str, Any]:
     """Return mkdocs.yml for the copied pages."""
     found: dict[str, Any] = read_configuration()
     found |= {"docs_dir": "pages", "site_dir": "site"}
-    found["extra"] = {**found.get("extra", {}), **extra}
     for plugin in found["plugins"]:
         if isinstance(plugin, dict) and "mkdocstrings" in plugin:
             plugin["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
