@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from kohort.cli._errors import ErrorSection, sections
-from tools.contents import anchor, headings
 from tools.site.docstrings import to_markdown
 
 ROOT: Final = Path(__file__).parents[1]
@@ -103,8 +103,15 @@ def _see(page: str) -> str:
     text = (ROOT / "docs" / path).read_text(encoding="utf-8")
     title = text.partition("\n")[0].removeprefix("# ")
     if name:
-        title = next((each for _, each in headings(text) if anchor(each) == name), f"`{name}`")
+        headings = re.findall(r"^##+ (.+)$", text, re.MULTILINE)
+        title = next((each for each in headings if _anchor(each) == name), f"`{name}`")
     return f" See [{title}]({os.path.relpath(page, 'reference')})."
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub and Python-Markdown make it."""
+    text = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
+    return re.sub(r"[-\s]+", "-", text)
 
 
 def _wrapped(text: str) -> str:

@@ -12,7 +12,6 @@ from typing import Final
 
 from tools import (
     cli_page,
-    contents,
     errors_page,
     options_page,
     public_names,
@@ -42,9 +41,6 @@ def files() -> Iterator[tuple[Path, str]]:
         yield public_names.FOLDER / name, text
     for kind in KINDS:
         yield rebalance_drawing.path(kind), rebalance_drawing.drawing(kind)
-    for path in sorted((ROOT / "docs").glob("*.md")):
-        if contents.BEGIN in (page := path.read_text(encoding="utf-8")):
-            yield path, contents.updated(page)
 
 
 if __name__ == "__main__":
