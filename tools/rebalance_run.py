@@ -78,17 +78,9 @@ class Event:
     """Owner of each partition after the event. Empty text: none."""
 
 
-class Mark(NamedTuple):
-    """A moment of a run."""
-
-    number: int
-    at: float
-    owners: tuple[str, ...]
-
-
 @dataclass
 class Recorder:
-    """Collects the events of a run, and the owner of each partition."""
+    """Collects the events of a run in their order, and the owner of each partition."""
 
     is_on: bool = False
     began: float = 0.0
@@ -97,14 +89,7 @@ class Recorder:
     """Latest epoch that a member of the consumer protocol got."""
     killed: str = ""
     """Member whose requests do not arrive any longer. Its events are left out."""
-    _events: list[tuple[int, Event]] = field(default_factory=list)
-    _marks: int = 0
-
-    def mark(self) -> Mark:
-        """Return the current moment."""
-        self._marks += 1
-        owners = tuple(self.owners.get(number, "") for number in range(PARTITIONS))
-        return Mark(self._marks, anyio.current_time() - self.began, owners)
+    events: list[Event] = field(default_factory=list)
 
     def begin(self) -> None:
         """Record events from this moment on."""
@@ -116,26 +101,20 @@ class Recorder:
         self.add(member, "killed", "note")
         self.killed = member
 
-    def add(self, member: str, text: str, kind: str, mark: Mark | None = None) -> None:
-        """Add an event of this moment, or of that of ``mark``."""
-        mark = mark or self.mark()
-        if self.is_on and mark.at >= 0 and member != self.killed:
-            event = Event(mark.at, member, text, kind, mark.owners)
-            self._events.append((mark.number, event))
-
-    def events(self) -> list[Event]:
-        """Return the events in the order of their moments."""
-        return [event for _, event in sorted(self._events, key=lambda each: each[0])]
+    def add(self, member: str, text: str, kind: str) -> Event:
+        """Add an event of this moment."""
+        owners = tuple(self.owners.get(number, "") for number in range(PARTITIONS))
+        event = Event(anyio.current_time() - self.began, member, text, kind, owners)
+        if self.is_on and member != self.killed:
+            self.events.append(event)
+        return event
 
     async def observe(self, call: Call) -> Any:
         """Record a request and its response. It is a handler of the cluster."""
         member = call.client_id
         if member == self.killed:
             await anyio.sleep_forever()
-        sent = self.mark()
-        asked = describe_request(call)
-        if asked and not call.api.endswith("Heartbeat"):
-            self.add(member, asked, "request", sent)
+        request = self.add(member, describe_request(call), "request")
         await anyio.sleep(DELAY)
         response: Any = await call.proceed()
         await anyio.sleep(DELAY)
@@ -144,12 +123,10 @@ class Recorder:
             self.epochs[member] = response.member_epoch
         else:
             answer = describe_response(call.api, response)
-        if call.api.endswith("Heartbeat"):
-            if not asked and not answer:
-                return response  # it changes nothing
-            self.add(member, asked or "Heartbeat", "request", sent)
-            answer = answer or f"epoch {response.member_epoch}"
-        self.add(member, answer, "response")
+        if request.text == "Heartbeat" and not answer:  # it changes nothing
+            self.events = [each for each in self.events if each is not request]
+        else:
+            self.add(member, answer or f"epoch {response.member_epoch}", "response")
         return response
 
 
@@ -184,7 +161,7 @@ def shown(partitions: Iterable[TopicPartition | int]) -> str:
 
 
 def describe_request(call: Call) -> str:
-    """Return the text of a request, empty for a heartbeat without news."""
+    """Return the text of a request, ``Heartbeat`` for one without news."""
     request: Any = call.message
     if call.api == "SyncGroup" and request.assignments:
         parts = (
@@ -197,7 +174,7 @@ def describe_request(call: Call) -> str:
         return f"OffsetCommit {shown(numbers)}"
     if call.api == "ConsumerGroupHeartbeat":
         return _heartbeat_text(request)
-    return "" if call.api == "Heartbeat" else str(call.api)
+    return str(call.api)
 
 
 def describe_response(api: str, response: Any) -> str:
@@ -221,7 +198,7 @@ def _heartbeat_text(request: Any) -> str:
         return "Heartbeat, epoch 0: join"
     if request.topic_partitions is not None and request.subscribed_topic_names is None:
         return f"Heartbeat, owns {shown(_numbers(request.topic_partitions))}"
-    return ""
+    return "Heartbeat"
 
 
 def _heartbeat_answer(response: Any, known: int | None) -> str:
@@ -278,7 +255,7 @@ async def _run(run: Run) -> list[Event]:
             await anyio.sleep(DURATION)
             recorder.is_on = False
             tasks.cancel_scope.cancel()
-    return trimmed(recorder.events())
+    return trimmed(recorder.events)
 
 
 async def _note_end_of_session(cluster: MemoryCluster, recorder: Recorder) -> None:

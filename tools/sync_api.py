@@ -66,8 +66,13 @@ def sync_text() -> str:
         text, count = re.subn(pattern, replacement, text)
         if not count:
             sys.exit(f"the rule {pattern!r} matches nothing in {SOURCE.name}: remove or correct it")
+    return formatted(text, TARGET)
+
+
+def formatted(text: str, path: Path) -> str:
+    """Return the text of a module as ruff formats it, with sorted imports."""
     for options in (["check", "--quiet", "--select", "I", "--fix"], ["format", "--quiet"]):
-        command = [sys.executable, "-m", "ruff", *options, "--stdin-filename", str(TARGET), "-"]
+        command = [sys.executable, "-m", "ruff", *options, "--stdin-filename", str(path), "-"]
         text = subprocess.run(
             command, input=text, capture_output=True, text=True, check=True
         ).stdout

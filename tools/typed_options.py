@@ -7,14 +7,13 @@ file that this program writes. At run time only ``typing.get_type_hints`` import
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from kohort.config import OPTIONS, Option
+from tools.sync_api import formatted
 
 ROOT: Final = Path(__file__).parents[1]
 DESERIALIZERS: Final = ("key_deserializer", "value_deserializer")
@@ -103,7 +102,7 @@ def _module(name: str, title: str, *parts: str) -> str:
     used = {name for name in _MODULE_OF if re.search(rf"\b{name}\b", code)}
     defined = set(re.findall(r"^class (\w+)", body, re.MULTILINE))
     imports = "\n".join(f"from {_MODULE_OF[name]} import {name}" for name in sorted(used - defined))
-    return _formatted(_HEAD.format(title=title, imports=imports) + body, name)
+    return formatted(_HEAD.format(title=title, imports=imports) + body, ROOT / name)
 
 
 def _typed_dict(name: str, base: str, doc: str, options: Iterable[Option]) -> str:
@@ -129,19 +128,3 @@ def _keys(options: Iterable[Option]) -> Iterator[str]:
                 break_on_hyphens=False,
             )
             yield f'\n    {default}\n    """'
-
-
-def _formatted(source: str, name: str) -> str:
-    ruff = [sys.executable, "-m", "ruff"]
-    text = source
-    for command in (["check", "--quiet", "--select", "I", "--fix"], ["format"]):
-        done = subprocess.run(
-            [*ruff, *command, "--stdin-filename", name, "-"],
-            input=text,
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-        text = done.stdout
-    return text
