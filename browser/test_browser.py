@@ -25,8 +25,7 @@ from browser.live.drawing import Group, Mark, Window, timeline
 from browser.live.group import PARTITIONS, SESSION_MS, LiveGroup
 from browser.live.history import Span
 from browser.live.worker import Worker, accept_past_times
-from tests.house._pages import PAGES
-from tests.house._source import ROOT
+from tests.house._source import PAGES, ROOT
 from tests.support.snippets import is_shown, python_blocks, shown_output
 from tests.support.virtual import VirtualLoop
 

@@ -1,4 +1,4 @@
-"""Source of kohort as syntax trees, with the imports of each module."""
+"""Source of kohort as syntax trees, with the imports of each module, and the pages of docs/."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.public_names import FOLDER
+
 ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+WRITTEN = [page for page in PAGES if page.parent != FOLDER]
+"""Pages for both readers. The others are lists of names, which the site replaces by docstrings."""
 
 
 @dataclass(frozen=True)

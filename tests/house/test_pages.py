@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house._pages import PAGES, WRITTEN
-from tests.house._source import ROOT
+from tests.house._source import PAGES, ROOT, WRITTEN
 from tools.public_names import FOLDER
 
 TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]

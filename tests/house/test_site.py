@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house._pages import PAGES, WRITTEN
-from tests.house._source import ROOT
+from tests.house._source import PAGES, ROOT, WRITTEN
 from tools.public_names import compat_modules, public_modules
 
 # Only environments that are older than the site lack it: the extra "dev" has it.

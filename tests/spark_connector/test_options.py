@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from kohort import TopicPartition
+from kohort.config import GroupConfig
 from kohort.errors import InvalidOptionError, UnknownOptionError, UnsupportedOptionError
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST
 from kohort.spark_connector.options import _option_values
-from kohort.spark_connector.options._options import SourceOptions
+from kohort.spark_connector.options._options import MAX_POLL_INTERVAL_MS, SourceOptions
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
@@ -216,6 +217,11 @@ def test_offsets_by_time() -> None:
 )
 def test_durations_are_written_as_in_spark(text: str, seconds: float) -> None:
     assert parse(True, maxTriggerDelay=text).max_trigger_delay_s == pytest.approx(seconds)
+
+
+def test_default_of_the_poll_interval_is_that_of_a_consumer() -> None:
+    """The connector imports nothing but kohort's public names, so it repeats the number."""
+    assert GroupConfig().max_poll_interval_ms == MAX_POLL_INTERVAL_MS
 
 
 def test_options_of_a_member() -> None:
