@@ -17,12 +17,11 @@ from kohort.config._config import (
     in_dotted_names,
 )
 from kohort.config._deserializers import Deserialize
-from kohort.config._fetch import FetchConfig
+from kohort.config._fetch import FetchConfig, reset_duration_ms
 from kohort.config._group import GroupConfig
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import Option
 from kohort.config._proxy import ProxyConfig, ProxyUrl
-from kohort.config._reset import reset_duration_ms
 from kohort.config._sasl import SaslConfig, msk_region_of
 from kohort.config._secret import Secret, without_frames
 from kohort.config._security import SecurityConfig

@@ -1,14 +1,16 @@
-"""Compression codecs of record batches, and the compression itself."""
+"""Compression codecs of record batches, their library, and the compression itself."""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import sys
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kohort.errors import UnsupportedCodecError
-from kohort.records._codecs import cramjam
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -40,6 +42,40 @@ def codec_of(number: int) -> Compression:
             f"compression codec {number} is unknown. Known codecs are "
             + ", ".join(f"{codec.value} ({codec.name.lower()})" for codec in Compression)
         ) from None
+
+
+@functools.cache
+def cramjam() -> Any:
+    """Return the library of snappy, lz4 and zstd. Raises UnsupportedCodecError.
+
+    The first such batch imports it, because an import takes time. It also fails where a library
+    does not support the interpreter, such as a subinterpreter.
+    """
+    try:
+        return importlib.import_module("cramjam")
+    except ImportError as error:
+        raise UnsupportedCodecError(
+            "batches compressed with snappy, lz4 and zstd cannot be read or written here, because "
+            f"the package 'cramjam' cannot be imported: {error}. Install it with 'pip install "
+            "cramjam', use the main interpreter, or gzip or no compression"
+        ) from error
+
+
+@functools.cache
+def optional_cramjam() -> Any:
+    """Return the library, or None if it cannot be imported. It is faster than zlib at gzip."""
+    try:
+        return cramjam()
+    except UnsupportedCodecError:
+        return None
+
+
+def library_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions of the imported library for data that it cannot decompress."""
+    plain = (zlib.error, RuntimeError)
+    # While another thread imports it, the module exists without its contents.
+    found = getattr(sys.modules.get("cramjam"), "DecompressionError", None)
+    return plain if found is None else (found, *plain)
 
 
 def compress(codec: int, data: Bytes) -> bytes:

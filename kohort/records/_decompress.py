@@ -21,7 +21,6 @@ import zlib
 from collections.abc import Callable
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError
-from kohort.records._codecs import cramjam, errors, optional_cramjam
 from kohort.records._compression import (
     DEFAULT_BUDGET,
     GZIP,
@@ -30,6 +29,9 @@ from kohort.records._compression import (
     Bytes,
     Compression,
     codec_of,
+    cramjam,
+    library_errors,
+    optional_cramjam,
 )
 from kohort.records._lz4 import (
     Block,
@@ -85,7 +87,7 @@ def decompress_into(
         if any_lz4_header_checksum and codec == Compression.LZ4:
             view = _with_header_checksum(view)
         decoder(view, out)
-    except errors() as error:
+    except library_errors() as error:
         name = codec_of(codec).name.lower()
         raise CorruptBatchError(f"does not decompress as {name}: {error}") from error
     return out.finished(len(view))
@@ -116,7 +118,7 @@ def _gunzip_at_once(data: memoryview, out: Output) -> bool:
         return False
     try:
         out.size = library.gzip.decompress_into(data, room)
-    except errors():
+    except library_errors():
         return False
     return out.size == size
 
@@ -211,7 +213,7 @@ def _unlz4(data: memoryview, out: Output) -> None:
         try:
             _lz4_whole(each, most, out)
             return
-        except errors():
+        except library_errors():
             out.size = 0  # a block was larger than likely, or the frame is corrupt
     _lz4_whole(sure, most, out)
 

@@ -192,7 +192,7 @@ def broken(why: str) -> CorruptBatchError:
 def decompressor_address() -> int:
     """Return the address of LZ4_decompress_safe() in the lz4 package, or 0."""
     try:
-        import ctypes  # only now, as in _codecs.py
+        import ctypes  # only now, as in _compression.py
 
         import lz4.block
 

@@ -170,7 +170,7 @@ def decompressor_addresses() -> ZstdFunctions:
     if sys.platform == "win32":
         return ZstdFunctions()
     try:
-        import ctypes  # only now, as in _codecs.py
+        import ctypes  # only now, as in _compression.py
 
         library = ctypes.CDLL("libzstd.1.dylib" if sys.platform == "darwin" else "libzstd.so.1")
         if library.ZSTD_versionNumber() < _VERSION_MIN:

@@ -1,16 +1,22 @@
-"""Calls of the user's functions and of blocking functions, off the event loop."""
+"""Calls of the user's functions and of blocking functions, off the event loop.
+
+A login waits for such a call, so :class:`Waiting` gives the reason for missing credentials.
+"""
 
 from __future__ import annotations
 
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+
+from kohort.errors import CredentialsUnavailableError, SecurityError
 
 T = TypeVar("T")
 
@@ -20,6 +26,8 @@ MAX_THREADS = 8
 """Threads of an event loop that log in at a time. A call that hangs occupies one."""
 FULL_SECONDS = 0.1
 """Pause before the next look where all threads are occupied."""
+LATE_SECONDS = 1.0
+"""Seconds after which a call that has not returned is mentioned."""
 
 _threads: anyio.lowlevel.RunVar[list[threading.Thread]] = anyio.lowlevel.RunVar(
     "kohort.security.threads"
@@ -102,3 +110,53 @@ async def call(function: Callable[[], Any], seconds: float = CALL_SECONDS) -> An
         # In a tuple, because trio refuses a function that returns a coroutine.
         (result,) = await in_thread(lambda: (function(),))
         return await result if inspect.isawaitable(result) else result
+
+
+class Waiting:
+    """The calls of one source of credentials."""
+
+    def __init__(
+        self,
+        source: str,
+        kind: type[CredentialsUnavailableError] = CredentialsUnavailableError,
+    ) -> None:
+        self.error: CredentialsUnavailableError | None = None
+        """The latest failure, or None after a success."""
+        self._source = source
+        self._kind = kind
+        self._calls: dict[object, tuple[str, float]] = {}
+        """Source that each call waits for, and the begin of the call by the event loop's clock."""
+
+    @contextmanager
+    def asking(self, source: str = "") -> Iterator[None]:
+        """Note the body of the statement as a call of ``source``."""
+        call = object()
+        self._calls[call] = source or self._source, anyio.current_time()
+        try:
+            yield
+        except CredentialsUnavailableError as error:
+            # A copy, because the frames of the failed call are no longer needed.
+            self.error = type(error)(*error.args)
+            self.error.__cause__ = error.__cause__
+            raise
+        except SecurityError:
+            self.error = None
+            raise
+        else:
+            self.error = None
+        finally:
+            del self._calls[call]
+
+    def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
+        """Return the error that keeps logins waiting, or None.
+
+        ``now`` is a time of the event loop's clock. Safe from other threads.
+        """
+        if self.error is not None:
+            return self.error
+        source, begun = min(
+            tuple(self._calls.values()), key=lambda call: call[1], default=("", now)
+        )
+        if now - begun < LATE_SECONDS:
+            return None
+        return self._kind(f"{source} has not returned for {now - begun:.0f} s")

@@ -19,6 +19,7 @@ from kohort.security._pem import (
     load_identity,
     load_revocations,
     read_file,
+    read_store,
 )
 
 if TYPE_CHECKING:
@@ -191,8 +192,6 @@ class TlsContexts:
             option = "ssl_truststore_location"
             data = read_file(option, stores.ssl_truststore_location)
             if not _is_pem(stores.ssl_truststore_type, data):
-                from kohort.security._pkcs12 import read_store
-
                 _, data = read_store(option, data, stores.ssl_truststore_password)
             _trust(context, option, data)
         if not given and tls.ssl_cafile != SYSTEM:
@@ -212,8 +211,6 @@ class TlsContexts:
             if _is_pem(stores.ssl_keystore_type, data):
                 chain = option, data
             else:
-                from kohort.security._pkcs12 import read_store
-
                 private, data = read_store(option, data, stores.ssl_keystore_password)
                 chain, key, password = (option, data), (option, private), None
         else:

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from kohort.config import SaslConfig, Secret
 from kohort.errors import CredentialsUnavailableError, SecurityError
-from kohort.security._calls import CALL_SECONDS, call
-from kohort.security._waiting import Waiting
+from kohort.security._calls import CALL_SECONDS, Waiting, call
 
 
 class Credentials:

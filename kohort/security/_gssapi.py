@@ -19,9 +19,8 @@ from kohort.errors import (
     SaslServerError,
     SecurityError,
 )
-from kohort.security._calls import CALL_SECONDS, in_thread
-from kohort.security._text import printable
-from kohort.security._waiting import Waiting
+from kohort.security._calls import CALL_SECONDS, Waiting, in_thread
+from kohort.security._secrets import printable
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -14,8 +14,7 @@ import anyio
 from kohort.config import Url
 from kohort.errors import OAuthTokenError, OAuthTokenUnavailableError
 from kohort.security._calls import in_thread
-from kohort.security._secrets import mask
-from kohort.security._text import printable
+from kohort.security._secrets import mask, printable
 
 CONNECT_SECONDS = 5.0
 TOTAL_SECONDS = 10.0

@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kohort.errors import InvalidOptionError, OAuthTokenError
-from kohort.security._secrets import utf8_of
-from kohort.security._text import printable
+from kohort.security._secrets import printable, utf8_of
 
 if TYPE_CHECKING:
     from kohort.config import Secret

@@ -13,10 +13,8 @@ from kohort.errors import (
     SaslServerError,
     SecurityError,
 )
-from kohort.security._calls import CALL_SECONDS, call
-from kohort.security._secrets import mask
-from kohort.security._text import printable
-from kohort.security._waiting import Waiting
+from kohort.security._calls import CALL_SECONDS, Waiting, call
+from kohort.security._secrets import mask, printable
 
 ACTION = "kafka-cluster:Connect"
 SERVICE = "kafka-cluster"

@@ -12,8 +12,7 @@ from kohort.errors import (
     OAuthTokenUnavailableError,
     SaslServerError,
 )
-from kohort.security._secrets import mask, utf8_of
-from kohort.security._text import printable
+from kohort.security._secrets import mask, printable, utf8_of
 from kohort.security._tokens import LEAST_LEFT, Clock, Token, TokenSource, duration
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from kohort.errors import InvalidOptionError, OAuthTokenError, OAuthTokenUnavail
 from kohort.security._calls import CALL_SECONDS, in_thread
 from kohort.security._http import HttpCall, post
 from kohort.security._jwt import signed, signer, unsecured
-from kohort.security._secrets import mask, text_of, utf8_of
-from kohort.security._text import printable
+from kohort.security._secrets import mask, printable, text_of, utf8_of
 from kohort.security._tokens import Clock, Token, token_of
 
 if TYPE_CHECKING:

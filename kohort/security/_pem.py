@@ -222,3 +222,36 @@ KEYTOOL = (
 def is_java_store(data: bytes) -> bool:
     """True if the data is a JKS or JCEKS store."""
     return data.startswith((_JKS, _JCEKS))
+
+
+def read_store(option: str, data: bytes, password: Any) -> tuple[bytes, bytes]:
+    """Return the private key and certificates of a PKCS#12 store in PEM form, or empty bytes.
+
+    The key's certificate comes first. The package cryptography of the extra ``crypto`` reads the
+    store. Raises InvalidOptionError.
+    """
+    if is_java_store(data):
+        raise InvalidOptionError(f"{option} is a Java key store (JKS). {KEYTOOL}")
+    try:
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            pkcs12,
+        )
+    except ImportError:
+        raise InvalidOptionError(
+            f"{option} is a PKCS#12 store, which needs cryptography: pip install 'kohort[crypto]'"
+        ) from None
+    secret = b"" if password is None else reveal(password)
+    try:
+        store = pkcs12.load_pkcs12(data, secret)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{option} is not a PKCS#12 store, or its password is another one"
+        ) from None
+    key = b""
+    if store.key is not None:
+        key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    found = ([store.cert] if store.cert is not None else []) + list(store.additional_certs)
+    return key, b"".join(each.certificate.public_bytes(Encoding.PEM) for each in found)

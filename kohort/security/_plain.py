@@ -5,8 +5,7 @@ from __future__ import annotations
 from kohort.config import SaslConfig
 from kohort.errors import CredentialsUnavailableError, SaslServerError, SecurityError
 from kohort.security._credentials import Credentials, CredentialsSource
-from kohort.security._secrets import mask, text_of, utf8_of
-from kohort.security._text import printable
+from kohort.security._secrets import mask, printable, text_of, utf8_of
 
 
 class PlainExchange:

@@ -1,4 +1,4 @@
-"""Access to the clear text of secrets. Only this module reads it."""
+"""Clear text of secrets, which only this module reads, and texts of other parties for errors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 from kohort.config import Secret
+from kohort.types import escaped
 
 MASK = "***"
 SHORTEST_MASKED = 4
 """Characters of the shortest secret that mask() looks for. Shorter ones occur by chance."""
 BEGINNING = 32
 """Characters by which mask() knows the beginning of a longer secret."""
+MAX_TEXT = 200
+"""Characters of a text by a broker or a certificate that an error repeats."""
 _WORD = frozenset(string.ascii_letters + string.digits + "+/_=%-.~")
 
 
@@ -57,6 +60,12 @@ def _without_word(text: str, part: str) -> str:
         text = text[:at] + MASK + text[end:]
         at = text.find(part, at + len(MASK))
     return text
+
+
+def printable(text: str) -> str:
+    """Return the text without control characters, and not longer than an error may be."""
+    shown = escaped(text)
+    return shown if len(shown) <= MAX_TEXT else f"{shown[: MAX_TEXT - 3]}..."
 
 
 def _forms(secret: Secret) -> Iterator[str]:

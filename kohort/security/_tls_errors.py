@@ -14,7 +14,7 @@ from kohort.errors import (
     WrongListenerError,
 )
 from kohort.security._certificate import Certificate
-from kohort.security._text import printable
+from kohort.security._secrets import printable
 
 SHOWN_NAMES = 5
 NAME_MISMATCHES = frozenset({62, 64})

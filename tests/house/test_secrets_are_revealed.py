@@ -18,7 +18,6 @@ REVEALING = {
     "kohort.config._url": "checks the form of URLs",
     "kohort.security._context": "loads keys",
     "kohort.security._pem": "loads keys",
-    "kohort.security._pkcs12": "loads keys",
     "kohort.security._secrets": "gives credentials to logins",
     "kohort.transport.network._proxy": "logs in at proxies",
 }

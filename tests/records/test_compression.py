@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError, UnsupportedCodecError
 from kohort.records import Compression, Scratch, compress, decompress, decompress_into
-from kohort.records._codecs import cramjam as library
-from kohort.records._codecs import optional_cramjam
+from kohort.records._compression import cramjam as library
+from kohort.records._compression import optional_cramjam
 from kohort.records._snappy import snappy_size
 from tests.records.lying_frames import BOMBS, LIES, MB, NOISE, TEXT, _zstd_rle, _zstd_stream
 from tests.support.heap import Taken, environment

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kohort.errors import UnsupportedCodecError
 from kohort.records import Compression, compress, decompress
-from kohort.records._codecs import cramjam
+from kohort.records._compression import cramjam
 from kohort.records._crc32c import plain_crc32c
 from tests.records.lying_frames import TEXT
 

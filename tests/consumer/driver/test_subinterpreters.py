@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kohort.errors import UnsupportedCodecError
-from kohort.records import Compression, _codecs, compress, decompress
+from kohort.records import Compression, _compression, compress, decompress
 from kohort.testing import Cluster
 
 OUTER = """
@@ -74,7 +74,7 @@ def test_codec_raises_one_error_when_its_library_does_not_import(
     monkeypatch: pytest.MonkeyPatch, codec: Compression
 ) -> None:
     blob, gzipped = compress(codec, b"a" * 100), compress(Compression.GZIP, b"b")
-    _codecs.cramjam.cache_clear()
+    _compression.cramjam.cache_clear()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "cramjam", None)
         for _ in range(2):
