@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
-from kohort.records._crc32c import crc32c
 from kohort.records._decoder_choice import (
     COMPILED,
     PLAIN_REASON,
@@ -36,7 +34,6 @@ from kohort.records._record import (
 )
 from kohort.records._record_batch import BatchSplit, RecordBatch, split_batches
 from kohort.records._record_set import RecordSet
-from kohort.records._scratch import Scratch
 from kohort.records._transactions import (
     AbortedTransactions,
     ControlType,
@@ -44,13 +41,16 @@ from kohort.records._transactions import (
     end_marker,
     marker_epoch,
 )
+from kohort.records.codecs._compression import DEFAULT_BUDGET, Compression, compress
+from kohort.records.codecs._crc32c import crc32c
+from kohort.records.codecs._scratch import Scratch
 from kohort.types import lazy_names
 
 if TYPE_CHECKING:
-    from kohort.records._arrow import allocate_in_arrow, arrow_schema, to_arrow
-    from kohort.records._decompress import decompress, decompress_into
     from kohort.records._encode import NewRecord, encode_batch, rewrite_header
-    from kohort.records._table import (
+    from kohort.records.codecs._decompress import decompress, decompress_into
+    from kohort.records.tables._arrow import allocate_in_arrow, arrow_schema, to_arrow
+    from kohort.records.tables._table import (
         MAX_ROWS,
         Allocate,
         SizeHistory,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         TablePlan,
         allocate_in_python,
     )
-    from kohort.records._views import RecordColumns, RecordTable, to_columns
+    from kohort.records.tables._views import RecordColumns, RecordTable, to_columns
 
 __all__ = [
     "COMPILED",
@@ -116,23 +116,23 @@ __all__ = [
 ]
 
 _LATER = {
-    "Allocate": "kohort.records._table",
-    "SizeHistory": "kohort.records._table",
-    "MAX_ROWS": "kohort.records._table",
+    "Allocate": "kohort.records.tables._table",
+    "SizeHistory": "kohort.records.tables._table",
+    "MAX_ROWS": "kohort.records.tables._table",
     "NewRecord": "kohort.records._encode",
-    "RecordColumns": "kohort.records._views",
-    "RecordTable": "kohort.records._views",
-    "Table": "kohort.records._table",
-    "TablePlan": "kohort.records._table",
-    "arrow_schema": "kohort.records._arrow",
-    "decompress": "kohort.records._decompress",
-    "decompress_into": "kohort.records._decompress",
+    "RecordColumns": "kohort.records.tables._views",
+    "RecordTable": "kohort.records.tables._views",
+    "Table": "kohort.records.tables._table",
+    "TablePlan": "kohort.records.tables._table",
+    "arrow_schema": "kohort.records.tables._arrow",
+    "decompress": "kohort.records.codecs._decompress",
+    "decompress_into": "kohort.records.codecs._decompress",
     "encode_batch": "kohort.records._encode",
-    "allocate_in_arrow": "kohort.records._arrow",
-    "allocate_in_python": "kohort.records._table",
+    "allocate_in_arrow": "kohort.records.tables._arrow",
+    "allocate_in_python": "kohort.records.tables._table",
     "rewrite_header": "kohort.records._encode",
-    "to_arrow": "kohort.records._arrow",
-    "to_columns": "kohort.records._views",
+    "to_arrow": "kohort.records.tables._arrow",
+    "to_columns": "kohort.records.tables._views",
 }
 """The module of each name that is imported on first use."""
 

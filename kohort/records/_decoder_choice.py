@@ -5,7 +5,7 @@ were built.
 
 ``KOHORT_PURE=1`` in the environment selects the plain module. A compiled module that was built from
 another state of its source is not used, as after an edit of an editable installation.
-:mod:`kohort.records._table_decoder_choice` has the same choice for tables.
+:mod:`kohort.records.tables._table_decoder_choice` has the same choice for tables.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from kohort.records._compression import Compression, codec_of, compress
-from kohort.records._crc32c import crc32c
 from kohort.records._header import (
     ATTRIBUTES_AT,
     CONTROL_BIT,
@@ -21,6 +19,8 @@ from kohort.records._header import (
     TRANSACTIONAL_BIT,
 )
 from kohort.records._record import LOG_APPEND_TIME, NO_TIMESTAMP
+from kohort.records.codecs._compression import Compression, codec_of, compress
+from kohort.records.codecs._crc32c import crc32c
 from kohort.types import NamedTuple
 
 _BASE_OFFSET = struct.Struct(">q")

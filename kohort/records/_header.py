@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 from kohort.errors import CorruptBatchError
-from kohort.records._compression import Compression, codec_of
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
+from kohort.records.codecs._compression import Compression, codec_of
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size

@@ -17,7 +17,6 @@ from typing import TypeAlias
 from zlib import crc32
 
 from kohort.errors import CorruptBatchError
-from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._primitives import new_record
 from kohort.records._record import (
     CREATE_TIME,
@@ -26,7 +25,8 @@ from kohort.records._record import (
     NO_TIMESTAMP_TYPE,
     Record,
 )
-from kohort.records._scratch import Scratch
+from kohort.records.codecs._compression import DEFAULT_BUDGET
+from kohort.records.codecs._scratch import Scratch
 from kohort.types import NamedTuple
 
 _HEAD = struct.Struct(">qiIBb")
@@ -162,7 +162,8 @@ def _inside(data: bytes, wrapper: _Message, scratch: Scratch, budget: int) -> by
     _, stop, _, magic, attributes, _, _, _, value_at, value_size = wrapper
     if value_size < 0:
         raise CorruptBatchError("a compressed message has no value")
-    from kohort.records._decompress import decompress_into  # with the first compressed message
+    # With the first compressed message.
+    from kohort.records.codecs._decompress import decompress_into
 
     return bytes(
         decompress_into(

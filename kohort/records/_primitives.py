@@ -12,9 +12,9 @@ from array import array
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from kohort.records._compression import Bytes
-from kohort.records._crc32c import checksum
 from kohort.records._record import ConsumerRecord, Headers, Origin, Record, RecordDraft
+from kohort.records.codecs._compression import Bytes
+from kohort.records.codecs._crc32c import checksum
 
 __all__ = [
     "build_state",
@@ -237,8 +237,8 @@ def use_decompressors(lz4: int, zstd: int, create: int, release: int) -> None:
 def unpack(codec: int, data: Bytes, start: int, stop: int, scratch: bytearray | memoryview) -> int:
     """Decompress LZ4 or zstd into the scratch and return the size.
 
-    Return -1 if :mod:`kohort.records._decompress` has to do it, which is always true here. Return
-    ``-1 - n`` if the scratch needs ``n`` bytes.
+    Return -1 if :mod:`kohort.records.codecs._decompress` has to do it, which is always true here.
+    Return ``-1 - n`` if the scratch needs ``n`` bytes.
     """
     return -1
 

@@ -10,8 +10,6 @@ import struct
 from collections.abc import Iterator
 
 from kohort.errors import CorruptBatchError
-from kohort.records._compression import DEFAULT_BUDGET
-from kohort.records._crc32c import crc32c
 from kohort.records._decoder_choice import decode_records
 from kohort.records._header import (
     ATTRIBUTES_AT,
@@ -26,7 +24,9 @@ from kohort.records._header import (
 )
 from kohort.records._legacy import smallest_size
 from kohort.records._record import LOG_APPEND_TIME, Record
-from kohort.records._scratch import Scratch
+from kohort.records.codecs._compression import DEFAULT_BUDGET
+from kohort.records.codecs._crc32c import crc32c
+from kohort.records.codecs._scratch import Scratch
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 
@@ -113,7 +113,7 @@ class RecordBatch:
         data = self.raw[HEADER_SIZE:]
         # Compaction leaves empty batches, which have flags and no compressed bytes.
         if data and (codec := self.header.attributes & COMPRESSION_MASK):
-            from kohort.records import _decompress  # with the first compressed batch
+            from kohort.records.codecs import _decompress  # with the first compressed batch
 
             if scratch is None:
                 return _decompress.decompress(codec, data, budget)

@@ -17,17 +17,17 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kohort.errors import CorruptBatchError
-from kohort.records._compression import DEFAULT_BUDGET, Compression
 from kohort.records._decoder_choice import read_plain, scan, use_lz4
 from kohort.records._header import COMPRESSION_MASK
 from kohort.records._legacy import read_messages, scan_messages
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from kohort.records._record_batch import RecordBatch, split_batches
-from kohort.records._scratch import Scratch
 from kohort.records._transactions import NONE_ABORTED, AbortedTransactions
+from kohort.records.codecs._compression import DEFAULT_BUDGET, Compression
+from kohort.records.codecs._scratch import Scratch
 
 if TYPE_CHECKING:
-    from kohort.records._table import TablePlan
+    from kohort.records.tables._table import TablePlan
 
 _DELTA_MAX = 0x7FFF_FFFF
 _AT_ONCE = 1000
@@ -212,7 +212,7 @@ class RecordSet:
         if not self._is_wanted(batch, passed, aborted):
             return []
         if batch.header.attributes & COMPRESSION_MASK == Compression.LZ4:
-            from kohort.records._lz4 import decompressor_address  # with the first such batch
+            from kohort.records.codecs._lz4 import decompressor_address  # with the first such batch
 
             use_lz4(decompressor_address())
         records = batch.records(

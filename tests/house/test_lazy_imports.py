@@ -99,9 +99,10 @@ from kohort import KafkaConsumer
 from kohort.records import to_columns, allocate_in_python  # compiled modules are not imported twice
 import kohort.consumer.driver._tables
 
-MODULES = ["kohort.consumer.driver._tables"] + ["kohort.records." + each for each in (
-    "_arrow", "_capsule", "_column_views", "_columns", "_table", "_table_decoder_choice",
-    "_views")]
+MODULES = ["kohort.consumer.driver._tables", "kohort.records._columns"]
+MODULES += ["kohort.records.tables." + each for each in (
+    "_arrow", "_capsule", "_column_views", "_table", "_table_decoder_choice", "_views")]
+MODULES += ["kohort.records.tables"]
 # Python ignores exceptions in callbacks of weak references ("cb", "remove"). An interrupt in the
 # other functions leaves an import lock of Python held, and the consumer thread cannot import.
 UNSAFE = {"cb", "remove", "_get_module_lock", "acquire", "release", "__init__", "__enter__",

@@ -29,7 +29,7 @@ from kohort.records import (
     encode_batch,
     end_marker,
 )
-from kohort.records._lz4 import header_checksum
+from kohort.records.codecs._lz4 import header_checksum
 from tests.support.mutation import LIES, mutate
 
 DATA = Path(__file__).parents[1] / "data"

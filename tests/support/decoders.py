@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kohort.records import _columns, _record_batch, _record_decoder, _record_set, _table
+from kohort.records import _columns, _record_batch, _record_decoder, _record_set
+from kohort.records.tables import _table
 
 REQUIRED = os.environ.get("KOHORT_REQUIRE_REAL") == "1"
 NAMES = ("pure", "compiled")

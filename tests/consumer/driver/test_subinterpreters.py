@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from kohort.errors import UnsupportedCodecError
-from kohort.records import Compression, _compression, compress, decompress
+from kohort.records import Compression, compress, decompress
+from kohort.records.codecs import _compression
 from kohort.testing import Cluster
 
 OUTER = """

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError, UnsupportedCodecError
 from kohort.records import Compression, Scratch, compress, decompress, decompress_into
-from kohort.records._compression import cramjam as library
-from kohort.records._compression import optional_cramjam
-from kohort.records._snappy import snappy_size
-from tests.records.lying_frames import BOMBS, LIES, MB, NOISE, TEXT, _zstd_rle, _zstd_stream
+from kohort.records.codecs._compression import cramjam as library
+from kohort.records.codecs._compression import optional_cramjam
+from kohort.records.codecs._snappy import snappy_size
+from tests.records.codecs.lying_frames import BOMBS, LIES, MB, NOISE, TEXT, _zstd_rle, _zstd_stream
 from tests.support.heap import Taken, environment
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]

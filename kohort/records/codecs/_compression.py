@@ -97,7 +97,7 @@ def _gzip(data: bytes) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    from kohort.records._lz4 import BLOCK_SIZE, independent_frame  # only for producers
+    from kohort.records.codecs._lz4 import BLOCK_SIZE, independent_frame  # only for producers
 
     compress_block = cramjam().lz4.compress_block
     parts = [data[pos : pos + BLOCK_SIZE] for pos in range(0, len(data), BLOCK_SIZE)]

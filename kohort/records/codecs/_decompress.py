@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError
-from kohort.records._compression import (
+from kohort.records.codecs._compression import (
     DEFAULT_BUDGET,
     GZIP,
     XERIAL_HEADER,
@@ -33,7 +33,7 @@ from kohort.records._compression import (
     library_errors,
     optional_cramjam,
 )
-from kohort.records._lz4 import (
+from kohort.records.codecs._lz4 import (
     Block,
     Lz4Frame,
     broken,
@@ -42,9 +42,9 @@ from kohort.records._lz4 import (
     read_frame,
     with_small_blocks,
 )
-from kohort.records._scratch import Output, Scratch
-from kohort.records._snappy import snappy_size
-from kohort.records._zstd import decompress_with_libzstd, with_small_windows, zstd_bound
+from kohort.records.codecs._scratch import Output, Scratch
+from kohort.records.codecs._snappy import snappy_size
+from kohort.records.codecs._zstd import decompress_with_libzstd, with_small_windows, zstd_bound
 
 _STEP = 256 * 1024
 """Bytes of one step of a codec that cannot write into given memory."""

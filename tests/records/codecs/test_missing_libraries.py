@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kohort.errors import UnsupportedCodecError
 from kohort.records import Compression, compress, decompress
-from kohort.records._compression import cramjam
-from kohort.records._crc32c import plain_crc32c
-from tests.records.lying_frames import TEXT
+from kohort.records.codecs._compression import cramjam
+from kohort.records.codecs._crc32c import plain_crc32c
+from tests.records.codecs.lying_frames import TEXT
 
 READ = """
 import os, sys

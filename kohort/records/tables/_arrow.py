@@ -8,7 +8,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from kohort.records._table import Table, TablePlan
+from kohort.records.tables._table import Table, TablePlan
 
 if TYPE_CHECKING:
     import pyarrow as pa

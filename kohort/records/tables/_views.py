@@ -24,10 +24,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
-from kohort.records._capsule import array_capsules, schema_capsule, stream_capsule
-from kohort.records._column_views import BytesColumn, HeadersColumn
 from kohort.records._record import ConsumerRecord, Record
-from kohort.records._table import Table, TablePlan
+from kohort.records.tables._capsule import array_capsules, schema_capsule, stream_capsule
+from kohort.records.tables._column_views import BytesColumn, HeadersColumn
+from kohort.records.tables._table import Table, TablePlan
 
 
 class RecordColumns:

@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from kohort.records._arrow import arrow_schema, record_batch
-from kohort.records._table import Table
-from kohort.records._table_decoder_choice import capsules
+from kohort.records.tables._arrow import arrow_schema, record_batch
+from kohort.records.tables._table import Table
+from kohort.records.tables._table_decoder_choice import capsules
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,10 +19,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from kohort.errors import CorruptBatchError
-from kohort.records._lz4 import decompressor_address
 from kohort.records._record_batch import RecordBatch
-from kohort.records._scratch import Output, Scratch
-from kohort.records._table_decoder_choice import (
+from kohort.records.codecs._lz4 import decompressor_address
+from kohort.records.codecs._scratch import Output, Scratch
+from kohort.records.codecs._zstd import decompressor_addresses
+from kohort.records.tables._table_decoder_choice import (
     ALL_FIT,
     NO_ROOM,
     WRONG,
@@ -34,7 +35,6 @@ from kohort.records._table_decoder_choice import (
     take_plain,
     use_codecs,
 )
-from kohort.records._zstd import decompressor_addresses
 from kohort.types import NamedTuple
 
 MAX_BYTES = 1 << 30

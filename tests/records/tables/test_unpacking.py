@@ -21,14 +21,14 @@ from kohort.records import (
     RecordSet,
     Scratch,
     TablePlan,
-    _decompress,
     _record_set,
-    _table,
     encode_batch,
 )
-from kohort.records._zstd import ZstdFunctions, decompressor_addresses
-from tests.records.lying_frames import BOMBS, LIES, MB
-from tests.records.row_tables import table_of
+from kohort.records.codecs import _decompress
+from kohort.records.codecs._zstd import ZstdFunctions, decompressor_addresses
+from kohort.records.tables import _table
+from tests.records.codecs.lying_frames import BOMBS, LIES, MB
+from tests.records.tables.row_tables import table_of
 from tests.support.decoders import decoder_named, use_decoder
 from tests.support.heap import Taken, environment
 
@@ -195,7 +195,7 @@ def test_table_keeps_to_the_budget_when_the_scratch_is_larger(
 
 _COUNTING = """
 import json, sys
-from tests.records.row_tables import table_of
+from tests.records.tables.row_tables import table_of
 from tests.support.heap import Heap
 heap, said = Heap(), {}
 for _ in range(2):

@@ -19,13 +19,13 @@ from kohort.records import (
     RecordSet,
     RecordTable,
     TablePlan,
-    _capsule,
     arrow_schema,
     encode_batch,
     to_arrow,
     to_columns,
 )
-from kohort.records._table_decoder_choice import capsules
+from kohort.records.tables import _capsule
+from kohort.records.tables._table_decoder_choice import capsules
 from tests.support.decoders import REQUIRED
 from tests.support.undisturbed import least
 

@@ -12,7 +12,7 @@ import cramjam
 import lz4.frame
 
 from kohort.records import Compression, compress
-from kohort.records._lz4 import header_checksum
+from kohort.records.codecs._lz4 import header_checksum
 
 MB = 1024 * 1024
 

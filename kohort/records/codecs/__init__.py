@@ -1,0 +1,1 @@
+"""Compression and checksums of record batches, and the memory of decompression."""

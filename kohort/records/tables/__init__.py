@@ -1,0 +1,1 @@
+"""Tables of records: decoding into columns, and views of them with and without pyarrow."""
