@@ -23,10 +23,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from kohort.security._certificate import Certificate, read_der
-    from kohort.security._context import TlsContexts, create_ssl_context
-    from kohort.security._mechanisms import LoginExchange, Mechanism, mechanism_of
-    from kohort.security._tls_errors import (
+    from kohort.security.sasl._mechanisms import LoginExchange, Mechanism, mechanism_of
+    from kohort.security.tls._certificate import Certificate, read_der
+    from kohort.security.tls._context import TlsContexts, create_ssl_context
+    from kohort.security.tls._tls_errors import (
         NAME_MISMATCHES,
         TlsAttempt,
         describe,
@@ -38,17 +38,17 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "Certificate": "kohort.security._certificate",
-            "read_der": "kohort.security._certificate",
-            "TlsContexts": "kohort.security._context",
-            "create_ssl_context": "kohort.security._context",
-            "LoginExchange": "kohort.security._mechanisms",
-            "Mechanism": "kohort.security._mechanisms",
-            "mechanism_of": "kohort.security._mechanisms",
-            "NAME_MISMATCHES": "kohort.security._tls_errors",
-            "TlsAttempt": "kohort.security._tls_errors",
-            "describe": "kohort.security._tls_errors",
-            "explain_refusal": "kohort.security._tls_errors",
-            "explain_tls": "kohort.security._tls_errors",
+            "Certificate": "kohort.security.tls._certificate",
+            "read_der": "kohort.security.tls._certificate",
+            "TlsContexts": "kohort.security.tls._context",
+            "create_ssl_context": "kohort.security.tls._context",
+            "LoginExchange": "kohort.security.sasl._mechanisms",
+            "Mechanism": "kohort.security.sasl._mechanisms",
+            "mechanism_of": "kohort.security.sasl._mechanisms",
+            "NAME_MISMATCHES": "kohort.security.tls._tls_errors",
+            "TlsAttempt": "kohort.security.tls._tls_errors",
+            "describe": "kohort.security.tls._tls_errors",
+            "explain_refusal": "kohort.security.tls._tls_errors",
+            "explain_tls": "kohort.security.tls._tls_errors",
         }.get,
     )

@@ -16,9 +16,9 @@ REVEALING = {
     "kohort.config._security_types": "checks the form of keys and passwords",
     "kohort.config._translated": "reads options of login modules",
     "kohort.config._url": "checks the form of URLs",
-    "kohort.security._context": "loads keys",
-    "kohort.security._pem": "loads keys",
     "kohort.security._secrets": "gives credentials to logins",
+    "kohort.security.tls._context": "loads keys",
+    "kohort.security.tls._pem": "loads keys",
     "kohort.transport.network._proxy": "logs in at proxies",
 }
 

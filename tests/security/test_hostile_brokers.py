@@ -9,8 +9,8 @@ import pytest
 
 from kohort.config import Secret
 from kohort.errors import SaslServerError
-from kohort.security._credentials import Credentials
-from kohort.security._scram import ScramExchange, ScramKeys
+from kohort.security.sasl._credentials import Credentials
+from kohort.security.sasl._scram import ScramExchange, ScramKeys
 from tests.transport.sasl_peer import PASSWORD, ScramServer
 
 pytestmark = pytest.mark.anyio

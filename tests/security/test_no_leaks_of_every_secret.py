@@ -36,8 +36,8 @@ from kohort.errors import (
     SaslAuthenticationFailedError,
     TlsClientCertificateError,
 )
-from kohort.security._token_sources import token_source
-from kohort.security._tokens import Token
+from kohort.security.oauth._token_sources import token_source
+from kohort.security.oauth._tokens import Token
 from kohort.testing import CertificateFiles, Cluster, Listener, Security
 from tests.consumer.kit import aread
 from tests.consumer.secured import delegation_token, with_delegation_token

@@ -26,7 +26,7 @@ from kohort.fetcher._connections import NodeConnections
 from kohort.fetcher._planning import FetchPlanner
 from kohort.fetcher._request import PartitionRequest
 from kohort.fetcher._sizes import FetchSizes
-from kohort.security._tokens import Token
+from kohort.security.oauth._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
 from kohort.transport import BrokerConnection, OneShot
 from kohort.transport.cluster._nodes import Nodes

@@ -43,7 +43,7 @@ from kohort.config import ConsumerConfig, Url
 from kohort.errors import KafkaError, OAuthTokenError
 from kohort.protocol import Buffer
 from kohort.security import TlsContexts, mechanism_of
-from kohort.security._http import HttpCall
+from kohort.security.oauth._http import HttpCall
 from kohort.testing import MemoryCluster, Security
 from kohort.transport import NETWORK_ERRORS, BrokerConnection, ByteConnection
 from kohort.transport.cluster._tls_connector import AddressedServer, TlsConnector

@@ -25,9 +25,9 @@ from kohort.protocol.messages import (
     SaslHandshakeResponse,
 )
 from kohort.security import Mechanism
-from kohort.security._credentials import Credentials, CredentialsSource
-from kohort.security._plain import PlainMechanism
-from kohort.security._scram import ScramMechanism
+from kohort.security.sasl._credentials import Credentials, CredentialsSource
+from kohort.security.sasl._plain import PlainMechanism
+from kohort.security.sasl._scram import ScramMechanism
 from kohort.transport import BrokerConnection
 from tests.transport.peer import Network, Peer
 

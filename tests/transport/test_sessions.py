@@ -17,9 +17,9 @@ from kohort.protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from kohort.security._jwt import unsecured
-from kohort.security._oauthbearer import OAuthBearerMechanism
-from kohort.security._tokens import TokenSource, token_of
+from kohort.security.oauth._jwt import unsecured
+from kohort.security.oauth._tokens import TokenSource, token_of
+from kohort.security.sasl._oauthbearer import OAuthBearerMechanism
 from kohort.transport import OneShot
 from kohort.transport.connection._pipeline import Pending
 from kohort.transport.connection._session import GatedPipeline

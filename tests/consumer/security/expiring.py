@@ -27,7 +27,7 @@ from confluent_kafka.admin._scram import (
 
 from kohort import KafkaConsumer
 from kohort.listeners import ConsumerRebalanceListener
-from kohort.security._oauthbearer import OAuthBearerExchange
+from kohort.security.sasl._oauthbearer import OAuthBearerExchange
 from kohort.testing import Cluster, unsecured_token
 from tests.support.kafka_server import KafkaServer
 from tests.support.secure_kafka import SecureKafka

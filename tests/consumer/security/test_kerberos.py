@@ -19,7 +19,7 @@ from kohort.errors import (
     SaslAuthenticationFailedError,
     SecurityError,
 )
-from kohort.security._gssapi import GssapiExchange
+from kohort.security.sasl._gssapi import GssapiExchange
 from tests.consumer.kit import aread, read
 from tests.security.traces import traces
 from tests.support.awaited import EACH_API

@@ -15,8 +15,8 @@ import secrets
 from kohort.config import SaslConfig
 from kohort.errors import CredentialsUnavailableError, SaslServerError, SecurityError
 from kohort.security._calls import in_thread
-from kohort.security._credentials import Credentials, CredentialsSource
 from kohort.security._secrets import printable, utf8_of
+from kohort.security.sasl._credentials import Credentials, CredentialsSource
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4_096

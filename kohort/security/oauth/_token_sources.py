@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from kohort.config import Secret
 from kohort.errors import InvalidOptionError, OAuthTokenError
-from kohort.security._oidc import (
+from kohort.security._secrets import utf8_of
+from kohort.security.oauth._oidc import (
     Assertion,
     AssertionGrant,
     ClientCredentials,
@@ -21,8 +22,7 @@ from kohort.security._oidc import (
     file_secret,
     read_file,
 )
-from kohort.security._secrets import utf8_of
-from kohort.security._tokens import Clock, TokenSource, provider_source
+from kohort.security.oauth._tokens import Clock, TokenSource, provider_source
 
 if TYPE_CHECKING:
     from kohort.config import AssertionConfig, OAuthConfig, SecurityConfig

@@ -13,12 +13,12 @@ import pytest
 
 from kohort.config import Secret
 from kohort.errors import SaslServerError, SecurityError
-from kohort.security._credentials import Credentials, CredentialsSource
-from kohort.security._scram import HASHES, ScramExchange, ScramKeys, ScramMechanism
+from kohort.security.sasl._credentials import Credentials, CredentialsSource
+from kohort.security.sasl._scram import HASHES, ScramExchange, ScramKeys, ScramMechanism
 
 pytestmark = pytest.mark.anyio
 
-VECTORS = json.loads((Path(__file__).parents[1] / "data" / "scram_exchanges.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "data" / "scram_exchanges.json").read_text())
 NONCE = "kohort-nonce"
 SALT = base64.b64encode(b"a salt").decode()
 

@@ -20,11 +20,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from kohort.config import ConsumerConfig
 from kohort.errors import InvalidOptionError, OAuthTokenError, OAuthTokenUnavailableError
-from kohort.security import _http, _oidc, _token_sources, mechanism_of
-from kohort.security._jwt import signer
+from kohort.security import mechanism_of
 from kohort.security._secrets import text_of
-from kohort.security._token_sources import token_source
-from kohort.security._tokens import Token
+from kohort.security.oauth import _http, _oidc, _token_sources
+from kohort.security.oauth._jwt import signer
+from kohort.security.oauth._token_sources import token_source
+from kohort.security.oauth._tokens import Token
 from tests.support.certificates import Certificates
 from tests.support.idp import CLIENT_ID, CLIENT_SECRET, Idp, serving
 from tests.support.tokens import unsecured

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.security import read_der
-from kohort.security._certificate import read_pem
+from kohort.security.tls._certificate import read_pem
 from tests.support.certificates import Certificates
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.config import without_frames
 from kohort.errors import InvalidOptionError, KafkaError
-from kohort.security._certificate import Certificate, read_pem
-from kohort.security._pem import (
+from kohort.security.tls._certificate import Certificate, read_pem
+from kohort.security.tls._pem import (
     check_folder,
     load_authorities,
     load_identity,

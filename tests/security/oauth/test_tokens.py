@@ -15,9 +15,9 @@ import pytest
 from kohort.config import Secret
 from kohort.errors import OAuthTokenError, OAuthTokenUnavailableError, SaslServerError
 from kohort.security import _calls
-from kohort.security._jwt import claims_of, shown_claims, unsecured
-from kohort.security._oauthbearer import OAuthBearerExchange, OAuthBearerMechanism
-from kohort.security._tokens import Token, TokenSource, provider_source, token_of
+from kohort.security.oauth._jwt import claims_of, shown_claims, unsecured
+from kohort.security.oauth._tokens import Token, TokenSource, provider_source, token_of
+from kohort.security.sasl._oauthbearer import OAuthBearerExchange, OAuthBearerMechanism
 from tests.support.virtual import run_virtual_on
 
 NOW = 1_000_000.0

@@ -20,10 +20,10 @@ import anyio
 from kohort.config import Secret, Url
 from kohort.errors import InvalidOptionError, OAuthTokenError, OAuthTokenUnavailableError
 from kohort.security._calls import CALL_SECONDS, in_thread
-from kohort.security._http import HttpCall, post
-from kohort.security._jwt import signed, signer, unsecured
 from kohort.security._secrets import mask, printable, text_of, utf8_of
-from kohort.security._tokens import Clock, Token, token_of
+from kohort.security.oauth._http import HttpCall, post
+from kohort.security.oauth._jwt import signed, signer, unsecured
+from kohort.security.oauth._tokens import Clock, Token, token_of
 
 if TYPE_CHECKING:
     from kohort.config import AssertionConfig

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kohort.config import SaslConfig
 from kohort.errors import CredentialsUnavailableError, SaslServerError, SecurityError
-from kohort.security._credentials import Credentials, CredentialsSource
 from kohort.security._secrets import mask, printable, text_of, utf8_of
+from kohort.security.sasl._credentials import Credentials, CredentialsSource
 
 
 class PlainExchange:

@@ -91,21 +91,21 @@ def mechanism_of(
         return None
     name = config.sasl.sasl_mechanism
     if name == "PLAIN":
-        from kohort.security._plain import plain_mechanism
+        from kohort.security.sasl._plain import plain_mechanism
 
         return plain_mechanism(config.sasl)
     if name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        from kohort.security._scram import scram_mechanism
+        from kohort.security.sasl._scram import scram_mechanism
 
         return scram_mechanism(config.sasl)
     if name == "GSSAPI":
-        from kohort.security._gssapi import gssapi_mechanism
+        from kohort.security.sasl._gssapi import gssapi_mechanism
 
         return gssapi_mechanism(config.sasl)
     if name == "AWS_MSK_IAM":
-        from kohort.security._msk_iam import msk_iam_mechanism
+        from kohort.security.sasl._msk_iam import msk_iam_mechanism
 
         return msk_iam_mechanism()
-    from kohort.security._oauthbearer import oauthbearer_mechanism
+    from kohort.security.sasl._oauthbearer import oauthbearer_mechanism
 
     return oauthbearer_mechanism(config, clock)

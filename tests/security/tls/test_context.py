@@ -19,7 +19,7 @@ from kohort import KafkaConsumer
 from kohort.config import SecurityConfig, StoreConfig, TlsConfig
 from kohort.errors import InvalidOptionError
 from kohort.security import TlsContexts
-from kohort.security._pem import as_file
+from kohort.security.tls._pem import as_file
 from tests.support.certificates import KEY_PASSWORD, STORE_PASSWORD, Certificates
 
 

@@ -13,8 +13,8 @@ from kohort.errors import (
     TlsVerificationError,
     WrongListenerError,
 )
-from kohort.security._certificate import Certificate
 from kohort.security._secrets import printable
+from kohort.security.tls._certificate import Certificate
 
 SHOWN_NAMES = 5
 NAME_MISMATCHES = frozenset({62, 64})

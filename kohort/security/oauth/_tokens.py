@@ -18,8 +18,8 @@ import anyio
 from kohort.config import Secret
 from kohort.errors import OAuthTokenError, OAuthTokenUnavailableError
 from kohort.security._calls import CALL_SECONDS, Waiting, call
-from kohort.security._jwt import MAX_TOKEN, claims_of, epoch_seconds, shown_claims, time_claim
 from kohort.security._secrets import printable, text_of
+from kohort.security.oauth._jwt import MAX_TOKEN, claims_of, epoch_seconds, shown_claims, time_claim
 
 logger = logging.getLogger("kohort.security")
 

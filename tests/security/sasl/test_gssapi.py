@@ -19,8 +19,8 @@ from kohort.errors import (
     SaslServerError,
     SecurityError,
 )
-from kohort.security import _gssapi
-from kohort.security._gssapi import GssapiMechanism, gssapi_mechanism
+from kohort.security.sasl import _gssapi
+from kohort.security.sasl._gssapi import GssapiMechanism, gssapi_mechanism
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ import pytest
 from kohort.config import Secret
 from kohort.errors import KafkaTimeoutError, SaslServerError, SecurityError
 from kohort.security import _calls
-from kohort.security._credentials import Credentials, CredentialsSource
-from kohort.security._plain import PlainExchange
+from kohort.security.sasl._credentials import Credentials, CredentialsSource
+from kohort.security.sasl._plain import PlainExchange
 
 pytestmark = pytest.mark.anyio
 

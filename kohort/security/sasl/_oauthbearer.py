@@ -13,7 +13,7 @@ from kohort.errors import (
     SaslServerError,
 )
 from kohort.security._secrets import mask, printable, utf8_of
-from kohort.security._tokens import LEAST_LEFT, Clock, Token, TokenSource, duration
+from kohort.security.oauth._tokens import LEAST_LEFT, Clock, Token, TokenSource, duration
 
 if TYPE_CHECKING:
     from kohort.config import SecurityConfig
@@ -132,7 +132,7 @@ class OAuthBearerMechanism:
 
 def oauthbearer_mechanism(config: SecurityConfig, clock: Clock | None) -> OAuthBearerMechanism:
     """Return OAUTHBEARER with the source that the options describe. InvalidOptionError."""
-    from kohort.security._token_sources import token_source
+    from kohort.security.oauth._token_sources import token_source
 
     return OAuthBearerMechanism(token_source(config, clock))
 

@@ -1,0 +1,1 @@
+"""OAuth tokens: token endpoints, files, providers, and the lifetime of a token."""

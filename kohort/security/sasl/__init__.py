@@ -1,0 +1,1 @@
+"""SASL mechanisms: the exchange of each login, and the choice of one."""

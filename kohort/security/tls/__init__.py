@@ -1,0 +1,1 @@
+"""TLS: contexts from the options, certificates, keys, and errors that name the option."""
