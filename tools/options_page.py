@@ -14,14 +14,14 @@ from kohort.config._client import ClientConfig, RequestOptions
 from kohort.config._config import ConsumerConfig
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
-from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
-from kohort.config._option import Option, Section, options_of
-from kohort.config._proxy import ProxyConfig
-from kohort.config._sasl import SaslConfig
-from kohort.config._security import SecurityConfig
-from kohort.config._tls import StoreConfig, TlsConfig
 from kohort.config._translated import TRANSLATED
 from kohort.config._unsupported import IGNORED, KEYWORDS, REFUSED, Unsupported
+from kohort.config.options._option import Option, Section, options_of
+from kohort.config.security._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
+from kohort.config.security._proxy import ProxyConfig
+from kohort.config.security._sasl import SaslConfig
+from kohort.config.security._security import SecurityConfig
+from kohort.config.security._tls import StoreConfig, TlsConfig
 from tools.prose import sentences, words
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "options.md"

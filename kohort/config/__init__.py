@@ -19,15 +19,15 @@ from kohort.config._config import (
 from kohort.config._deserializers import Deserialize
 from kohort.config._fetch import FetchConfig, reset_duration_ms
 from kohort.config._group import GroupConfig
-from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
-from kohort.config._option import Option
-from kohort.config._proxy import ProxyConfig, ProxyUrl
-from kohort.config._sasl import SaslConfig, msk_region_of
-from kohort.config._secret import Secret, without_frames
-from kohort.config._security import SecurityConfig
-from kohort.config._tls import StoreConfig, TlsConfig
-from kohort.config._url import Url
 from kohort.config._version import VERSION
+from kohort.config.options._option import Option
+from kohort.config.options._secret import Secret, without_frames
+from kohort.config.options._url import Url
+from kohort.config.security._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
+from kohort.config.security._proxy import ProxyConfig, ProxyUrl
+from kohort.config.security._sasl import SaslConfig, msk_region_of
+from kohort.config.security._security import SecurityConfig
+from kohort.config.security._tls import StoreConfig, TlsConfig
 
 __all__ = [
     "CLOSE_TIMEOUT",

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from kohort.config._option import Section, invalid, option, section
-from kohort.config._option_types import (
+from kohort.config.options._option import Section, invalid, option, section
+from kohort.config.options._option_types import (
     Boolean,
     Integer,
     OneOf,

@@ -14,11 +14,11 @@ from kohort.config._client import ClientConfig
 from kohort.config._deserializers import Deserialize, Deserializer, resolve
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
-from kohort.config._option import Option, Section, option, options_of, section
-from kohort.config._option_types import Boolean, Function, Instance, Milliseconds, OneOf
-from kohort.config._secret import conceal
-from kohort.config._security import SECURITY_SECTIONS, SecurityConfig
 from kohort.config._unsupported import KEYWORDS
+from kohort.config.options._option import Option, Section, option, options_of, section
+from kohort.config.options._option_types import Boolean, Function, Instance, Milliseconds, OneOf
+from kohort.config.options._secret import conceal
+from kohort.config.security._security import SECURITY_SECTIONS, SecurityConfig
 from kohort.errors import InvalidOptionError, UnsupportedOptionError
 
 _AIOKAFKA_CONSUMER_TIMEOUT_MS = 200
@@ -245,7 +245,8 @@ class ConsumerConfig(Section):
         if self.connect_encrypts:
             self._check_connect_encrypts()
         elif self.security.security_protocol == "SASL_PLAINTEXT":
-            from kohort.config import _security_checks  # for consumers with security options
+            # For consumers with security options.
+            from kohort.config.security import _security_checks
 
             _security_checks.warn_of_clear_text(self.security, self.client.bootstrap_servers)
         # A response may exceed fetch_max_bytes by one whole batch of a partition.

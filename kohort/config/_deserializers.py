@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kohort.config._option_types import OptionType
+from kohort.config.options._option_types import OptionType
 
 Deserialize = Callable[[str, Any, bytes | None], Any]
 """Function (topic, headers, data) -> value. None stays None, as in the Java client."""

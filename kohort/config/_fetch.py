@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Any
 
 from kohort.config._client import RequestOptions
-from kohort.config._option import invalid, option, section
-from kohort.config._option_types import INT32_MAX, Boolean, Integer, OneOf, OneOfOr, literal
+from kohort.config.options._option import invalid, option, section
+from kohort.config.options._option_types import INT32_MAX, Boolean, Integer, OneOf, OneOfOr, literal
 
 AS_THE_OTHERS = "auto_offset_reset"
 """Value that treats new partitions as all others, which is Kafka's default."""

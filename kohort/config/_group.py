@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Any
 
 from kohort.config._client import RequestOptions
-from kohort.config._option import invalid, option, section
-from kohort.config._option_types import Assignors, Boolean, Integer, OneOf, Text
+from kohort.config.options._option import invalid, option, section
+from kohort.config.options._option_types import Assignors, Boolean, Integer, OneOf, Text
 
 _JAVA_ASSIGNORS = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",

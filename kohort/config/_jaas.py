@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kohort.config._secret import Secret
+from kohort.config.options._secret import Secret
 from kohort.types import NamedTuple
 
 _FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})

@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kohort.config._secret import Secret
+from kohort.config.options._secret import Secret
 
 SIGNER: Final = "aws_msk_iam_sasl_signer"
 MODULE: Final = "IAMLoginModule"

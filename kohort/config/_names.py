@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._option import Option
-from kohort.config._secret import Concealed, Secret, conceal
 from kohort.config._unsupported import KEYWORDS, PROPERTIES
+from kohort.config.options._option import Option
+from kohort.config.options._secret import Concealed, Secret, conceal
 from kohort.errors import (
     ConfigurationError,
     InvalidOptionError,

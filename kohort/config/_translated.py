@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 from kohort.config import _msk
 from kohort.config._jaas import JaasEntry, parse_jaas
-from kohort.config._oauth import CLIENT_CREDENTIALS, JWT_BEARER
-from kohort.config._sasl import msk_region_of
-from kohort.config._secret import Concealed, Secret, conceal, without_frames
+from kohort.config.options._secret import Concealed, Secret, conceal, without_frames
+from kohort.config.security._oauth import CLIENT_CREDENTIALS, JWT_BEARER
+from kohort.config.security._sasl import msk_region_of
 from kohort.errors import ConfigurationError, InvalidOptionError, UnsupportedOptionError
 
 logger = logging.getLogger("kohort.config")

@@ -13,7 +13,7 @@ from tests.house._source import ROOT, modules
 MAX_FLAT = 20
 EQUALS = {"kohort.broker.apis", "kohort.protocol.messages"}
 """Lists of equals: one module for each API or message."""
-FLAT = {f"kohort.{name}" for name in ("config", "fetcher")}
+FLAT = {"kohort.fetcher"}
 """Larger folders without a partition whose imports run in one direction."""
 
 

@@ -1,6 +1,6 @@
 """A secret of the client: no error with local variables, no log, text or pickle shows it.
 
-tests/config/test_security.py does the same for errors of single options.
+tests/config/security/test_security.py does the same for errors of single options.
 """
 
 from __future__ import annotations

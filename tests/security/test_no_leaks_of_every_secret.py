@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
 from kohort.config import OPTIONS, ConsumerConfig
-from kohort.config._security_types import SecretText
+from kohort.config.security._security_types import SecretText
 from kohort.errors import (
     KafkaError,
     OAuthTokenError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kohort.config._option_types import ValueFault
+from kohort.config.options._option_types import ValueFault
 
 _TLS_1_3 = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}

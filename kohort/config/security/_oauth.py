@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, Final
 
-from kohort.config._option import SecuritySection, option, section
-from kohort.config._option_types import Boolean, Integer
-from kohort.config._secret import Secret
-from kohort.config._security_types import (
+from kohort.config.options._option import SecuritySection, option, section
+from kohort.config.options._option_types import Boolean, Integer
+from kohort.config.options._secret import Secret
+from kohort.config.options._url import Endpoint, Endpoints, Url
+from kohort.config.security._security_types import (
     SYSTEM_CA,
     CertificateList,
     Claims,
@@ -20,7 +21,6 @@ from kohort.config._security_types import (
     SingleWord,
     UpperOneOf,
 )
-from kohort.config._url import Endpoint, Endpoints, Url
 
 CLIENT_CREDENTIALS: Final = "client_credentials"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.config._option import SecuritySection, option, section
-from kohort.config._secret import Secret
-from kohort.config._url import Address, split_url
+from kohort.config.options._option import SecuritySection, option, section
+from kohort.config.options._secret import Secret
+from kohort.config.options._url import Address, split_url
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult

@@ -12,7 +12,7 @@ import pytest
 
 from kohort import Secret
 from kohort.config import OPTIONS, ConsumerConfig, SaslConfig, SecurityConfig, TlsConfig, Url
-from kohort.config._oauth import JWT_BEARER
+from kohort.config.security._oauth import JWT_BEARER
 from kohort.errors import ConfigurationError, InvalidOptionError, UnsupportedOptionError
 from tests.support.leaks import error_text, leaked
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from kohort.config._option_types import OptionType, ValueFault
-from kohort.config._secret import Concealed, Secret, conceal
+from kohort.config.options._option_types import OptionType, ValueFault
+from kohort.config.options._secret import Concealed, Secret, conceal
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult

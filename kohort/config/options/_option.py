@@ -8,8 +8,8 @@ import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, dataclass_transform
 
-from kohort.config._option_types import OptionType, ValueFault
-from kohort.config._secret import Secret
+from kohort.config.options._option_types import OptionType, ValueFault
+from kohort.config.options._secret import Secret
 from kohort.errors import ConfigurationError, InvalidOptionError
 
 _METADATA = "kohort.option"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any, Final
 
-from kohort.config._option import SecuritySection, option, section
-from kohort.config._option_types import Boolean
-from kohort.config._secret import Secret
-from kohort.config._security_types import (
+from kohort.config.options._option import SecuritySection, option, section
+from kohort.config.options._option_types import Boolean
+from kohort.config.options._secret import Secret
+from kohort.config.security._security_types import (
     FilePath,
     Opaque,
     OpaqueFunction,

@@ -7,16 +7,16 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
-from kohort.config._oauth import JWT_BEARER
-from kohort.config._option import options_of
-from kohort.config._sasl import MECHANISMS, SCRAM
-from kohort.config._url import is_loopback
+from kohort.config.options._option import options_of
+from kohort.config.options._url import is_loopback
+from kohort.config.security._oauth import JWT_BEARER
+from kohort.config.security._sasl import MECHANISMS, SCRAM
 from kohort.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
-    from kohort.config._sasl import SaslConfig
-    from kohort.config._tls import StoreConfig, TlsConfig
+    from kohort.config.security._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
+    from kohort.config.security._sasl import SaslConfig
+    from kohort.config.security._tls import StoreConfig, TlsConfig
 
 logger = logging.getLogger("kohort.config")
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._option_types import OneOf, OptionType, ValueFault, literal
-from kohort.config._secret import Concealed, Secret, conceal
+from kohort.config.options._option_types import OneOf, OptionType, ValueFault, literal
+from kohort.config.options._secret import Concealed, Secret, conceal
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----\s*")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
@@ -308,7 +308,7 @@ class Ciphers(OptionType):
             raise ValueFault("no cipher suite")
         if "TLS_" not in names:
             return names
-        from kohort.config._ciphers import openssl_names  # names of Java are rare
+        from kohort.config.security._ciphers import openssl_names  # names of Java are rare
 
         return openssl_names(names)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Final
 
-from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
-from kohort.config._option import SecuritySection, option, options_of, section
-from kohort.config._proxy import ProxyConfig
-from kohort.config._sasl import SaslConfig
-from kohort.config._security_types import UpperOneOf
-from kohort.config._tls import StoreConfig, TlsConfig
+from kohort.config.options._option import SecuritySection, option, options_of, section
+from kohort.config.security._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
+from kohort.config.security._proxy import ProxyConfig
+from kohort.config.security._sasl import SaslConfig
+from kohort.config.security._security_types import UpperOneOf
+from kohort.config.security._tls import StoreConfig, TlsConfig
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -56,7 +56,8 @@ class SecurityConfig(SecuritySection):
 
     def _check_together(self) -> None:
         if self.given():
-            from kohort.config import _security_checks  # for consumers with security options
+            # For consumers with security options.
+            from kohort.config.security import _security_checks
 
             for name, replaced in _security_checks.check(self).items():
                 self._set(name, replaced)

@@ -1,0 +1,1 @@
+"""Options of any section: their types, checks and values, such as secrets and URLs."""
