@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._drain import Records, RecordTarget, TableTarget
+from kohort.fetcher._environment import FetcherEvents, FetcherOptions
 from kohort.fetcher._errors import denied_topics_error
 from kohort.fetcher._failure_reports import LOGGED_POLICIES
 from kohort.fetcher._fetcher import Fetcher
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
-from kohort.fetcher._options import FetcherEvents, FetcherOptions
 from kohort.fetcher._parallel import is_distant
 
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from kohort.errors import BrokerResponseError, IllegalStateError, KafkaError, broker_error
-from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._retries import Retries
@@ -17,8 +17,6 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
 
-DENIED_BACKOFF_MS = 1000
-"""First back-off after a denied request; it doubles up to ``metadata_max_age_ms``."""
 LOGGED_POLICIES = ("skip", "pause")
 """Values of ``on_error`` by which a missing right is logged instead of raised."""
 

@@ -51,12 +51,11 @@ import anyio
 
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._connections import MAIN_PURPOSE, FetchConnection
+from kohort.fetcher._environment import FetchCluster, FetcherEvents, FetcherOptions
 from kohort.fetcher._failure_reports import DeniedTopics
 from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._options import FetcherEvents, FetcherOptions
 from kohort.fetcher._parallel import ParallelFetches
 from kohort.fetcher._planning import FetchInFlight, FetchPlanner, PlannedFetch
 from kohort.fetcher._positions import Positions, reset_timestamp

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
-from kohort.fetcher._cluster_view import FetchCluster, LeaderView
+from kohort.fetcher._environment import FetchCluster, LeaderView
 from kohort.fetcher._retries import Retries
 from kohort.protocol import ZERO_UUID
 from kohort.transport import Backoff, BrokerAddress, Leader

@@ -12,7 +12,7 @@ import anyio
 
 from kohort.config import FetchConfig
 from kohort.errors import KafkaError, LeaderNotAvailableError, OffsetsTimeoutError
-from kohort.fetcher._cluster_view import FetchCluster
+from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import Failure, FailureAction, lookup_failure
 from kohort.protocol import messages
 from kohort.transport import Backoff, Leader, TopicMetadata, in_seconds, start_soon

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 from kohort.errors import RecordTooLargeError
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._request import PartitionRequest
 from kohort.types import NamedTuple, TopicPartition
 
 _BY_ID, _FLEXIBLE = 13, 12
@@ -35,8 +34,8 @@ class OversizedBatch(NamedTuple):
 class OversizedFetch(FailedFetch):
     """The entry for a batch that is larger than any response may be."""
 
-    def __init__(self, request: PartitionRequest, found: OversizedBatch, limit: int) -> None:
-        tp, offset = found.topic_partition, request.offset
+    def __init__(self, found: OversizedBatch, epoch: int, offset: int, limit: int) -> None:
+        tp = found.topic_partition
         size = "" if found.size is None else f" of {found.size} bytes"
         reason = f"the batch{size} does not fit into receive_message_max_bytes={limit}"
         next_offset = found.next_offset
@@ -49,7 +48,7 @@ class OversizedFetch(FailedFetch):
             next_offset=next_offset,
             reason=reason,
         )
-        super().__init__(tp, request.epoch, error, is_transient=False)
+        super().__init__(tp, epoch, error, is_transient=False)
         self.size_in_bytes = found.size
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError
-from kohort.fetcher._cluster_view import FetchCluster
+from kohort.fetcher._environment import FetchCluster, FetcherOptions
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, LookupFailures
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
-from kohort.fetcher._options import FetcherOptions
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._recreated import recreated_error
 from kohort.fetcher._validation import PositionCheck, Validation

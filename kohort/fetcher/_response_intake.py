@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 
 from kohort.errors import ErrorCode, KafkaError, LogTruncationError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
+from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, FailingPartitions
 from kohort.fetcher._leaders import Leaders, Replicas

@@ -13,13 +13,12 @@ import anyio
 from kohort.errors import IllegalStateError, KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._connections import LONG_POLL_AFTER, FetchConnection
+from kohort.fetcher._environment import FetchCluster, FetcherOptions
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher._memory import SharedLease
-from kohort.fetcher._options import FetcherOptions
 from kohort.fetcher._oversized import OversizedBatch, OversizedFetch, find_batch
 from kohort.fetcher._pacing import FetchPace
 from kohort.fetcher._parallel import Delivery
@@ -363,7 +362,8 @@ class FetchSender:
         tp = found.topic_partition
         self._counters.partition_errors += 1
         self._candidates.touch([tp])
-        return self._queues.append(OversizedFetch(requests[tp], found, error.limit))
+        epoch, offset = requests[tp].epoch, requests[tp].offset
+        return self._queues.append(OversizedFetch(found, epoch, offset, error.limit))
 
     def _note_node_failure(self, connection: FetchConnection, error: KafkaError) -> bool:
         """Note a failed fetch, and return True if there is an error to raise."""

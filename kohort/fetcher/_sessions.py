@@ -17,7 +17,7 @@ import anyio
 
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode, KafkaError
-from kohort.fetcher._cluster_view import FetchCluster
+from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._request import FetchRequestPlan, PartitionRequest, fetch_request
 from kohort.protocol import ZERO_UUID
 from kohort.subscription import Watermarks

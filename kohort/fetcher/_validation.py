@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 
 from kohort.errors import KafkaError, UnsupportedVersionError
-from kohort.fetcher._cluster_view import FetchCluster
+from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, truncation, validation_failure
 from kohort.fetcher._failure_reports import LookupFailures
 from kohort.fetcher._offsets import left_out

@@ -1,16 +1,22 @@
-"""The options of a fetcher, and the callbacks by which it reaches its owner."""
+"""Options, callbacks and cluster that a fetcher gets from its owner. Tests have another cluster."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from kohort.config import ConsumerConfig, Deserialize, FetchConfig
-from kohort.fetcher._failure_reports import DENIED_BACKOFF_MS
 from kohort.fetcher._retries import Retries
+from kohort.protocol import Request, Response
 from kohort.subscription import OffsetReset
-from kohort.transport import Backoff
+from kohort.transport import Backoff, BrokerAddress, Leader, Leased, Line, TopicMetadata
 from kohort.types import NamedTuple, TopicPartition
+
+R = TypeVar("R", bound=Response)
+
+DENIED_BACKOFF_MS = 1000
+"""First back-off after a denied request; it doubles up to ``metadata_max_age_ms``."""
 
 
 class FetcherOptions(NamedTuple):
@@ -73,3 +79,61 @@ class FetcherEvents(NamedTuple):
     """Called on the caller's thread by a drain that makes room the fetcher waits for."""
     may_deliver: Callable[[], bool] = lambda: True
     """Called on the caller's thread. While it returns False, drains return nothing."""
+
+
+class LeaderView(Protocol):
+    """A snapshot of topics and leaders."""
+
+    @property
+    def topics(self) -> Mapping[str, TopicMetadata]: ...
+
+    def leader(self, topic_partition: TopicPartition, /) -> Leader | None: ...
+
+
+class FetchCluster(Protocol):
+    """Requests to the brokers, and the cluster metadata."""
+
+    @property
+    def metadata(self) -> LeaderView: ...
+
+    @property
+    def principal(self) -> str | None: ...
+
+    async def request(
+        self,
+        message: Request[R],
+        *,
+        node: int | None = None,
+        purpose: str = "",
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+        min_version: int | None = None,
+    ) -> R: ...
+
+    async def request_leased(
+        self,
+        message: Request[R],
+        *,
+        node: int | None = None,
+        purpose: str = "",
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+        min_version: int | None = None,
+        on_response: Callable[[Leased[R]], None] | None = None,
+    ) -> Leased[R]: ...
+
+    async def fetch_topics(
+        self, names: Collection[str] | None, /, *, may_create: bool = True
+    ) -> LeaderView: ...
+
+    def close_connection(self, node: int, purpose: str, /) -> None: ...
+
+    def prepare(self, node: int, purpose: str, /) -> None: ...
+
+    def line(self, node: int, /) -> Line | None: ...
+
+    def request_refresh(self) -> None: ...
+
+    def learn_leaders(
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[BrokerAddress]
+    ) -> None: ...
