@@ -7,8 +7,12 @@ from kohort.listeners._base import (
     ConsumerRebalanceListener,
     RebalanceListener,
 )
-from kohort.listeners._logging import LoggingRebalanceListener
-from kohort.listeners._ready import CommitOnRevoke, ExternalOffsets, ListenerChain
+from kohort.listeners._ready import (
+    CommitOnRevoke,
+    ExternalOffsets,
+    ListenerChain,
+    LoggingRebalanceListener,
+)
 from kohort.types import RebalanceCause, RebalanceContext
 
 __all__ = [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kohort.listeners._base import AsyncRebalanceListener, ConsumerRebalanceListener
-from kohort.listeners._dispatch import CallbackName, check_listener, invoke, is_awaited
+from kohort.listeners._dispatch import CallbackName, check_listener, describe, invoke, is_awaited
 from kohort.types import RebalanceContext, TopicPartition
 
 Partitions = frozenset[TopicPartition]
@@ -23,6 +24,27 @@ class Consumer(Protocol):
 
     @property
     def commit(self) -> Callable[..., Any]: ...
+
+
+class LoggingRebalanceListener(ConsumerRebalanceListener):
+    """A listener that logs each callback with its partitions.
+
+    Lost partitions are logged as WARNING, or with ``level`` if that is higher.
+    """
+
+    def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+        self._logger = logger or logging.getLogger("kohort.rebalance")
+        self._level = level
+
+    def on_partitions_revoked(self, revoked: Partitions) -> None:
+        self._logger.log(self._level, "partitions revoked: %s", describe(revoked))
+
+    def on_partitions_assigned(self, assigned: Partitions) -> None:
+        self._logger.log(self._level, "partitions assigned: %s", describe(assigned))
+
+    def on_partitions_lost(self, lost: Partitions) -> None:
+        level = max(self._level, logging.WARNING)
+        self._logger.log(level, "partitions lost: %s", describe(lost))
 
 
 class CommitOnRevoke(ConsumerRebalanceListener):
