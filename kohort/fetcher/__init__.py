@@ -7,14 +7,14 @@ the records. The subscription's lock guards the state that both use.
 
 from __future__ import annotations
 
-from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._drain import Records, RecordTarget, TableTarget
 from kohort.fetcher._environment import FetcherEvents, FetcherOptions
 from kohort.fetcher._errors import denied_topics_error
 from kohort.fetcher._failure_reports import LOGGED_POLICIES
 from kohort.fetcher._fetcher import Fetcher
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
-from kohort.fetcher._parallel import is_distant
+from kohort.fetcher.buffer._buffer import FetchBuffer
+from kohort.fetcher.buffer._drain import Records, RecordTarget, TableTarget
+from kohort.fetcher.requests._parallel import is_distant
 
 __all__ = [
     "EARLIEST",

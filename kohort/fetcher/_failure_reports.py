@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from kohort.errors import BrokerResponseError, IllegalStateError, KafkaError, broker_error
-from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import Failure, FailureAction
-from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._retries import Retries
+from kohort.fetcher.buffer._completed import FailedFetch
+from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.transport import RepeatedLog, with_principal
 from kohort.types import TopicPartition
 

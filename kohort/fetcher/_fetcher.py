@@ -49,22 +49,22 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._connections import MAIN_PURPOSE, FetchConnection
 from kohort.fetcher._environment import FetchCluster, FetcherEvents, FetcherOptions
 from kohort.fetcher._failure_reports import DeniedTopics
 from kohort.fetcher._leaders import Leaders, Replicas
-from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._parallel import ParallelFetches
-from kohort.fetcher._planning import FetchInFlight, FetchPlanner, PlannedFetch
 from kohort.fetcher._positions import Positions, reset_timestamp
 from kohort.fetcher._recreated import RecreatedTopics
-from kohort.fetcher._response_intake import ResponseIntake
 from kohort.fetcher._retries import Retries
-from kohort.fetcher._sending import FetchSender
-from kohort.fetcher._sessions import end_sessions
-from kohort.fetcher._sizes import FetchSizes
+from kohort.fetcher.buffer._buffer import FetchBuffer
+from kohort.fetcher.buffer._memory import FetchMemory
+from kohort.fetcher.requests._candidates import Candidates
+from kohort.fetcher.requests._connections import MAIN_PURPOSE, FetchConnection
+from kohort.fetcher.requests._parallel import ParallelFetches
+from kohort.fetcher.requests._planning import FetchInFlight, FetchPlanner, PlannedFetch
+from kohort.fetcher.requests._response_intake import ResponseIntake
+from kohort.fetcher.requests._sending import FetchSender
+from kohort.fetcher.requests._sessions import end_sessions
+from kohort.fetcher.requests._sizes import FetchSizes
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import TaskSignal, running_clock, start_soon, weak_callback
 from kohort.types import OffsetAndTimestamp, TopicPartition

@@ -15,9 +15,9 @@ from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, LookupFailures
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
-from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._recreated import recreated_error
 from kohort.fetcher._validation import PositionCheck, Validation
+from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.subscription import NO_ID, OffsetReset, PendingReset, SubscriptionState
 from kohort.transport import start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from kohort.errors import TopicRecreatedError
-from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._partition_queues import PartitionQueues
+from kohort.fetcher.buffer._completed import FailedFetch
+from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.subscription import RecreatedPartition, SubscriptionState
 from kohort.types import TopicPartition
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from kohort.errors import KafkaError
 from kohort.fetcher import FetchBuffer
-from kohort.fetcher._completed import CompletedFetch, FailedFetch
-from kohort.fetcher._deserialize import record_deserializer
+from kohort.fetcher.buffer._completed import CompletedFetch, FailedFetch
+from kohort.fetcher.buffer._deserialize import record_deserializer
 from kohort.types import TopicPartition
 from tests.fetcher.making import fetched, offsets, owning, with_room
 

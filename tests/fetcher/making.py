@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kohort.fetcher import FetchBuffer
-from kohort.fetcher._completed import CompletedFetch, DecodeOptions
+from kohort.fetcher.buffer._completed import CompletedFetch, DecodeOptions
 from kohort.records import (
     Compression,
     ControlType,

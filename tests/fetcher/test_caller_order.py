@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kohort.fetcher._sending import SMALL_RESPONSE_BYTES
+from kohort.fetcher.requests._sending import SMALL_RESPONSE_BYTES
 from tests.fetcher.fake import Consumer, FakeCluster
 from tests.fetcher.making import T0, batch, owning
 

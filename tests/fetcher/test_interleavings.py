@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kohort.fetcher import FetchBuffer
-from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher.buffer._memory import FetchMemory
 from kohort.records import ConsumerRecord
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition

@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.fetcher._completed import CompletedFetch
-from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher.buffer._completed import CompletedFetch
+from kohort.fetcher.buffer._memory import FetchMemory
 from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 from tests.fetcher.bench import Bench

@@ -7,8 +7,8 @@ from tools.quick import chosen_tests
 
 
 def test_quick_chooses_chosen_tests_what_changed() -> None:
-    test = str(ROOT / "tests" / "fetcher" / "test_buffer.py")
-    assert test in chosen_tests(["kohort/fetcher/_buffer.py"])
+    test = str(ROOT / "tests" / "fetcher" / "buffer" / "test_buffer.py")
+    assert test in chosen_tests(["kohort/fetcher/buffer/_buffer.py"])
     assert chosen_tests([test.removeprefix(f"{ROOT}/")]) == [test]
     assert len(chosen_tests(["kohort/coordinator_client/classic/_rebalance.py"])) > 10
     assert chosen_tests(["docs/install.md"]) == []

@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from kohort.fetcher import Fetcher
-from kohort.fetcher._planning import PlannedFetch
-from kohort.fetcher._sending import FetchSender
+from kohort.fetcher.requests._planning import PlannedFetch
+from kohort.fetcher.requests._sending import FetchSender
 from tests.simulation.events import EventLog, FetchEnded, FetchSent, Throttled, now
 
 

@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 
-from kohort.fetcher._sizes import START_BYTES
+from kohort.fetcher.requests._sizes import START_BYTES
 from kohort.types import TopicPartition
 from tests.simulation.epoch_invariants import (
     members_share_nothing,

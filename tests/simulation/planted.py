@@ -22,10 +22,10 @@ from kohort.coordinator_client.offsets import _offsets
 from kohort.coordinator_client.offsets._commit_rules import READ_REJECTIONS
 from kohort.coordinator_client.offsets._offset_messages import fetched_offsets
 from kohort.errors import KafkaConnectionError, KafkaError
-from kohort.fetcher._connections import NodeConnections
-from kohort.fetcher._planning import FetchPlanner
-from kohort.fetcher._request import PartitionRequest
-from kohort.fetcher._sizes import FetchSizes
+from kohort.fetcher.requests._connections import NodeConnections
+from kohort.fetcher.requests._planning import FetchPlanner
+from kohort.fetcher.requests._request import PartitionRequest
+from kohort.fetcher.requests._sizes import FetchSizes
 from kohort.security.oauth._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
 from kohort.transport import BrokerConnection, OneShot

@@ -6,7 +6,7 @@ import random
 import struct
 from typing import NamedTuple
 
-from kohort.fetcher._request import PartitionRequest
+from kohort.fetcher.requests._request import PartitionRequest
 from kohort.protocol import encode_response
 from kohort.protocol.messages import FetchResponse
 from kohort.types import TopicPartition

@@ -38,10 +38,10 @@ from pathlib import Path
 from typing import Any
 
 from kohort.errors import DataError, MessageDecodeError
-from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._errors import Failure
-from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._request import FetchResult, partitions_of, read_results
+from kohort.fetcher.buffer._completed import CompletedFetch, DecodeOptions
+from kohort.fetcher.buffer._memory import FetchMemory
+from kohort.fetcher.requests._request import FetchResult, partitions_of, read_results
 from kohort.protocol import decode_response
 from kohort.protocol.messages import FetchResponse
 from kohort.records import Record, TablePlan, to_arrow, to_columns

@@ -27,7 +27,7 @@ from kohort.consumer.driver._tables import TablePoll
 from kohort.consumer.driver._thread import start_thread
 from kohort.errors import OffsetOutOfRangeError
 from kohort.fetcher import RecordTarget
-from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher.buffer._memory import FetchMemory
 from kohort.records import allocate_in_python, to_columns
 from kohort.subscription import OffsetReset
 from kohort.testing import Cluster

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._partition_queues import PartitionQueues
-from kohort.fetcher._sessions import FetchSession
+from kohort.fetcher.buffer._partition_queues import PartitionQueues
+from kohort.fetcher.requests._candidates import Candidates
+from kohort.fetcher.requests._sessions import FetchSession
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition
 from tests.consumer.virtual import MemoryConsumer, values

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.fetcher._connections import EXTRA_POLL_LIMIT
+from kohort.fetcher.requests._connections import EXTRA_POLL_LIMIT
 from kohort.protocol.messages import FetchResponse
 from kohort.testing import Call, MemoryCluster
 from tests.consumer.virtual import EACH_PROTOCOL, MemoryConsumer

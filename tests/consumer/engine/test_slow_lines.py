@@ -70,7 +70,7 @@ def test_line_is_used_from_the_first_seconds(partitions: int, compression: Compr
 @pytest.mark.parametrize("moves", [True, False])
 def test_large_fetch_outlasts_its_timeout_as_its_deadline_moves(moves: bool) -> None:
     """Without a moved deadline, the same response would be thrown away for ever."""
-    rate = patch("kohort.fetcher._sizes.LINE_SECONDS", 1000.0)
+    rate = patch("kohort.fetcher.requests._sizes.LINE_SECONDS", 1000.0)
     still = patch.object(ResponseReader, "is_receiving", lambda *_: False)
     with rate:
         if moves:

@@ -11,17 +11,17 @@ from kohort.broker._fetch_sessions import FetchSessions, in_order
 from kohort.config import FetchConfig
 from kohort.errors import BrokerNotAvailableError
 from kohort.fetcher import FetchBuffer
-from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._connections import EXTRA_POLL_MARGIN, LONG_POLL_AFTER, FetchConnection
 from kohort.fetcher._failure_reports import DeniedTopics, LookupFailures
 from kohort.fetcher._leaders import Leaders, Replicas
-from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._planning import FetchPlanner, PlannedFetch
-from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
 from kohort.fetcher._retries import Retries
-from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation
+from kohort.fetcher.buffer._completed import FailedFetch
+from kohort.fetcher.buffer._memory import FetchMemory
+from kohort.fetcher.requests._candidates import Candidates
+from kohort.fetcher.requests._connections import EXTRA_POLL_MARGIN, LONG_POLL_AFTER, FetchConnection
+from kohort.fetcher.requests._planning import FetchPlanner, PlannedFetch
+from kohort.fetcher.requests._request import PartitionRequest, fetch_request, partitions_of
+from kohort.fetcher.requests._sizes import FetchSizes
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.subscription import NO_ID, SubscriptionState

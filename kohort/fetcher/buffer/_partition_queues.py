@@ -11,15 +11,15 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
 from kohort.errors import KafkaError, TopicRecreatedError
-from kohort.fetcher._buffer_limits import (
+from kohort.fetcher.buffer._buffer_limits import (
     BufferCounters,
     BufferLimits,
     Queue,
     undelivered_bytes,
 )
-from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._error_policy import Item
-from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher.buffer._completed import FailedFetch
+from kohort.fetcher.buffer._error_policy import Item
+from kohort.fetcher.buffer._memory import FetchMemory
 from kohort.subscription import PartitionState, SubscriptionState, Watermarks
 from kohort.types import TopicPartition
 

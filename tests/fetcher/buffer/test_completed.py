@@ -13,9 +13,9 @@ from kohort.errors import (
     DecompressionBudgetError,
     RecordDeserializationError,
 )
-from kohort.fetcher._completed import CompletedFetch
-from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher.buffer._completed import CompletedFetch
+from kohort.fetcher.buffer._deserialize import record_deserializer
+from kohort.fetcher.buffer._memory import FetchMemory
 from tests.fetcher.making import (
     T0,
     Compression,

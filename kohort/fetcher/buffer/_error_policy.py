@@ -26,8 +26,8 @@ from kohort.errors import (
     RecordTooLargeError,
     UnsupportedCodecError,
 )
-from kohort.fetcher._completed import CompletedFetch, FailedFetch
-from kohort.fetcher._oversized import OversizedFetch
+from kohort.fetcher.buffer._completed import CompletedFetch, FailedFetch
+from kohort.fetcher.buffer._oversized import OversizedFetch
 from kohort.subscription import PartitionState, SubscriptionState
 from kohort.types import NamedTuple, TopicPartition
 

@@ -12,14 +12,14 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kohort.config import FetchConfig
-from kohort.fetcher._candidates import Candidates, NodeCandidates
-from kohort.fetcher._connections import FetchConnection, LongPolls, NodeConnections
-from kohort.fetcher._memory import Grant
-from kohort.fetcher._parallel import IDLE_SECONDS, Delivery, ParallelFetches, is_distant
-from kohort.fetcher._partition_queues import PartitionQueues
-from kohort.fetcher._request import FetchRequestPlan, FetchResult, PartitionRequest
 from kohort.fetcher._retries import Retries
-from kohort.fetcher._sizes import FetchSizes
+from kohort.fetcher.buffer._memory import Grant
+from kohort.fetcher.buffer._partition_queues import PartitionQueues
+from kohort.fetcher.requests._candidates import Candidates, NodeCandidates
+from kohort.fetcher.requests._connections import FetchConnection, LongPolls, NodeConnections
+from kohort.fetcher.requests._parallel import IDLE_SECONDS, Delivery, ParallelFetches, is_distant
+from kohort.fetcher.requests._request import FetchRequestPlan, FetchResult, PartitionRequest
+from kohort.fetcher.requests._sizes import FetchSizes
 from kohort.transport import Line
 from kohort.types import NamedTuple, TopicPartition
 

@@ -37,10 +37,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kohort.config import FetchConfig
-from kohort.fetcher._completed import CompletedFetch
-from kohort.fetcher._parallel import ParallelPolicy, needed_of
-from kohort.fetcher._request import FetchResult, PartitionRequest
-from kohort.fetcher._sessions import FetchSession
+from kohort.fetcher.buffer._completed import CompletedFetch
+from kohort.fetcher.requests._parallel import ParallelPolicy, needed_of
+from kohort.fetcher.requests._request import FetchResult, PartitionRequest
+from kohort.fetcher.requests._sessions import FetchSession
 from kohort.types import NamedTuple, TopicPartition
 
 LONG_POLL_AFTER = 0.02

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kohort.config import FetchConfig
-from kohort.fetcher._connections import (
+from kohort.fetcher._retries import Retries
+from kohort.fetcher.requests._connections import (
     EXTRA_POLL_MARGIN,
     LONG_POLL_AFTER,
     LongPolls,
     NodeConnections,
 )
-from kohort.fetcher._retries import Retries
 from kohort.transport import Backoff
 
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping
 
 from kohort.errors import RecordTooLargeError
-from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher.buffer._completed import FailedFetch
 from kohort.types import NamedTuple, TopicPartition
 
 _BY_ID, _FLEXIBLE = 13, 12

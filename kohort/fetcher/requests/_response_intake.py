@@ -6,17 +6,17 @@ import logging
 from collections.abc import Collection, Iterable
 
 from kohort.errors import ErrorCode, KafkaError, LogTruncationError, broker_error
-from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, FailingPartitions
 from kohort.fetcher._leaders import Leaders, Replicas
-from kohort.fetcher._partition_queues import PartitionQueues
-from kohort.fetcher._request import BatchTooLarge, FetchResult, PartitionRequest, Redirect
 from kohort.fetcher._retries import Retries
-from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation
+from kohort.fetcher.buffer._buffer import FetchBuffer
+from kohort.fetcher.buffer._completed import CompletedFetch, FailedFetch
+from kohort.fetcher.buffer._partition_queues import PartitionQueues
+from kohort.fetcher.requests._request import BatchTooLarge, FetchResult, PartitionRequest, Redirect
+from kohort.fetcher.requests._sizes import FetchSizes
 from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 

@@ -21,11 +21,11 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from kohort.errors import KafkaError, OffsetOutOfRangeError, TopicRecreatedError
-from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._drain import DrainSteps, DrainTarget, Records, RecordTarget, TableTarget
-from kohort.fetcher._error_policy import ErrorPolicy, Item, OnError
-from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._partition_queues import PartitionQueues
+from kohort.fetcher.buffer._completed import FailedFetch
+from kohort.fetcher.buffer._drain import DrainSteps, DrainTarget, Records, RecordTarget, TableTarget
+from kohort.fetcher.buffer._error_policy import ErrorPolicy, Item, OnError
+from kohort.fetcher.buffer._memory import FetchMemory
+from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import TopicPartition
 

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from kohort.config import FetchConfig
 from kohort.errors import CorruptBatchError, RecordTooLargeError
-from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, fetch_failure, truncation
-from kohort.fetcher._memory import SharedLease
+from kohort.fetcher.buffer._completed import CompletedFetch, DecodeOptions
+from kohort.fetcher.buffer._memory import SharedLease
 from kohort.protocol import ZERO_UUID, messages
 from kohort.records import RecordSet
 from kohort.subscription import Watermarks

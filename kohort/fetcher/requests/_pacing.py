@@ -18,8 +18,8 @@ second, and each returns a few records. Therefore fetches have a least interval,
 from __future__ import annotations
 
 from kohort.config import FetchConfig
-from kohort.fetcher._completed import CompletedFetch
-from kohort.fetcher._connections import FetchConnection
+from kohort.fetcher.buffer._completed import CompletedFetch
+from kohort.fetcher.requests._connections import FetchConnection
 from kohort.subscription import Watermarks
 
 PACED_BYTES = 256 << 10

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.errors import IllegalStateError, KafkaError, broker_error
-from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._completed import CompletedFetch, DecodeOptions
-from kohort.fetcher._connections import LONG_POLL_AFTER, FetchConnection
 from kohort.fetcher._environment import FetchCluster, FetcherOptions
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._leaders import Leaders, Replicas
-from kohort.fetcher._memory import SharedLease
-from kohort.fetcher._oversized import OversizedBatch, OversizedFetch, find_batch
-from kohort.fetcher._pacing import FetchPace
-from kohort.fetcher._parallel import Delivery
-from kohort.fetcher._planning import UNKNOWN_LINE, FetchPlanner, PlannedFetch
-from kohort.fetcher._request import FetchResult, fetch_request, partitions_of, read_results
-from kohort.fetcher._response_intake import ResponseIntake
-from kohort.fetcher._sessions import SESSION_ERRORS
+from kohort.fetcher.buffer._buffer import FetchBuffer
+from kohort.fetcher.buffer._completed import CompletedFetch, DecodeOptions
+from kohort.fetcher.buffer._memory import SharedLease
+from kohort.fetcher.buffer._oversized import OversizedBatch, OversizedFetch, find_batch
+from kohort.fetcher.requests._candidates import Candidates
+from kohort.fetcher.requests._connections import LONG_POLL_AFTER, FetchConnection
+from kohort.fetcher.requests._pacing import FetchPace
+from kohort.fetcher.requests._parallel import Delivery
+from kohort.fetcher.requests._planning import UNKNOWN_LINE, FetchPlanner, PlannedFetch
+from kohort.fetcher.requests._request import FetchResult, fetch_request, partitions_of, read_results
+from kohort.fetcher.requests._response_intake import ResponseIntake
+from kohort.fetcher.requests._sessions import SESSION_ERRORS
 from kohort.transport import Leased, OversizedFrameError, RepeatedLog
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.fetcher._deserialize import DeserializeRecord
+    from kohort.fetcher.buffer._deserialize import DeserializeRecord
     from kohort.protocol.messages import FetchResponse
 
     _Response = Leased[FetchResponse]
@@ -127,7 +127,7 @@ class ReceivedResponse:
 def _deserializer(options: FetcherOptions) -> DeserializeRecord | None:
     if options.key_deserializer is None and options.value_deserializer is None:
         return None
-    from kohort.fetcher._deserialize import record_deserializer  # many consumers need none
+    from kohort.fetcher.buffer._deserialize import record_deserializer  # many consumers need none
 
     return record_deserializer(options.key_deserializer, options.value_deserializer)
 

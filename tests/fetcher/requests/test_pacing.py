@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.fetcher._connections import LONG_POLL_AFTER
-from kohort.fetcher._pacing import LEAST_SHARE, PACED_BYTES, WORK_FACTOR
+from kohort.fetcher.requests._connections import LONG_POLL_AFTER
+from kohort.fetcher.requests._pacing import LEAST_SHARE, PACED_BYTES, WORK_FACTOR
 from kohort.subscription import SubscriptionState
 from tests.fetcher.fake import Consumer, FakeCluster
 from tests.fetcher.making import T0, T1, batch, owning

@@ -16,7 +16,7 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
 )
 from kohort.fetcher import FetchBuffer, RecordTarget
-from kohort.fetcher._deserialize import record_deserializer
+from kohort.fetcher.buffer._deserialize import record_deserializer
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.fetcher.bench import Bench, raising_at

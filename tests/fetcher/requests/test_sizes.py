@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kohort.config import FetchConfig
-from kohort.fetcher._sizes import FetchSizes
+from kohort.fetcher.requests._sizes import FetchSizes
 from kohort.records import NewRecord, encode_batch
 from kohort.transport.connection._response_reader import MEASURED_BYTES
 from kohort.types import TopicPartition

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from kohort.fetcher._buffer_limits import FETCHES_PER_TABLE, Queue, undelivered_bytes
-from kohort.fetcher._completed import CompletedFetch
-from kohort.fetcher._error_policy import Item
-from kohort.fetcher._partition_queues import PartitionQueues
+from kohort.fetcher.buffer._buffer_limits import FETCHES_PER_TABLE, Queue, undelivered_bytes
+from kohort.fetcher.buffer._completed import CompletedFetch
+from kohort.fetcher.buffer._error_policy import Item
+from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.records import ConsumerRecord
 from kohort.subscription import PartitionState, SubscriptionState
 from kohort.types import TopicPartition

@@ -10,8 +10,8 @@ import pytest
 from kohort.broker._fetch_sessions import NO_SESSION, FetchKey, FetchSessions, ServedFetch, in_order
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
-from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
-from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession, UpToDatePartitions
+from kohort.fetcher.requests._request import PartitionRequest, fetch_request, partitions_of
+from kohort.fetcher.requests._sessions import SESSION_ERRORS, FetchSession, UpToDatePartitions
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.subscription import Watermarks

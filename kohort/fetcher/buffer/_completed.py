@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
-from kohort.fetcher._memory import Releasable
+from kohort.fetcher.buffer._memory import Releasable
 from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
 from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.fetcher._deserialize import DeserializeRecord
+    from kohort.fetcher.buffer._deserialize import DeserializeRecord
     from kohort.records import TablePlan
 
 

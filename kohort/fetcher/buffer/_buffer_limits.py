@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
-from kohort.fetcher._error_policy import Item
-from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher.buffer._error_policy import Item
+from kohort.fetcher.buffer._memory import FetchMemory
 from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.types import TopicPartition
 

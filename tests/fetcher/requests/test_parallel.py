@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.fetcher._parallel import (
+from kohort.fetcher.requests._parallel import (
     DISTANT_SECONDS,
     IDLE_SECONDS,
     MOST_AT_FIRST,

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from kohort.fetcher._buffer_limits import BufferLimits
 from kohort.fetcher._leaders import Leaders, Replicas
-from kohort.fetcher._request import PartitionRequest
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._validation import PositionCheck, Validation
+from kohort.fetcher.buffer._buffer_limits import BufferLimits
+from kohort.fetcher.requests._request import PartitionRequest
 from kohort.subscription import NO_ID, FetchTarget, PendingReset, SubscriptionState
 from kohort.types import TopicPartition
 

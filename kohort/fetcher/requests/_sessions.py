@@ -18,7 +18,7 @@ import anyio
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode, KafkaError
 from kohort.fetcher._environment import FetchCluster
-from kohort.fetcher._request import FetchRequestPlan, PartitionRequest, fetch_request
+from kohort.fetcher.requests._request import FetchRequestPlan, PartitionRequest, fetch_request
 from kohort.protocol import ZERO_UUID
 from kohort.subscription import Watermarks
 from kohort.transport import start_soon

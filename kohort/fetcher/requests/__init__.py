@@ -1,0 +1,1 @@
+"""Fetch requests: plan, connections, sessions and sizes, and the intake of their responses."""
