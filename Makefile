@@ -103,7 +103,9 @@ soak: $(VENV)/.dev ## Simulate SEEDS=10000 lives of a group on a virtual clock.
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 bench: $(VENV)/.dev ## Measure the hot paths beside other clients.
-	$(BIN)/python -m benchmarks $(ARGS)
+	@$(if $(ARGS),$(BIN)/python -m benchmarks.$(ARGS), \
+	  for name in $(notdir $(basename $(wildcard benchmarks/[a-z]*.py))); do \
+	  echo "== $$name"; $(BIN)/python -m benchmarks.$$name || failed=1; done; exit $${failed:-0})
 
 release-check: $(VENV)/.release ## Build the files of a release for this Python, and try each. Nothing is uploaded.
 	$(BIN)/python -m tools.release

@@ -16,8 +16,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from benchmarks._consumers import Ask
 from benchmarks._raw import Sizes, raw_fetches, walk
-from benchmarks._reading import Ask, Meter, Reading, touch, touch_table
+from benchmarks._reading import Meter, Reading, touch, touch_table
 
 if TYPE_CHECKING:
     from kohort.records import RecordSet

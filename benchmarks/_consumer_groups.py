@@ -9,24 +9,21 @@ from __future__ import annotations
 import functools
 import random
 import statistics
-import subprocess
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks._java import java_program
 from benchmarks._kafka import kafka
-from benchmarks._rounds import turns
+from benchmarks._program import new_group
+from benchmarks._rounds import table, turns
 from tests.interop.brokers import Broker
 from tests.interop.java_peer import Java
 from tests.interop.members import Member, Members
 from tests.interop.peers import Confluent, Kohort, Make, Settings
-from tests.support.jars import jars
-from tests.support.needs import java
 
 ABOUT = """\
 Measured on one node of Apache Kafka, whose minimum of the heartbeat interval is lowered. A topic
@@ -50,7 +47,6 @@ SETTLED_S = 1.5
 HEARTBEATS_S = (5.0, 1.0, 0.1)
 JOIN, LEAVE, FOUR = "second joins", "one leaves", "four at once"
 KOHORT, CLASSIC, CONFLUENT, JAVA = "kohort", "kohort, classic", "confluent-kafka", "Java"
-JAVA_SOURCE = Path(__file__).with_name("JavaMember.java")
 AIMS: dict[tuple[str, float], tuple[float, float | None]] = {
     (JOIN, 5.0): (3.2, 5.2),
     (JOIN, 1.0): (0.7, None),
@@ -83,20 +79,15 @@ class JavaMember(Java):
 
     def command(self, settings: Settings, folder: Path) -> list[str]:
         """Return the command of the compiled member."""
-        path = f"{jars()}/*:{_compiled().name}"
         words = settings.bootstrap_servers, settings.topic, settings.group, settings.client_id
-        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-        return [str(java()), level, "-cp", path, JAVA_SOURCE.stem, *words]
+        return [*_compiled()[1], *words]
 
 
 @functools.cache
-def _compiled() -> tempfile.TemporaryDirectory[str]:
-    """Return the folder with Java's member, which lasts as long as the process."""
+def _compiled() -> tuple[tempfile.TemporaryDirectory[str], list[str]]:
+    """Return a folder with Java's member, which lasts as long as the process, and the command."""
     folder = tempfile.TemporaryDirectory()
-    compiler = str(Path(java() or "java").resolve().with_name("javac"))
-    command = [compiler, "-cp", f"{jars()}/*", "-d", folder.name, str(JAVA_SOURCE)]
-    subprocess.run(command, check=True)
-    return folder
+    return folder, java_program("JavaMember", Path(folder.name))
 
 
 CLIENTS: dict[str, Make] = {
@@ -157,8 +148,8 @@ class _Group:
         self._case = case
         self._broker = broker
         self._topic = topic
-        self._group = f"g-{uuid.uuid4().hex[:8]}"
-        self._members = Members()
+        self._group = new_group()
+        self.members = Members()
         interval = str(round(case.heartbeat_s * 1000))
         if case.client != CLASSIC:
             broker.configure_group(self._group, {"consumer.heartbeat.interval.ms": interval})
@@ -171,14 +162,14 @@ class _Group:
             self._broker.bootstrap_servers,
             self._topic,
             self._group,
-            f"m{len(self._members.all)}",
+            f"m{len(self.members.all)}",
             "cooperative-sticky" if is_classic else None,
             more={"heartbeat_interval_ms": interval, "session_timeout_ms": 45_000}
             if is_classic
             else {},
             protocol="classic" if is_classic else "consumer",
         )
-        return self._members.join(CLIENTS[self._case.client], settings)
+        return self.members.join(CLIENTS[self._case.client], settings)
 
     def settle(self, *members: Member, since: Callable[[], float]) -> float:
         """Wait until the members share all partitions. Return the seconds from ``since()``."""
@@ -189,14 +180,8 @@ class _Group:
             union = frozenset[int]().union(*owned)
             return all(len(own) == share for own in owned) and len(union) == PARTITIONS
 
-        self._members.wait_until(look)
+        self.members.wait_until(look)
         return max(m.changes[-1].at for m in members) - since()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """End all members with the block."""
-        with self._members:
-            yield
 
 
 def measure(case: Case, broker: Broker, topic: str, phase: Phases) -> dict[str, float]:
@@ -206,7 +191,7 @@ def measure(case: Case, broker: Broker, topic: str, phase: Phases) -> dict[str, 
     out. The group has settled with the last callback of a member for its share.
     """
     group = _Group(case, broker, topic)
-    with group.running():
+    with group.members:
         if case.together:
             four = [group.join() for _ in range(4)]
             return {FOUR: group.settle(*four, since=lambda: max(m.started_at for m in four))}
@@ -242,7 +227,6 @@ def run(rounds: int, rng: random.Random, heartbeats_s: Collection[float] = HEART
         (case, event): [] for case in cases(heartbeats_s) for event in case.events
     }
     with kafka(LOWERED) as server:
-        server.start()
         broker = Broker(server.bootstrap_servers)
         topic = broker.create_topic("t", PARTITIONS)
         for client in CLIENTS:  # to warm up
@@ -259,36 +243,33 @@ def run(rounds: int, rng: random.Random, heartbeats_s: Collection[float] = HEART
                 print(f"{number}: {case.heartbeat_s:g} s, {case.client}: {shown}", flush=True)
                 for event, seconds in took.items():
                     values[case, event].append(seconds)
-    return table(values)
+    head = "event", "heartbeat", "client", "median s", "best s", "worst s", "aim s", "reached"
+    return table(head, "l" * 8, rows(values))
 
 
-def table(values: dict[tuple[Case, str], list[float]]) -> str:
-    """Return a Markdown table. The aims are for kohort by the consumer protocol only."""
-    lines = [
-        "| event | heartbeat | client | median s | best s | worst s | aim s | reached |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+def rows(values: dict[tuple[Case, str], list[float]]) -> Iterator[list[str]]:
+    """Yield the cells of each case. The aims are for kohort by the consumer protocol only."""
     for event in (JOIN, LEAVE, FOUR):
         for (case, measured), times in values.items():
             if measured != event:
                 continue
-            median, worst = statistics.median(times), max(times)
             aims: tuple[float, float | None] | None = None
             if case.client == KOHORT:
                 peer = statistics.median(values[case._replace(client=CONFLUENT), event])
                 aims = AIMS.get((event, case.heartbeat_s), (peer, None))
-            lines.append(
-                f"| {event} | {case.heartbeat_s:g} s | {case.client} | {median:.2f} | "
-                f"{min(times):.2f} | {worst:.2f} | {_judged(median, worst, aims)} |"
-            )
-    return "\n".join(lines)
+            figures = statistics.median(times), min(times), max(times)
+            shown = [f"{seconds:.2f}" for seconds in figures]
+            judged = _judged(figures[0], figures[2], aims)
+            yield [event, f"{case.heartbeat_s:g} s", case.client, *shown, *judged]
 
 
-def _judged(median: float, worst: float, aims: tuple[float, float | None] | None) -> str:
+def _judged(
+    median: float, worst: float, aims: tuple[float, float | None] | None
+) -> tuple[str, str]:
     """Return the cells of the aims and whether they are reached."""
     if aims is None:
-        return " | "
+        return "", ""
     aim, limit = aims
     reached = median <= aim and (limit is None or worst <= limit)
     text = f"{aim:.2f}" if limit is None else f"{aim:.2f}, at most {limit:.2f}"
-    return f"{text} | {'yes' if reached else 'no'}"
+    return text, "yes" if reached else "no"

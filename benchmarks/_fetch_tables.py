@@ -1,19 +1,39 @@
-"""Tables of benchmarks/fetch.py."""
+"""Goals and tables of benchmarks/fetch.py."""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from benchmarks import _goals as goals
-from benchmarks import _names as names
-from benchmarks._goals import Readings
-from benchmarks._machine import hardware, versions
-from benchmarks._reading import Reading
-from benchmarks._topics import SHAPES, Filled
+from benchmarks._goals import Goal
+from benchmarks._machine import load_of
+from benchmarks._names import (
+    AIOKAFKA,
+    ARROW,
+    ASYNC_FOR,
+    ASYNC_POLL,
+    BARE_ARROW,
+    BARE_RECORDS,
+    EVERY,
+    FRANZ,
+    ITERATION,
+    LIMIT,
+    LIMIT_DEFAULT,
+    RECORDS,
+    TABLES,
+    TUNED,
+)
+from benchmarks._reading import Reading, figures_of
+from benchmarks._rounds import short, table
+from benchmarks._topics import HUGE, LARGE, LZ4, PLAIN, SHAPES, ZSTD, Filled
 
-BUSY = 10
-"""Percent of all cores. If other processes take more, the figures are not reliable."""
-ANCHORS_TEXT = (
+Readings = Mapping[tuple[str, str], list[Reading]]
+"""Readings of each (client, topic), one a round."""
+ABOUT = (
+    "Each client reads a whole topic as the only member of a new group. Tuned: "
+    "`fetch.queue.backoff.ms=1`. confluent-kafka reads with `consume(500)`. Rate and CPU count "
+    "after the first batch, up to the last record; empty if the topic is one batch.\n\n"
     "Limit: a blocking socket that receives the topic and reads only the lengths of batches, "
     "with fetches of 4 MiB a partition, or of kohort's default sizes. Bare decoder: kohort's own "
     "decoder, fed by a blocking socket in a second thread, with responses of 4 MiB, without a "
@@ -23,93 +43,109 @@ ANCHORS_TEXT = (
 )
 
 
-class Run:
+def _goal(
+    text: str,
+    client: str,
+    over: str | None,
+    topic: str,
+    goal: float,
+    floor: float,
+    field: str = "rate",
+) -> Goal:
+    """Return the goal of a client, as a ratio to another one unless that is None."""
+    compared = None if over is None else ((over, topic), field)
+    return Goal(text, ((client, topic), field), compared, goal, floor)
+
+
+GOALS = (
+    _goal("columns / limit, 100 B", ARROW, LIMIT, PLAIN, 0.70, 0.50),
+    _goal("columns / limit, 1 KB", ARROW, LIMIT, LARGE, 0.75, 0.60),
+    _goal("CPU of columns / bare decoder, 100 B", ARROW, BARE_ARROW, PLAIN, 1.2, 1.6, "cpu_us"),
+    _goal("CPU of columns / bare decoder, 1 KB", ARROW, BARE_ARROW, LARGE, 1.2, 1.5, "cpu_us"),
+    _goal("objects / limit, 100 B", RECORDS, LIMIT, PLAIN, 0.13, 0.108),
+    _goal("objects / limit, 1 KB", RECORDS, LIMIT, LARGE, 0.50, 0.38),
+    _goal("objects / confluent-kafka tuned, 100 B", RECORDS, TUNED, PLAIN, 2.7, 2.0),
+    _goal("objects / confluent-kafka tuned, 1 KB", RECORDS, TUNED, LARGE, 1.8, 1.4),
+    _goal("objects / confluent-kafka tuned, 10 KB", RECORDS, TUNED, HUGE, 1.5, 1.1),
+    _goal("async poll / aiokafka getmany, 100 B", ASYNC_POLL, AIOKAFKA, PLAIN, 6, 4),
+    _goal("async poll / aiokafka getmany, 1 KB", ASYNC_POLL, AIOKAFKA, LARGE, 6, 4),
+    _goal("columns / franz-go, 100 B", ARROW, FRANZ, PLAIN, 4, 3),
+    _goal("columns / franz-go, 250 B lz4", ARROW, FRANZ, LZ4, 2.5, 1.8),
+    _goal("columns / franz-go, 1 KB", ARROW, FRANZ, LARGE, 1.5, 1.1),
+    _goal("columns / confluent-kafka tuned, 250 B zstd", ARROW, TUNED, ZSTD, 4, 3),
+    _goal("columns / confluent-kafka tuned, 250 B lz4", ARROW, TUNED, LZ4, 4, 3),
+    _goal("iteration / poll(), 100 B", ITERATION, RECORDS, PLAIN, 0.8, 0.65),
+    _goal("async for / poll(), 100 B", ASYNC_FOR, ASYNC_POLL, PLAIN, 0.8, 0.65),
+    _goal("peak memory of objects, 100 B, MB", RECORDS, None, PLAIN, 60, 90, "peak_mb"),
+    _goal("peak memory of columns, 100 B, MB", ARROW, None, PLAIN, 150, 230, "peak_mb"),
+)
+
+
+def goals(readings: Readings) -> str:
+    """Return Markdown with each figure, its rounds, its goal and its floor."""
+    figures = figures_of(readings)
+    rows = []
+    for goal in GOALS:
+        if (figure := goal.figure(figures)) is None:
+            rows.append([goal.text, "", "", f"{goal.goal:g}", f"{goal.floor:g}", "not measured"])
+        else:
+            rounds = f"{short(min(figure.rounds))} to {short(max(figure.rounds))}"
+            rows.append([goal.text, short(figure.value), rounds, *goal.cells(figure.value)])
+    head = "measure", "figure", "least and most of a round", "goal", "floor", ""
+    return table(head, "lrrrrl", rows)
+
+
+class Run(NamedTuple):
     """Readings of the topics with one number of partitions.
 
     ``others`` is the percentage of all cores that other processes took, at each reading.
     """
 
-    def __init__(
-        self, partitions: int, filled: list[Filled], readings: Readings, others: list[float]
-    ) -> None:
-        self.partitions = partitions
-        self.filled = filled
-        self.readings = readings
-        self.others = others
-
-    @property
-    def rounds(self) -> int:
-        """Highest number of readings of a client on a topic."""
-        return max(map(len, self.readings.values()), default=0)
-
-    @property
-    def title(self) -> str:
-        return "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+    partitions: int
+    filled: list[Filled]
+    readings: Readings
+    others: list[float]
 
     def text(self) -> str:
         """Return the goals and the table of each topic as Markdown."""
+        title = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        rounds = max(map(len, self.readings.values()), default=0)
         sizes = ", ".join(f"{each.topic} {each.records:,}" for each in self.filled)
         parts = [
-            f"## {self.title}",
-            f"Records of each topic: {sizes}. Medians of {self.rounds} rounds. {self._load()}",
-            goals.table(self.readings),
+            f"## {title}",
+            f"Records of each topic: {sizes}. Medians of {rounds} rounds. {load_of(self.others)}",
+            goals(self.readings),
         ]
+        head = "client", "thousand records/s", "best", "of the limit", "CPU us/record"
         for name, shape in SHAPES.items():
-            if rows := self._table(name):
-                parts += [f"### {shape.text}, {self.title}", rows]
+            if rows := [*self._rows(name)]:
+                parts.append(f"### {shape.text}, {title}")
+                parts.append(table([*head, "x bare decoder", "peak MB"], "lrrrrrr", rows))
         return "\n\n".join(parts)
 
-    def _table(self, topic: str) -> str:
-        lines = [
-            "| client | thousand records/s | best | of the limit | CPU us/record "
-            "| x bare decoder | peak MB |",
-            "|---|---:|---:|---:|---:|---:|---:|",
-        ]
-        limit = self._median(names.LIMIT, topic, "rate")
-        for name in names.EVERY:
+    def _rows(self, topic: str) -> Iterator[list[str]]:
+        limit = self._median(LIMIT, topic, "rate")
+        for name in EVERY:
             done = self.readings.get((name, topic))
             if not done:
                 continue
-            bare = names.BARE_ARROW if name in names.TABLES else names.BARE_RECORDS
-            looks = name not in (names.LIMIT, names.LIMIT_DEFAULT)
-            cpu = statistics.median(reading.cpu_us for reading in done)
-            rate = statistics.median(reading.rate for reading in done)
-            cells = [
+            bare = BARE_ARROW if name in TABLES else BARE_RECORDS
+            looks = name not in (LIMIT, LIMIT_DEFAULT)
+            rate, cpu = self._median(name, topic, "rate"), self._median(name, topic, "cpu_us")
+            yield [
+                name,
                 f"{rate / 1000:,.0f}" if rate else "",
                 f"{max(reading.rate for reading in done) / 1000:,.0f}" if rate else "",
                 _ratio(rate, limit) if rate else "",
                 f"{cpu:.3f}" if cpu else "",
-                _ratio(cpu, self._median(bare, topic, "cpu_us") if looks else None),
-                f"{statistics.median(reading.peak_mb for reading in done):.0f}",
+                _ratio(cpu, self._median(bare, topic, "cpu_us") if looks else 0),
+                f"{self._median(name, topic, 'peak_mb'):.0f}",
             ]
-            lines.append(f"| {' | '.join([name, *cells])} |")
-        return "\n".join(lines) if len(lines) > 2 else ""
 
-    def _median(self, client: str, topic: str, field: str) -> float | None:
-        done: list[Reading] | None = self.readings.get((client, topic))
-        return statistics.median(getattr(each, field) for each in done) if done else None
-
-    def _load(self) -> str:
-        share = statistics.median(self.others)
-        state = "quiet" if share < BUSY else "**busy**"
-        return (
-            f"The machine was {state}: other processes took {share:.0f} % of its cores (median), "
-            f"{max(self.others):.0f} % at most."
-        )
+    def _median(self, client: str, topic: str, field: str) -> float:
+        done = self.readings.get((client, topic))
+        return statistics.median(getattr(each, field) for each in done) if done else 0.0
 
 
-def _ratio(value: float, anchor: float | None) -> str:
+def _ratio(value: float, anchor: float) -> str:
     return f"{value / anchor:.2f}" if anchor else ""
-
-
-def setting(cluster: str) -> str:
-    """Return the machine, the versions and the terms of the tables."""
-    packages = "anyio", "pyarrow", "confluent-kafka", "aiokafka", "kafka-python"
-    found = "; ".join([hardware(), *versions(*packages, java=True, go=True)])
-    return (
-        f"{found}; franz-go as of tests/interop/go/go.mod; {cluster} on the same machine.\n\n"
-        "Each client reads a whole topic as the only member of a new group. Tuned: "
-        "`fetch.queue.backoff.ms=1`. confluent-kafka reads with `consume(500)`. Rate and CPU count "
-        "after the first batch, up to the last record; empty if the topic is one batch.\n\n"
-        f"{ANCHORS_TEXT}"
-    )

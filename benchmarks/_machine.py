@@ -7,11 +7,15 @@ import os
 import platform
 import re
 import shutil
+import statistics
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.needs import java as java_program
 
+BUSY = 10
+"""Percent of all cores. If other processes take more, the figures are not reliable."""
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -52,6 +56,15 @@ class Others:
         fields = [int(field) / TICK for field in line.split()[1:9]]
         idle = fields[3] + fields[4]
         return sum(fields), sum(fields) - idle, cpu_of(os.getpid())
+
+
+def load_of(shares: Sequence[float]) -> str:
+    """Return a sentence on the percentages that other processes took at each measurement."""
+    share = statistics.median(shares)
+    return (
+        f"The machine was {'quiet' if share < BUSY else '**busy**'}: other processes took "
+        f"{share:.0f} % of its cores (median), {max(shares):.0f} % at most."
+    )
 
 
 def hardware() -> str:

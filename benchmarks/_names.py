@@ -26,7 +26,5 @@ ANCHORS = (LIMIT, LIMIT_DEFAULT, BARE_ARROW, BARE_RECORDS)
 OURS = (ARROW, RECORDS, ITERATION, ASYNC_POLL, ASYNC_FOR, PURE)
 OTHERS = (TUNED, CONFLUENT, AIOKAFKA, AIOKAFKA_FOR, KAFKA_PYTHON, JAVA, FRANZ)
 EVERY = (*ANCHORS, *OURS, *OTHERS)
-SLOW = (ITERATION, ASYNC_POLL, ASYNC_FOR, PURE, CONFLUENT, AIOKAFKA_FOR, KAFKA_PYTHON)
-"""Clients that read the first topic only with ``--brief``."""
 TABLES = (BARE_ARROW, ARROW)
 """Clients that read columns; all others but the limits create an object for each record."""

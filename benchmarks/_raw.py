@@ -11,11 +11,16 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from benchmarks._reading import cafile
+from benchmarks._consumers import cafile
+
+if TYPE_CHECKING:
+    from kohort.protocol import Request, Response
+
+R = TypeVar("R", bound="Response")
 
 FETCH, FETCH_VERSION, METADATA_VERSION = 1, 4, 9
 MAX_WAIT_MS, MIN_BYTES = 500, 1
@@ -46,12 +51,48 @@ class Sizes(NamedTuple):
     response: int
 
 
-class _Link:
-    """Connection to one leader with one fetch in flight."""
+class Link:
+    """Blocking connection to a broker, by TLS if ``BENCHMARK_SSL_CAFILE`` is set."""
 
-    def __init__(self, host: str, port: int, partitions: list[int]) -> None:
-        self.socket = _connect(host, port)
+    def __init__(self, host: str, port: int, partitions: Iterable[int] = ()) -> None:
+        self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if (ca := cafile()) is not None:
+            context = ssl.create_default_context(cafile=ca)
+            self.socket = context.wrap_socket(self.socket, server_hostname=host)
         self.partitions = deque(partitions)
+
+    @classmethod
+    def to(cls, bootstrap_servers: str) -> Link:
+        """Return a connection to the first of the servers."""
+        host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
+        return cls(host, int(port))
+
+    def ask(self, request: Request[R], version: int) -> R:
+        """Send a request and return its response."""
+        from kohort.protocol import decode_response, encode_request
+
+        self.socket.sendall(b"".join(encode_request(request, version, 0, CLIENT.decode())))
+        frame = self.fill(memoryview(bytearray(self.size())))
+        return decode_response(cast("type[R]", request.response), version, frame)[1]
+
+    def size(self) -> int:
+        """Receive the size of the next response."""
+        size: int = struct.unpack(">i", self.fill(memoryview(bytearray(4))))[0]
+        return size
+
+    def fill(self, view: memoryview) -> memoryview:
+        """Receive as many bytes as the view has."""
+        have, size = 0, len(view)
+        while have < size:
+            got = self.socket.recv_into(view[have:])
+            if not got:
+                raise FetchError("a broker closed its connection")
+            have += got
+        return view
+
+    def close(self) -> None:
+        self.socket.close()
 
 
 class RawFetches:
@@ -66,7 +107,7 @@ class RawFetches:
         self._take = take
         leaders = _leaders(bootstrap_servers, topic)
         self._offsets = {p: 0 for partitions in leaders.values() for p in partitions}
-        self._links = deque(_Link(*address, parts) for address, parts in leaders.items())
+        self._links = deque(Link(*address, parts) for address, parts in leaders.items())
         self.responses = 0
         for link in self._links:
             self._send(link)
@@ -86,10 +127,10 @@ class RawFetches:
         Return the memory of the response, which is new if ``buffer`` was too small.
         """
         link = self._links[0]
-        (size,) = struct.unpack(">i", _receive_into(link.socket, memoryview(bytearray(4))))
+        size = link.size()
         if size > len(buffer):
             buffer = _memory(size)
-        frame = _receive_into(link.socket, buffer[:size])
+        frame = link.fill(buffer[:size])
         self.responses += 1
         finished = self._parse(link, frame)
         for partition in finished:
@@ -98,16 +139,16 @@ class RawFetches:
             self._send(link)
             self._links.rotate(-1)
         else:
-            self._links.popleft().socket.close()
+            self._links.popleft().close()
         return buffer
 
     def close(self) -> None:
         """Close all connections."""
         for link in self._links:
-            link.socket.close()
+            link.close()
         self._links.clear()
 
-    def _send(self, link: _Link) -> None:
+    def _send(self, link: Link) -> None:
         asked = b"".join(
             _ASKED.pack(partition, self._offsets[partition], self._sizes.partition)
             for partition in link.partitions
@@ -131,7 +172,7 @@ class RawFetches:
         )
         link.socket.sendall(head + rest)
 
-    def _parse(self, link: _Link, frame: memoryview) -> list[int]:
+    def _parse(self, link: Link, frame: memoryview) -> list[int]:
         """Pass on all batches and return the partitions that are read to their end."""
         topics, name_size = struct.unpack_from(">ih", frame, 8)
         pos = 14 + max(0, name_size)
@@ -171,25 +212,15 @@ def raw_fetches(
 
 
 def walk(records: memoryview, offset: int) -> tuple[int, int]:
-    """Return the offset after the last whole batch and the number of batches, from lengths."""
-    pos, end, batches = 0, len(records), 0
+    """Return the offset after the last whole batch and the bytes of whole batches, from lengths."""
+    pos, end = 0, len(records)
     while pos + _BATCH_HEAD <= end:
         base, size, last = _BATCH.unpack_from(records, pos)
-        pos += 12 + size
-        if pos > end:
+        if pos + 12 + size > end:
             break
+        pos += 12 + size
         offset = base + last + 1
-        batches += 1
-    return offset, batches
-
-
-def _connect(host: str, port: int) -> socket.socket:
-    """Return a blocking connection, by TLS if ``BENCHMARK_SSL_CAFILE`` is set."""
-    link = socket.create_connection((host, port), timeout=TIMEOUT_S)
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if (ca := cafile()) is None:
-        return link
-    return ssl.create_default_context(cafile=ca).wrap_socket(link, server_hostname=host)
+    return offset, pos
 
 
 def _memory(size: int) -> memoryview:
@@ -197,29 +228,13 @@ def _memory(size: int) -> memoryview:
     return memoryview(mmap.mmap(-1, size))
 
 
-def _receive_into(link: socket.socket, view: memoryview) -> memoryview:
-    """Fill the view from the connection."""
-    have, size = 0, len(view)
-    while have < size:
-        got = link.recv_into(view[have:])
-        if not got:
-            raise FetchError("a broker closed its connection")
-        have += got
-    return view
-
-
 def _leaders(bootstrap_servers: str, topic: str) -> dict[tuple[str, int], list[int]]:
     """Return the partitions of each leader by its address."""
-    from kohort.protocol import decode_response, encode_request
-    from kohort.protocol.messages import MetadataRequest, MetadataResponse
+    from kohort.protocol.messages import MetadataRequest
 
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-    host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
-    with _connect(host, int(port)) as link:
-        link.sendall(b"".join(encode_request(asked, METADATA_VERSION, 0, CLIENT.decode())))
-        size = _receive_into(link, memoryview(bytearray(4)))
-        frame = _receive_into(link, memoryview(bytearray(*struct.unpack(">i", size))))
-    _, found = decode_response(MetadataResponse, METADATA_VERSION, frame)
+    with closing(Link.to(bootstrap_servers)) as link:
+        found = link.ask(asked, METADATA_VERSION)
     addresses = {broker.node_id: (broker.host, broker.port) for broker in found.brokers}
     leaders: dict[tuple[str, int], list[int]] = {}
     for partition in found.topics[0].partitions:

@@ -12,208 +12,116 @@ and do not commit.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import ssl
+import itertools
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
 from benchmarks import _anchors as anchors
+from benchmarks import _consumers as ways
 from benchmarks import _names as names
-from benchmarks._reading import Ask, Meter, Reading, cafile, touch, touch_table
+from benchmarks._consumers import WAIT_MS, WAYS, Ask, Way
+from benchmarks._measured import end
+from benchmarks._reading import Meter, Reading, touch, touch_messages, touch_table
 
-WAIT_MS = 1000
-CONFLUENT_RECORDS = 500
-
-
-def _polled(meter: Meter, consumer: Any, ask: Ask) -> Reading:
-    records = total = 0
-    while records < ask.records:
-        for batch in consumer.poll(timeout_ms=WAIT_MS).values():
-            meter.came(len(batch))
-            records += len(batch)
-            total += touch(batch)
-    return meter.reading(records, total)
-
-
-async def _polled_async(meter: Meter, consumer: Any, ask: Ask) -> Reading:
-    return await _counted(meter, consumer.poll, ask)
-
-
-async def _got(meter: Meter, consumer: Any, ask: Ask) -> Reading:
-    return await _counted(meter, consumer.getmany, ask)
-
-
-async def _counted(meter: Meter, poll: Callable[..., Awaitable[Any]], ask: Ask) -> Reading:
-    records = total = 0
-    while records < ask.records:
-        for batch in (await poll(timeout_ms=WAIT_MS)).values():
-            meter.came(len(batch))
-            records += len(batch)
-            total += touch(batch)
-    return meter.reading(records, total)
-
-
-async def _iterated(meter: Meter, consumer: Any, ask: Ask) -> Reading:
-    records = total = 0
-    async for record in consumer:
-        if not records:
-            meter.came(1)
-        records += 1
-        total += len(record.key) + len(record.value) + record.offset + record.timestamp
-        if records == ask.records:
-            break
-    return meter.reading(records, total)
-
-
-def kohort_poll(ask: Ask) -> Reading:
-    import kohort
-
-    meter = Meter()
-    with kohort.KafkaConsumer(ask.topic, **ask.keywords()) as consumer:
-        return _polled(meter, consumer, ask)
-
-
-def kohort_iterated(ask: Ask) -> Reading:
-    import kohort
-
-    meter = Meter()
-    records = total = 0
-    consumer: Any
-    with kohort.KafkaConsumer(ask.topic, **ask.keywords()) as consumer:
-        for record in consumer:
-            if not records:
-                meter.came(1)
-            records += 1
-            total += len(record.key) + len(record.value) + record.offset + record.timestamp
-            if records == ask.records:
-                break
-        return meter.reading(records, total)
-
-
-def kohort_async(
-    read: Callable[[Meter, Any, Ask], Awaitable[Reading]],
-) -> Callable[[Ask], Reading]:
-    def run(ask: Ask) -> Reading:
-        import kohort
-
-        async def main() -> Reading:
-            async with kohort.AsyncKafkaConsumer(ask.topic, **ask.keywords()) as consumer:
-                return await read(meter, consumer, ask)
-
-        meter = Meter()
-        return asyncio.run(main())
-
-    return run
-
-
-def kohort_arrow(ask: Ask) -> Reading:
-    import pyarrow.compute  # noqa: F401  (before the clocks start)
-
-    import kohort
-
-    meter = Meter()
-    records = total = 0
-    consumer: Any
-    with kohort.KafkaConsumer(ask.topic, **ask.keywords()) as consumer:
-        while records < ask.records:
-            batch = consumer.poll_arrow(timeout_ms=WAIT_MS)
-            if not batch.num_rows:
-                continue
-            meter.came(batch.num_rows)
-            records += batch.num_rows
-            total += touch_table(batch)
-        return meter.reading(records, total)
-
-
-def confluent(**more: Any) -> Callable[[Ask], Reading]:
-    def run(ask: Ask) -> Reading:
-        from confluent_kafka import Consumer
-
-        meter = Meter()
-        records = total = 0
-        options = {
-            "bootstrap.servers": ask.bootstrap_servers,
-            "group.id": ask.group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": True,
-            "check.crcs": True,
-            **({"security.protocol": "ssl", "ssl.ca.location": ca} if (ca := cafile()) else {}),
-            **more,
-        }
-        consumer: Any = Consumer(options)
-        consumer.subscribe([ask.topic])
-        while records < ask.records:
-            batch = consumer.consume(CONFLUENT_RECORDS, WAIT_MS / 1000)
-            if not batch:
-                continue
-            meter.came(len(batch))
-            records += len(batch)
-            for message in batch:
-                total += len(message.key()) + len(message.value())
-                total += message.offset() + message.timestamp()[1]
-        return meter.reading(records, total)
-
-    return run
-
-
-def aiokafka(
-    read: Callable[[Meter, Any, Ask], Awaitable[Reading]],
-) -> Callable[[Ask], Reading]:
-    def run(ask: Ask) -> Reading:
-        from aiokafka import AIOKafkaConsumer
-
-        keywords = ask.keywords()
-        if ca := keywords.pop("ssl_cafile", None):
-            keywords["ssl_context"] = ssl.create_default_context(cafile=ca)
-
-        async def main() -> Reading:
-            consumer = AIOKafkaConsumer(ask.topic, **keywords)
-            await consumer.start()
-            return _over(await read(meter, consumer, ask))  # stop() may take long
-
-        meter = Meter()
-        return asyncio.run(main())
-
-    return run
-
-
-def kafka_python(ask: Ask) -> Reading:
-    from kafka import KafkaConsumer
-
-    meter = Meter()
-    return _polled(meter, KafkaConsumer(ask.topic, **ask.keywords()), ask)
-
-
-READERS: dict[str, Callable[[Ask], Reading]] = {
+ANCHORS = {
     names.LIMIT: anchors.limit,
     names.LIMIT_DEFAULT: anchors.limit_default,
     names.BARE_ARROW: anchors.bare_arrow,
     names.BARE_RECORDS: anchors.bare_records,
-    names.RECORDS: kohort_poll,
-    names.ITERATION: kohort_iterated,
-    names.ASYNC_POLL: kohort_async(_polled_async),
-    names.ASYNC_FOR: kohort_async(_iterated),
-    names.PURE: kohort_poll,
-    names.ARROW: kohort_arrow,
-    names.CONFLUENT: confluent(),
-    names.TUNED: confluent(**{"fetch.queue.backoff.ms": 1}),
-    names.AIOKAFKA: aiokafka(_got),
-    names.AIOKAFKA_FOR: aiokafka(_iterated),
-    names.KAFKA_PYTHON: kafka_python,
 }
+CLIENTS = {
+    names.RECORDS: ways.KOHORT,
+    names.ITERATION: ways.ITERATION,
+    names.ASYNC_POLL: ways.KOHORT_ASYNC,
+    names.ASYNC_FOR: ways.ASYNC_FOR,
+    names.PURE: ways.KOHORT,
+    names.ARROW: ways.ARROW,
+    names.CONFLUENT: ways.CONSUME,
+    names.TUNED: ways.CONSUME,
+    names.AIOKAFKA: ways.AIOKAFKA,
+    names.AIOKAFKA_FOR: ways.AIOKAFKA_FOR,
+    names.KAFKA_PYTHON: ways.KAFKA_PYTHON,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    names.CONFLUENT: {"check.crcs": True},
+    names.TUNED: {"check.crcs": True, "fetch.queue.backoff.ms": 1},
+}
+"""Options besides the defaults. The other libraries check CRCs by default."""
 
 
-def _over(reading: Reading) -> NoReturn:
-    """Print the result and exit, because closing a client is not measured."""
-    print(json.dumps(reading._asdict()), flush=True)
-    os._exit(0)
+Counted = tuple[int, int]
+"""Number of the records that were read, and the sum of their fields."""
+
+
+def read(name: str, ask: Ask, records: int, done: Callable[[Reading], object]) -> None:
+    """Pass the reading to ``done`` before the consumer is closed."""
+    if name in ANCHORS:
+        done(ANCHORS[name](ask))
+        return
+    way = WAYS[CLIENTS[name]]
+    meter = Meter()
+    if way.is_async:
+        asyncio.run(_read_async(way, ask, records, meter, done))
+        return
+    look: Callable[[Any], int] = touch_messages if name in OPTIONS else touch
+    if name == names.ARROW:
+        import pyarrow.compute  # noqa: F401  (before the clocks start)
+
+        look = touch_table
+    consumer = way.open(ask, **OPTIONS.get(name, {}))
+    if name == names.ITERATION:
+        done(meter.reading(*_iterated(consumer, records, meter)))
+    else:
+        done(meter.reading(*_polled(way, consumer, records, meter, look)))
+    consumer.close()
+
+
+def _polled(
+    way: Way, consumer: Any, records: int, meter: Meter, look: Callable[[Any], int]
+) -> Counted:
+    count = total = 0
+    while count < records:
+        for batch in way.batches(way.poll(consumer, WAIT_MS)):
+            meter.came(len(batch))
+            count += len(batch)
+            total += look(batch)
+    return count, total
+
+
+def _iterated(consumer: Any, records: int, meter: Meter) -> Counted:
+    first = next(consumer)
+    meter.came(1)
+    return records, touch([first]) + touch(itertools.islice(consumer, records - 1))
+
+
+async def _read_async(
+    way: Way, ask: Ask, records: int, meter: Meter, done: Callable[[Reading], object]
+) -> None:
+    consumer = await way.start(ask)
+    count = total = 0
+    if way in (WAYS[ways.ASYNC_FOR], WAYS[ways.AIOKAFKA_FOR]):
+        async for record in consumer:
+            if not count:
+                meter.came(1)
+            count += 1
+            total += len(record.key) + len(record.value) + record.offset + record.timestamp
+            if count == records:
+                break
+    while count < records:
+        for batch in way.batches(await way.poll(consumer, WAIT_MS)):
+            meter.came(len(batch))
+            count += len(batch)
+            total += touch(batch)
+    done(meter.reading(count, total))
+    await consumer.close()
 
 
 def main() -> None:
     name, bootstrap_servers, topic, group, records = sys.argv[1:]
-    _over(READERS[name](Ask(bootstrap_servers, topic, group, int(records))))
+    ask = Ask(bootstrap_servers, topic, group)
+    # Closing a client is not measured.
+    read(name, ask, int(records), lambda reading: end(**reading._asdict()))
 
 
 if __name__ == "__main__":

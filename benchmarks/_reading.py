@@ -1,43 +1,14 @@
-"""One reading of a topic by a client: the task, the result and the clocks."""
+"""One reading of a topic by a client: the result and the clocks."""
 
 from __future__ import annotations
 
-import os
 import re
-import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CA_VARIABLE = "BENCHMARK_SSL_CAFILE"
-"""Environment variable with the path of a CA. If it is set, clients connect by TLS."""
-
-
-def cafile() -> str | None:
-    """Return the CA of this process's connections. None means plaintext."""
-    return os.environ.get(CA_VARIABLE)
-
-
-class Ask(NamedTuple):
-    """Topic to read, group to join and number of records in the topic."""
-
-    bootstrap_servers: str
-    topic: str
-    group: str
-    records: int
-
-    def keywords(self) -> dict[str, Any]:
-        """Return the options of kohort and kafka-python."""
-        security = {"security_protocol": "SSL", "ssl_cafile": ca} if (ca := cafile()) else {}
-        return {
-            **security,
-            "bootstrap_servers": self.bootstrap_servers,
-            "group_id": self.group,
-            "auto_offset_reset": "earliest",
-            "enable_auto_commit": True,
-            "check_crcs": True,
-        }
+from benchmarks._measured import cpu_s
 
 
 class Reading(NamedTuple):
@@ -77,20 +48,15 @@ class Meter:
     def came(self, records: int) -> None:
         """Start the clocks after the first batch, which has this number of records."""
         if not self._began:
-            self._began, self._cpu_s, self._first = time.perf_counter(), _cpu_s(), records
+            self._began, self._cpu_s, self._first = time.perf_counter(), cpu_s(), records
 
     def reading(self, records: int, total: int | None) -> Reading:
         """Stop all clocks and return the result."""
         seconds = time.perf_counter() - self._began
-        cpu_s = _cpu_s() - self._cpu_s
+        cpu = cpu_s() - self._cpu_s
         peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
         assert peak is not None
-        return Reading(records, total, seconds, cpu_s, int(peak[1]) / 1000, self._first)
-
-
-def _cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+        return Reading(records, total, seconds, cpu, int(peak[1]) / 1000, self._first)
 
 
 def touch(records: Iterable[Any]) -> int:
@@ -98,6 +64,15 @@ def touch(records: Iterable[Any]) -> int:
     total = 0
     for record in records:
         total += len(record.key) + len(record.value) + record.offset + record.timestamp
+    return total
+
+
+def touch_messages(messages: Iterable[Any]) -> int:
+    """Read all four fields of each message of confluent-kafka and return their sum."""
+    total = 0
+    for message in messages:
+        total += len(message.key()) + len(message.value())
+        total += message.offset() + message.timestamp()[1]
     return total
 
 
@@ -118,3 +93,15 @@ def touch_table(table: Any) -> int:
     for name in ("key", "value"):
         total += compute.sum(compute.binary_length(table.column(name))).as_py()
     return total
+
+
+FIELDS = ("rate", "cpu_us", "peak_mb")
+
+
+def figures_of(readings: Mapping[Any, Iterable[Reading]]) -> dict[tuple[Any, str], list[float]]:
+    """Return the figures of each case and field of its readings."""
+    return {
+        (case, field): [getattr(each, field) for each in done]
+        for case, done in readings.items()
+        for field in FIELDS
+    }

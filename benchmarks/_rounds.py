@@ -1,9 +1,12 @@
-"""Order of measurements: all take turns, so that load on the machine affects all of them."""
+"""Order of measurements, and their figures as text.
+
+All take turns, so that load on the machine affects all of them.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -17,7 +20,7 @@ def turns(rounds: int, ways: Iterable[K], *, warm_up: bool = True) -> Iterator[t
             yield number, way
 
 
-def spread(values: list[float]) -> str:
+def spread(values: Sequence[float]) -> str:
     """Return the median, with minimum and maximum in brackets, or "" without values."""
     if len(values) < 2:
         return short(values[0]) if values else ""
@@ -27,3 +30,10 @@ def spread(values: list[float]) -> str:
 def short(value: float) -> str:
     """Return three digits, or all before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(head: Sequence[str], aligned: str, rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table. ``aligned`` has a letter for each column, l or r."""
+    rule = "".join(f"|{'---:' if side == 'r' else '---'}" for side in aligned)
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], f"{rule}|", *lines[1:]])

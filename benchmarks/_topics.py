@@ -95,13 +95,15 @@ def fill(
     scale: float,
     partitions: int = PARTITIONS,
     name: str | None = None,
+    used: int | None = None,
 ) -> Filled:
     """Create a topic of this shape with ``scale`` times its records.
 
-    Its name is that of the shape by default. Batches have the same size with any number of
-    partitions.
+    Its name is that of the shape by default. The first ``used`` of its partitions get the records,
+    by default all. Batches have the same size with any number of partitions.
     """
-    records = max(partitions, int(shape.records * scale))
+    used = used or partitions
+    records = max(used, int(shape.records * scale))
     topic = create_topic(bootstrap_servers, name or shape.name, partitions)
     rng = random.Random(shape.name)
     distinct = min(records, shape.distinct)
@@ -112,7 +114,7 @@ def fill(
         Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                "linger.ms": LINGER_MS * max(PARTITIONS, partitions),
+                "linger.ms": LINGER_MS * max(PARTITIONS, used),
                 "batch.size": 196_608,
                 "batch.num.messages": most,
                 "compression.type": shape.compression,
@@ -124,12 +126,12 @@ def fill(
         for most in shape.batches
     ]
     writers = _in_turn(producers, shape.batches)
-    ends = [0] * partitions
+    ends = [0] * used
     total = 0
     for number in range(records):
         key = keys[number * STEP % distinct]
         value = values[number * STEP % distinct]
-        partition = (number >> 5) % partitions
+        partition = (number >> 5) % used
         stamp = FIRST_MS + number
         producer = next(writers)
         while True:

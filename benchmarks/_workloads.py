@@ -1,145 +1,51 @@
-"""Work of brokers in benchmarks/cluster.py. Each function works with any broker at a port."""
+"""Work of brokers in benchmarks/cluster.py. Each function works with any broker."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import socket
 import struct
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import TypeVar, cast
 
 from confluent_kafka import Producer
 
+from benchmarks._raw import Link, Sizes, raw_fetches, walk
 from kohort.protocol import Request, Response, decode_response, encode_request
 from kohort.protocol.messages import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
-    ListOffsetsRequest,
-    ProduceRequest,
-    ProduceResponse,
     SyncGroupRequest,
 )
-from kohort.records import NewRecord, encode_batch
 
 R = TypeVar("R", bound=Response)
 
-HOST = "127.0.0.1"
-FETCH_VERSION = 11
-"""Version that is not flexible: up to the records each field has a fixed place."""
-RECORD = 1000
-BATCH_RECORDS = 64
-PIPELINED = 8
 HEARTBEAT_S = 0.1
 READY_S = 60.0
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 25, 27, 79
 
 
-class Link:
-    """Blocking connection to a broker."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection((HOST, port), timeout=READY_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def send(self, request: Request[R], version: int) -> None:
-        self.socket.sendall(b"".join(encode_request(request, version, 1, "bench")))
-
-    def receive(self, cls: type[R], version: int) -> R:
-        return decode_response(cls, version, self._exactly(*struct.unpack(">i", self._exactly(4))))[
-            1
-        ]
-
-    def ask(self, request: Request[R], version: int) -> R:
-        self.send(request, version)
-        return self.receive(cast("type[R]", request.response), version)
-
-    def _exactly(self, size: int) -> bytearray:
-        data = bytearray(size)
-        view = memoryview(data)
-        while view:
-            got = self.socket.recv_into(view)
-            if not got:
-                raise EOFError("the broker closed the connection")
-            view = view[got:]
-        return data
-
-
-def create_topic(port: int, name: str) -> None:
-    """Create a topic of one partition and return when it has a leader."""
-    link = Link(port)
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    answer = link.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
-    assert answer.topics[0].error_code == 0, answer
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
-    asked = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[partition])
-    deadline = time.monotonic() + READY_S
-    while link.ask(ListOffsetsRequest(topics=[asked]), 5).topics[0].partitions[0].error_code:
-        assert time.monotonic() < deadline, f"{name} has no leader"
-        time.sleep(0.01)
-
-
-def delete_topic(port: int, name: str) -> None:
-    answer = Link(port).ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000), 5)
-    assert answer.responses[0].error_code == 0, answer
-
-
-def load(port: int, topic: str, size: int) -> tuple[int, int]:
-    """Store ``size`` bytes in equal batches. Return the number of batches and the bytes of each."""
-    value = random.Random(1).randbytes(RECORD)
-    stamp = int(time.time() * 1000)
-    batch = encode_batch([NewRecord(stamp, None, value)] * BATCH_RECORDS)
-    data = ProduceRequest.PartitionProduceData(index=0, records=batch)
-    named = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
-    request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[named])
-    count = -(-size // len(batch))
-    link = Link(port)
-    for sent in range(count + PIPELINED):
-        if sent < count:
-            link.send(request, 9)
-        if sent >= PIPELINED:
-            answer = link.receive(ProduceResponse, 9)
-            assert answer.responses[0].partition_responses[0].error_code == 0, answer
-    return count, len(batch)
-
-
-def fetch_all(port: int, topic: str, stored: tuple[int, int], limit: int) -> float:
+def fetch_all(servers: str, topic: str, limit: int) -> float:
     """Return MB/s of reading all, with one fetch in flight. The batches are not decoded."""
-    count, batch = stored
-    name = topic.encode()
-    # size, correlation id, throttling, error, session, topics, name, partitions, index, error,
-    # three offsets, aborted transactions, preferred replica, length of the records
-    length_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4 + 4 + 2 + 3 * 8 + 4 + 4
-    buffer = memoryview(bytearray(limit + batch + length_at + 4096))
-    link = Link(port)
-    done = 0
-    start = time.perf_counter()
-    while done < count:
-        part = FetchRequest.FetchPartition(
-            partition=0, fetch_offset=done * BATCH_RECORDS, partition_max_bytes=limit
-        )
-        asked = FetchRequest.FetchTopic(topic=topic, partitions=[part])
-        link.send(FetchRequest(max_wait_ms=500, min_bytes=1, topics=[asked]), FETCH_VERSION)
-        have, size = 0, 4
-        while have < size:
-            got = link.socket.recv_into(buffer[have:])
-            assert got, "the broker closed the connection"
-            have += got
-            if size == 4 and have >= 4:
-                size += struct.unpack_from(">i", buffer)[0]
-        (length,) = struct.unpack_from(">i", buffer, length_at)
-        assert 0 <= size - length_at - 4 - length < 8 and length >= batch, (size, length)
-        assert buffer[length_at + 4 + 16] == 2, "a batch of format 2 begins there"
-        done += length // batch
-    return count * batch / (time.perf_counter() - start) / 1e6
+    size = 0
+
+    def take(_: int, offset: int, data: memoryview) -> int:
+        nonlocal size
+        after, whole = walk(data, offset)
+        size += whole
+        return after
+
+    with raw_fetches(servers, topic, Sizes(limit, limit), take) as fetches:
+        buffer = fetches.new_buffer()
+        start = time.perf_counter()
+        while not fetches.done:
+            buffer = fetches.receive(buffer)
+        return size / (time.perf_counter() - start) / 1e6
 
 
-def produce(port: int, topic: str, records: int) -> float:
+def produce(servers: str, topic: str, records: int) -> float:
     """Return records/s of confluent-kafka until all are acknowledged.
 
     Records have 100 bytes each, and linger is 20 ms.
@@ -147,7 +53,7 @@ def produce(port: int, topic: str, records: int) -> float:
     failed = []
     producer = Producer(
         {
-            "bootstrap.servers": f"{HOST}:{port}",
+            "bootstrap.servers": servers,
             "linger.ms": 20,
             "queue.buffering.max.messages": 500_000,
             "on_delivery": lambda error, _: failed.append(error) if error else None,
@@ -171,25 +77,29 @@ def produce(port: int, topic: str, records: int) -> float:
     return records / took
 
 
-def join_all(port: int, group: str, members: int) -> float:
+def await_coordinator(servers: str, group: str) -> None:
+    """Return when the coordinator of a group responds to its members."""
+    find = FindCoordinatorRequest(coordinator_keys=[group])
+    stranger = HeartbeatRequest(group_id=group, generation_id=0, member_id="stranger")
+    deadline = time.monotonic() + READY_S
+    with closing(Link.to(servers)) as link:
+        while (
+            link.ask(find, 4).coordinators[0].error_code
+            or link.ask(stranger, 4).error_code != UNKNOWN_MEMBER_ID
+        ):
+            assert time.monotonic() < deadline, f"{group} has no coordinator"
+            time.sleep(0.05)
+
+
+def join_all(servers: str, group: str, members: int) -> float:
     """Return the seconds until ``members`` members are synced in one generation.
 
     All of them start at the same time.
     """
-    return asyncio.run(_join_all(port, group, members))
+    return asyncio.run(_join_all(servers, group, members))
 
 
-async def _join_all(port: int, group: str, members: int) -> float:
-    link = Link(port)
-    find = FindCoordinatorRequest(coordinator_keys=[group])
-    stranger = HeartbeatRequest(group_id=group, generation_id=0, member_id="stranger")
-    deadline = time.monotonic() + READY_S
-    while (
-        link.ask(find, 4).coordinators[0].error_code
-        or link.ask(stranger, 4).error_code != UNKNOWN_MEMBER_ID
-    ):
-        assert time.monotonic() < deadline, f"{group} has no coordinator"
-        await asyncio.sleep(0.05)
+async def _join_all(servers: str, group: str, members: int) -> float:
     generations: dict[int, int] = {}
     complete = asyncio.Event()
 
@@ -201,7 +111,7 @@ async def _join_all(port: int, group: str, members: int) -> float:
     start = time.perf_counter()
     async with asyncio.timeout(READY_S), asyncio.TaskGroup() as tasks:
         for number in range(members):
-            tasks.create_task(_Member(port, group).live(number, synced, complete))
+            tasks.create_task(_Member(servers, group).live(number, synced, complete))
         await complete.wait()
         took = time.perf_counter() - start
     return took
@@ -210,8 +120,9 @@ async def _join_all(port: int, group: str, members: int) -> float:
 class _Member:
     """Member that sends what every client sends. Its heartbeats come every 100 ms."""
 
-    def __init__(self, port: int, group: str) -> None:
-        self._port = port
+    def __init__(self, servers: str, group: str) -> None:
+        host, _, port = servers.rpartition(":")
+        self._address = host, int(port)
         self._group = group
         self._id = ""
 
@@ -221,7 +132,7 @@ class _Member:
         """Run until ``complete`` is set, and report each generation to ``synced``
         after SyncGroup.
         """
-        self._reader, self._writer = await asyncio.open_connection(HOST, self._port)
+        self._reader, self._writer = await asyncio.open_connection(*self._address)
         try:
             while not complete.is_set():
                 generation = await self._join()

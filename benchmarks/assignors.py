@@ -1,6 +1,6 @@
 """Time of each assignor, and the longest time that the event loop waits for it.
 
-    python -m benchmarks.assignors [--short] [--output FILE]
+    python -m benchmarks.assignors [--short] [--output FOLDER]
 
 The leader of a group reads the members' subscriptions, assigns, checks the result and writes the
 members' assignments. "CPU s" is the assignor alone. "leader ms" is the most CPU time between two
@@ -13,21 +13,21 @@ three runs, or of one if that takes more than 5 s.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import multiprocessing
 import random
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from benchmarks._machine import hardware, versions
+from benchmarks._program import about, parser, publish
+from benchmarks._rounds import table
 from kohort.coordinator_client.assignors import (
     BUILT_IN,
     BuiltInAssignor,
@@ -102,10 +102,10 @@ def members_of(size: Size, assignor: type[BuiltInAssignor], cluster: ClusterTopi
     for name, said in old.items():
         mine = tuple(sorted(owned[name]))
         if assignor.name == "sticky":
-            fresh[name] = replace(said, user_data=write_claim(mine, 1))
+            fresh[name] = said._replace(user_data=write_claim(mine, 1))
         elif assignor.name == "cooperative-sticky":
             user_data = write_generation(1)
-            fresh[name] = replace(said, owned=mine, generation=1, user_data=user_data)
+            fresh[name] = said._replace(owned=mine, generation=1, user_data=user_data)
     return fresh
 
 
@@ -183,17 +183,25 @@ class PeerCluster:
         return set(self._sets)
 
 
+CLASSES = {
+    "range": "range.RangePartitionAssignor",
+    "roundrobin": "roundrobin.RoundRobinPartitionAssignor",
+    "sticky": "sticky.sticky_assignor.StickyPartitionAssignor",
+    "cooperative-sticky": "cooperative_sticky.CooperativeStickyAssignor",
+}
+"""Places of the assignors in the packages of both peers."""
+
+
+def peer_class(package: str, name: str) -> Any:
+    """Return the assignor of a peer."""
+    module, _, kind = f"{package}.coordinator.assignors.{CLASSES[name]}".rpartition(".")
+    return getattr(import_module(module), kind)
+
+
 def aiokafka_assign(name: str, cluster: ClusterTopics, members: Members) -> Callable[[], object]:
-    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-    kind = {
-        "range": RangePartitionAssignor,
-        "roundrobin": RoundRobinPartitionAssignor,
-        "sticky": StickyPartitionAssignor,
-    }[name]
+    kind = peer_class("aiokafka", name)
     subscribed = {
         member: ConsumerProtocolMemberMetadata(0, list(said.topics), said.user_data or b"")
         for member, said in members.items()
@@ -201,26 +209,18 @@ def aiokafka_assign(name: str, cluster: ClusterTopics, members: Members) -> Call
     return lambda: kind.assign(PeerCluster(cluster), subscribed)
 
 
+class PeerMember(NamedTuple):
+    """Member in the form that the assignors of kafka-python read."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: Any
+
+
 def kafka_python_assign(
     name: str, cluster: ClusterTopics, members: Members
 ) -> Callable[[], object]:
-    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-    from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
-
-    kind: Any = {
-        "range": RangePartitionAssignor,
-        "roundrobin": RoundRobinPartitionAssignor,
-        "sticky": StickyPartitionAssignor,
-        "cooperative-sticky": CooperativeStickyAssignor,
-    }[name]
-
-    class Member(NamedTuple):
-        member_id: str
-        group_instance_id: str | None
-        metadata: Any
 
     subscribed = []
     for member, said in members.items():
@@ -238,7 +238,8 @@ def kafka_python_assign(
             generation_id=said.generation,
             version=2,
         )
-        subscribed.append(Member(member, None, metadata))
+        subscribed.append(PeerMember(member, None, metadata))
+    kind = peer_class("kafka", name)
     assignor = kind() if "sticky" in name else kind
     return lambda: assignor.assign(PeerCluster(cluster), subscribed)
 
@@ -293,14 +294,8 @@ def collected() -> Iterator[None]:
         gc.unfreeze()
 
 
-def rows(sizes: tuple[Size, ...], *, peers: bool) -> Iterator[str]:
-    """Yield the lines of the table in Markdown."""
-    yield (
-        "| members x topics x partitions | assignor | CPU s | leader ms | "
-        + " | ".join(f"{peer} CPU s" for peer in PEERS)
-        + " |"
-    )
-    yield "|---|---|---|---|" + "---|" * len(PEERS)
+def rows(sizes: Iterable[Size], *, peers: bool) -> Iterator[list[str]]:
+    """Yield the cells of the table."""
     for size in sizes:
         cluster = cluster_of(size)
         for assignor in BUILT_IN:
@@ -315,28 +310,26 @@ def rows(sizes: tuple[Size, ...], *, peers: bool) -> Iterator[str]:
                 for peer in PEERS
             ]
             cells = [str(size), assignor.name, f"{took:.3f}", f"{1000 * gap:.0f}", *theirs]
-            yield "| " + " | ".join(cells) + " |"
+            print(*cells, sep=", ", flush=True)
+            yield cells
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    arguments = parser(__doc__)
+    arguments.add_argument("--short", action="store_true", help="without peers and large groups")
+    args = arguments.parse_args()
+    head = "members x topics x partitions", "assignor", "CPU s", "leader ms"
+    columns = [*head, *(f"{peer} CPU s" for peer in PEERS)]
+    found = table(columns, "l" * 6, rows(SMALL if args.short else SIZES, peers=not args.short))
+    publish(
+        args.output,
+        "assignors",
+        "Assignors",
+        about(__doc__),
+        f"Goal: at most {GOAL_MS} ms between two turns, and never more than {LIMIT_MS}.",
+        found,
+        "\n".join(f"- {each}" for each in [hardware(), *versions("aiokafka", "kafka-python")]),
     )
-    parser.add_argument("--short", action="store_true", help="without peers and large groups")
-    parser.add_argument("--output", type=Path)
-    args = parser.parse_args()
-    lines = []
-    for line in rows(SMALL if args.short else SIZES, peers=not args.short):
-        print(line, flush=True)
-        lines.append(line)
-    if args.output is not None:
-        about = "\n".join(
-            f"- {line}" for line in [hardware(), *versions("aiokafka", "kafka-python")]
-        )
-        text = __doc__.split("\n\n", 2)[2].strip()
-        goal = f"Goal: at most {GOAL_MS} ms between two turns, and never more than {LIMIT_MS}."
-        table = "\n".join(lines)
-        args.output.write_text(f"# Assignors\n\n{text}\n\n{goal}\n\n{table}\n\n{about}\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """In-process cluster compared with Apache Kafka, on the same machine and in the same run.
 
-    python -m benchmarks.cluster [--rounds 5] [--size MB] [--records N] [--output FILE]
+    python -m benchmarks.cluster [--rounds 5] [--size MB] [--records N] [--output FOLDER]
 
 Both run in separate processes, and the clients in this one. The two take turns within each round,
 in alternating order, so that load on the machine affects both. A ratio is therefore the median of
@@ -14,7 +14,6 @@ import argparse
 import itertools
 import multiprocessing
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -22,21 +21,25 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import _workloads
-from benchmarks._kafka import kafka
-from benchmarks._machine import Others, cpu_of, hardware, versions
-from benchmarks._rounds import spread, turns
+from benchmarks import _workloads as work
+from benchmarks._kafka import FastKafka, node
+from benchmarks._machine import Others, cpu_of, load_of
+from benchmarks._program import parser, publish, run_command, setting
+from benchmarks._rounds import spread, table, turns
+from benchmarks._topics import Shape, fill, text
+from tests.interop.brokers import Broker
 from tests.support.jars import KAFKA_VERSION, missing_kafka
 
 KOHORT, KAFKA = "kohort", "Apache Kafka"
-BUSY = 10
-"""Percent of all cores. If other processes take more, the figures are not reliable."""
+STORED = Shape("stored", "1 KB, plain", 1000, text(1000), batches=(64,))
+"""Topic to fetch. Its records with scale 1 have 1 MB."""
 FRESH = """
 import time
 start = time.perf_counter()
+import kohort
+package = time.perf_counter()
 from kohort.testing import Cluster
 imported = time.perf_counter()
 with Cluster():
@@ -44,14 +47,9 @@ with Cluster():
 again = time.perf_counter()
 with Cluster():
     second = time.perf_counter()
-print(imported - start, first - imported, second - again)
+print([package - start, imported - start, first - imported, second - again])
 """
-IMPORT = """
-import time
-start = time.perf_counter()
-import kohort
-print(time.perf_counter() - start)
-"""
+Reached = Callable[[float, float | None], bool | None]
 
 
 class Row(NamedTuple):
@@ -65,7 +63,7 @@ class Row(NamedTuple):
     unit: str
     values: dict[str, list[float]]
     aim: str
-    reached: Callable[[float, float | None], bool | None]
+    reached: Reached
     others: float
 
     def ratios(self) -> list[float]:
@@ -79,11 +77,11 @@ class Row(NamedTuple):
 
 
 def serve(pipe: Connection, brokers: int) -> None:
-    """Run a cluster in this process. Send its port, then its CPU seconds on each request."""
+    """Run a cluster in this process. Send its servers, then its CPU seconds on each request."""
     from kohort.testing import Cluster
 
     with Cluster(brokers) as cluster:
-        pipe.send(int(cluster.bootstrap_servers.split(",")[0].rsplit(":", 1)[1]))
+        pipe.send(cluster.bootstrap_servers)
         while pipe.recv():
             pipe.send(time.process_time())
 
@@ -96,7 +94,7 @@ class KohortServer:
         self._pipe, child = context.Pipe()
         self._process = context.Process(target=serve, args=(child, brokers), daemon=True)
         self._process.start()
-        self.port: int = self._pipe.recv()
+        self.bootstrap_servers: str = self._pipe.recv()
 
     def cpu_s(self) -> float:
         self._pipe.send(True)
@@ -114,17 +112,10 @@ def idle_cpu(servers: dict[str, Callable[[], float]], seconds: float) -> dict[st
     return {name: (cpu_s() - before[name]) / seconds * 100 for name, cpu_s in servers.items()}
 
 
-def fresh(program: str, rounds: int) -> list[list[float]]:
-    """Return the numbers that a program prints, a list for each number.
-
-    The program runs in ``rounds`` processes, one after the other.
-    """
-    lines = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        for _ in range(rounds + 1)
-    ]
-    numbers = [[float(word) for word in line.stdout.split()] for line in lines[1:]]
-    return [list(column) for column in zip(*numbers, strict=True)]
+def fresh(rounds: int) -> list[list[float]]:
+    """Return the milliseconds that ``FRESH`` prints in new processes, a list for each of them."""
+    found = [run_command([sys.executable, "-c", FRESH]) for _ in range(rounds + 1)]
+    return [[1000 * seconds for seconds in column] for column in zip(*found[1:], strict=True)]
 
 
 def interleaved(
@@ -140,7 +131,7 @@ def interleaved(
     return values
 
 
-def below(limit: float) -> Callable[[float, float | None], bool | None]:
+def below(limit: float) -> Reached:
     return lambda ours, _: ours < limit
 
 
@@ -149,149 +140,117 @@ def half(_: float, ratio: float | None) -> bool | None:
     return None if ratio is None else ratio >= 0.5
 
 
-def measure(args: argparse.Namespace, ports: dict[str, int], others: Others) -> list[Row]:
+def measure(args: argparse.Namespace, servers: dict[str, str], others: Others) -> list[Row]:
     """Return a row for each measurement of running brokers."""
     numbers = itertools.count()
+    brokers = {way: Broker(address) for way, address in servers.items()}
 
-    def produce(port: int) -> float:
-        topic = f"produced-{next(numbers)}"
-        _workloads.create_topic(port, topic)
+    def fetch(limit: int, way: str) -> float:
+        return work.fetch_all(servers[way], STORED.name, limit)
+
+    def produce(way: str) -> float:
+        topic = brokers[way].create_topic(f"produced-{next(numbers)}")
         try:
-            return _workloads.produce(port, topic, args.records)
+            return work.produce(servers[way], topic, args.records)
         finally:
-            _workloads.delete_topic(port, topic)
+            brokers[way].delete_topic(topic)
 
-    def join(port: int) -> float:
-        return _workloads.join_all(port, f"group-{next(numbers)}", args.members)
+    def join(way: str) -> float:
+        group = f"group-{next(numbers)}"
+        work.await_coordinator(servers[way], group)
+        return work.join_all(servers[way], group, args.members)
 
-    stored = {}
-    for name, port in ports.items():
-        _workloads.create_topic(port, "stored")
-        stored[name] = _workloads.load(port, "stored", args.size * 1_000_000)
+    def row(name: str, unit: str, run: Callable[[str], float], aim: str, reached: Reached) -> Row:
+        others.share()
+        ways = {way: partial(run, way) for way in servers}
+        return Row(name, unit, interleaved(args.rounds, ways, name), aim, reached, others.share())
+
+    for address in servers.values():
+        fill(address, STORED, args.size, partitions=1)
     rows = []
-    others.share()
-    for limit, text in ((1 << 20, "1 MiB"), (8 << 20, "8 MiB")):
-        name = f"fetch of {args.size} MB, {text} a fetch"
-        ways = {
-            way: partial(_workloads.fetch_all, port, "stored", stored[way], limit)
-            for way, port in ports.items()
-        }
-        values = interleaved(args.rounds, ways, name)
-        rows.append(Row(name, "MB/s", values, "half of Kafka's", half, others.share()))
-    for port in ports.values():
-        _workloads.delete_topic(port, "stored")
+    for limit, size in ((1 << 20, "1 MiB"), (8 << 20, "8 MiB")):
+        name = f"fetch of {args.size} MB, {size} a fetch"
+        rows.append(row(name, "MB/s", partial(fetch, limit), "half of Kafka's", half))
+    for broker in brokers.values():
+        broker.delete_topic(STORED.name)
     name = f"{args.records:,} records of confluent-kafka"
-    values = interleaved(args.rounds, {w: partial(produce, p) for w, p in ports.items()}, name)
-    rows.append(Row(name, "records/s", values, "half of Kafka's", half, others.share()))
+    rows.append(row(name, "records/s", produce, "half of Kafka's", half))
     name = f"{args.members} members join a group"
-    values = interleaved(args.rounds, {w: partial(join, p) for w, p in ports.items()}, name)
-    rows.append(Row(name, "s", values, "under 5 s", below(5), others.share()))
+    rows.append(row(name, "s", join, "under 5 s", below(5)))
     return rows
 
 
-def start_up(args: argparse.Namespace, others: Others) -> list[Row]:
+def start_up(rounds: int, others: Others) -> list[Row]:
     """Measure the time until kohort is started."""
-    imported, first, second = ([1000 * v for v in column] for column in fresh(FRESH, args.rounds))
-    taken = others.share()
-    (package,) = ([1000 * v for v in column] for column in fresh(IMPORT, args.rounds))
-    aim, none = ("30 ms", below(30)), ("", lambda *_: None)
+    package, imported, first, second = fresh(rounds)
+    aim, none, taken = ("30 ms", below(30)), ("", lambda *_: None), others.share()
     return [
         Row("start of one broker, the first in its process", "ms", {KOHORT: first}, *aim, taken),
         Row("start of one broker, from then on", "ms", {KOHORT: second}, *aim, taken),
         Row("import kohort.testing", "ms", {KOHORT: imported}, *none, taken),
-        Row("import kohort", "ms", {KOHORT: package}, *none, others.share()),
+        Row("import kohort", "ms", {KOHORT: package}, *none, taken),
     ]
 
 
-def table(rows: list[Row]) -> str:
-    """Return the medians in Markdown, with minimum and maximum in brackets."""
-    lines = [
-        f"| | unit | {KOHORT} | {KAFKA} {KAFKA_VERSION} | ratio | aim | | others |",
-        "|---|---|---:|---:|---:|---|---|---:|",
+def cells(row: Row) -> list[str]:
+    """Return the medians of a row, with minimum and maximum in brackets."""
+    ratios = row.ratios()
+    ratio = statistics.median(ratios) if ratios else None
+    reached = row.reached(statistics.median(row.values[KOHORT]), ratio)
+    return [
+        row.name,
+        row.unit,
+        spread(row.values[KOHORT]),
+        spread(row.values.get(KAFKA, [])),
+        spread(ratios),
+        row.aim,
+        {True: "reached", False: "**not reached**", None: ""}[reached],
+        f"{row.others:.0f} %",
     ]
-    for row in rows:
-        ratios = row.ratios()
-        ratio = statistics.median(ratios) if ratios else None
-        reached = row.reached(statistics.median(row.values[KOHORT]), ratio)
-        cells = [
-            row.name,
-            row.unit,
-            spread(row.values[KOHORT]),
-            spread(row.values.get(KAFKA, [])),
-            spread(ratios),
-            row.aim,
-            {True: "reached", False: "**not reached**", None: ""}[reached],
-            f"{row.others:.0f} %",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def verdict(rows: list[Row]) -> str:
-    """Return a sentence on whether the machine was quiet enough for the figures."""
-    busy = [row for row in rows if row.others >= BUSY]
-    if not busy:
-        return f"The machine was quiet: others took at most {max(r.others for r in rows):.0f} %."
-    return (
-        f"**The machine was busy**: in {len(busy)} of {len(rows)} rows others took {BUSY} % or "
-        f"more of its cores, up to {max(row.others for row in busy):.0f} %. Of those rows trust "
-        "the ratios only, because the load affected both."
-    )
-
-
-def setting(args: argparse.Namespace) -> str:
-    """Return the machine, the versions and the method."""
-    software = "; ".join([hardware(), *versions("confluent-kafka", "anyio", java=True)])
-    return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {software}.\n\n"
-        f"Medians of {args.rounds} rounds, the least and the most in brackets; both take turns "
-        "within a round, after one to warm up. A ratio is kohort's by Kafka's, of each round. "
-        "Others: what other processes took of all cores meanwhile. Kafka's start is one run; its "
-        "heap is 512 MB."
-    )
 
 
 def main() -> None:
-    """Measure everything, print the table, and write it with ``--output``."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--size", type=int, default=100, help="MB to store and fetch")
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--members", type=int, default=500)
-    parser.add_argument("--idle", type=float, default=5.0, help="seconds of each idle measurement")
-    parser.add_argument("--output", type=Path, help="file for the table, which is also printed")
-    args = parser.parse_args()
-    began = time.monotonic()
-    head = setting(args)
+    """Measure everything, and publish the table."""
+    arguments = parser(__doc__, rounds=3)
+    arguments.add_argument("--size", type=int, default=100, help="MB to store and fetch")
+    arguments.add_argument("--records", type=int, default=200_000)
+    arguments.add_argument("--members", type=int, default=500)
+    arguments.add_argument("--idle", type=float, default=5.0, help="seconds of idle measurements")
+    args = arguments.parse_args()
     others = Others()
-    rows = start_up(args, others)
+    rows = start_up(args.rounds, others)
     reason = missing_kafka()
     ours, three = KohortServer(1), KohortServer(3)
-    ports = {KOHORT: ours.port}
-    servers: dict[str, Callable[[], float]] = {KOHORT: three.cpu_s}
+    servers = {KOHORT: ours.bootstrap_servers}
+    idle: dict[str, Callable[[], float]] = {KOHORT: three.cpu_s}
     with ExitStack() as stack:
         stack.callback(ours.stop)
         stack.callback(three.stop)
         if reason is None:
-            theirs = stack.enter_context(kafka())
+            theirs = stack.enter_context(node(FastKafka))
             start = time.perf_counter()
             theirs.start()
             rows[0].values[KAFKA] = [1000 * (time.perf_counter() - start)]
-            ports[KAFKA] = theirs.port
-            servers[KAFKA] = partial(cpu_of, theirs.pid)
-        rows += measure(args, ports, others)
-        rounds = [idle_cpu(servers, args.idle) for _ in range(args.rounds)]
-        values = {name: [each[name] for each in rounds] for name in servers}
+            servers[KAFKA] = theirs.bootstrap_servers
+            idle[KAFKA] = partial(cpu_of, theirs.pid)
+        rows += measure(args, servers, others)
+        rounds = [idle_cpu(idle, args.idle) for _ in range(args.rounds)]
+        values = {name: [each[name] for each in rounds] for name in idle}
         name = "CPU of an idle cluster (kohort: 3 brokers, Kafka: 1)"
         rows.append(Row(name, "% of a core", values, "under 1 %", below(1), others.share()))
-    title = "# The in-process cluster compared with Apache Kafka"
-    text = f"{title}\n\n{head}\n{verdict(rows)}\n\n{table(rows)}\n"
-    print(f"\n{text}\nmeasured in {time.monotonic() - began:.0f} s")
-    if reason:
-        print(f"Apache Kafka was not measured: {reason}")
-    if args.output is not None:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(text)
+    columns = "", "unit", KOHORT, f"{KAFKA} {KAFKA_VERSION}", "ratio", "aim", "", "others"
+    publish(
+        args.output,
+        "cluster",
+        "The in-process cluster compared with Apache Kafka",
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {setting('confluent-kafka', 'anyio')}",
+        f"Medians of {args.rounds} rounds, the least and the most in brackets; both take turns "
+        "within a round, after one to warm up. A ratio is kohort's by Kafka's, of each round. "
+        "Others: what other processes took of all cores meanwhile. Kafka's start is one run; its "
+        f"heap is 512 MB. {load_of([row.others for row in rows])}",
+        table(columns, "llrrrllr", map(cells, rows)),
+        f"Apache Kafka was not measured: {reason}" if reason else "",
+    )
 
 
 if __name__ == "__main__":

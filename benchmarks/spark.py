@@ -1,7 +1,7 @@
 """Topics read by Spark with kohort's source and with Spark's own, which runs in the JVM.
 
-    python -m benchmarks.spark [--short] [--rounds 5] [--scale 1] [--measures A,B]
-        [--topics A,B] [--sessions default,advised] [--plain-session]
+    python -m benchmarks.spark [--rounds 5] [--scale 1] [--measures A,B] [--topics A,B]
+        [--sessions default,advised] [--output FOLDER]
 
 Apache Kafka is started, and one Spark session (local[2]) after the other, both sources in each. One
 session has no settings that concern speed, the other one has those that docs/spark.md advises. In a
@@ -9,45 +9,30 @@ session both sources read the same topics with their own defaults and check CRCs
 within each round, after one round to warm up. A figure is a median of rounds, a ratio that of
 medians.
 
-In full this takes 15 minutes. With ``--short`` topics of a tenth are read in three rounds. With
-``--plain-session`` only the session without settings is measured. With ``--readings FILE`` one
-table shows the readings of all runs with the same file.
+In full this takes 15 minutes. ``--scale 0.1 --rounds 3`` reads topics of a tenth.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from benchmarks import _spark_ways as ways
-from benchmarks._clients import COMPILED_ONCE
-from benchmarks._goals import verdict
-from benchmarks._kafka import kafka
-from benchmarks._machine import Others, hardware, versions
-from benchmarks._rounds import short, spread, turns
+from benchmarks._goals import Goal
+from benchmarks._machine import Others, load_of
+from benchmarks._program import ENVIRONMENT, ROOT, add_names, brokers, parser, publish, setting
+from benchmarks._rounds import short, spread, table, turns
 from benchmarks._spark_ways import Ask, Source
 from benchmarks._topics import Filled, Shape, fill, text
-from tests.support.jars import (
-    KAFKA_VERSION,
-    SPARK_ARTIFACTS,
-    missing_kafka,
-    missing_spark_source,
-    spark_jars,
-)
+from tests.support.jars import KAFKA_VERSION, SPARK_ARTIFACTS, missing_spark_source, spark_jars
 
-RESULTS = Path(__file__).parent / "results"
-ROOT = Path(__file__).parents[1]
 QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -68,8 +53,6 @@ SESSIONS = {DEFAULT_SESSION: QUIET, ADVISED_SESSION: QUIET | ADVISED}
 """Settings of each session by its name."""
 OURS = Source("kohort", "kohort", joins=True)
 JVM = Source("Spark's own", "kafka", joins=False)
-BUSY = 10
-"""Percent of all cores. If other processes take more, the figures are not reliable."""
 
 SMALL, SMALL_ROWS = "small", 50 * ways.TINY_ROWS
 SHAPES = {
@@ -190,7 +173,7 @@ def session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Start Spark in a separate JVM with both sources. Its workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ |= COMPILED_ONCE  # pip compiles in the same way when it installs
+    os.environ |= ENVIRONMENT  # pip compiles in the same way when it installs
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     jars = ",".join(map(str, sorted(spark_jars().glob("*.jar"))))
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
@@ -220,28 +203,19 @@ def measure(
     filled: dict[str, Filled],
     chosen: list[Row],
     rounds: int,
-    until: float,
     readings: dict[str, list[float]],
-    kept: Path | None,
 ) -> list[float]:
-    """Add the figures of all rounds and return the load of other processes.
-
-    No round starts after ``until``. ``kept`` is the file for the readings.
-    """
+    """Add the figures of all rounds and return the load of other processes."""
     shares: list[float] = []
     others = Others()
     cells = [(row, source) for row in chosen if row.topic in filled for source in (OURS, JVM)]
     for number, (row, source) in turns(rounds, cells):
-        if time.monotonic() > until:
-            break
         topic, records, _ = filled[row.topic]
         took = row.measure.run(Ask(spark, source, servers, topic, records))
         figure = row.measure.figure(took, records)
         shares.append(others.share())
         if number:
             readings.setdefault(row.key(source), []).append(figure)
-            if kept is not None:
-                kept.write_text(json.dumps(readings))
         print(
             f"round {number}, {row.session} session, {topic}, {row.measure.text}, {source.name}: "
             f"{short(figure)} {row.measure.unit}; others {shares[-1]:.0f} %",
@@ -250,40 +224,33 @@ def measure(
     return shares
 
 
-def table(readings: Readings) -> str:
+def ratios(readings: Readings) -> str:
     """Return a Markdown table with the goal and the floor of each ratio."""
-    lines = [
-        "| | topic | session | unit | kohort | Spark's own | ratio | goal | never below | |",
-        "|---|---|---|---|---:|---:|---:|---:|---:|---|",
-    ]
+    rows = []
     for row, ours, theirs in _measured(readings):
         if row.aims is not None:
+            goal = Goal("", 0, 1, *row.aims)
             ratio = statistics.median(ours) / statistics.median(theirs)
-            goal, floor = row.aims
             figures = spread(ours), spread(theirs), f"{ratio:.2f}"
             cells = row.measure.text, row.topic, row.session, row.measure.unit, *figures
-            aims = f"{goal:g}", f"{floor:g}", verdict(ratio, goal, floor)
-            lines.append(f"| {' | '.join((*cells, *aims))} |")
-    return "\n".join(lines)
+            rows.append([*cells, *goal.cells(ratio)])
+    head = "", "topic", "session", "unit", "kohort", "Spark's own", "ratio", "goal", "never below"
+    return table([*head, ""], "llllrrrrrl", rows)
 
 
 def starts(readings: Readings) -> str:
     """Return a Markdown section with the milliseconds until a query has its first batch."""
-    lines = [
-        "## Start of a streaming query",
-        "",
-        f"Milliseconds from `start()` to the end of the first batch of {SMALL_ROWS:,} rows. "
-        "Spark starts a Python process for each query with kohort's source.",
-        "",
-        "| | session | kohort | Spark's own |",
-        "|---|---|---:|---:|",
-    ]
     rows = [
-        f"| {row.measure.text} | {row.session} | {spread(ours)} | {spread(theirs)} |"
+        [row.measure.text, row.session, spread(ours), spread(theirs)]
         for row, ours, theirs in _measured(readings)
         if row.aims is None
     ]
-    return "\n".join([*lines, *rows]) if rows else ""
+    text = (
+        f"Milliseconds from `start()` to the end of the first batch of {SMALL_ROWS:,} rows. "
+        "Spark starts a Python process for each query with kohort's source."
+    )
+    shown = table(["", "session", "kohort", "Spark's own"], "llrr", rows)
+    return f"## Start of a streaming query\n\n{text}\n\n{shown}" if rows else ""
 
 
 def _measured(readings: Readings) -> Iterator[tuple[Row, list[float], list[float]]]:
@@ -294,99 +261,54 @@ def _measured(readings: Readings) -> Iterator[tuple[Row, list[float], list[float
             yield row, ours, theirs
 
 
-def setting(readings: Readings, filled: dict[str, Filled], shares: list[float]) -> str:
-    """Return the machine, the versions and the sizes."""
-    software = [hardware(), *versions("pyspark", "pyarrow", java=True)]
-    jars = ", ".join(f"{name} {version}" for _, name, version in SPARK_ARTIFACTS)
+def conditions(readings: Readings, filled: dict[str, Filled], shares: list[float]) -> str:
+    """Return the sizes, the sessions and the method."""
     sizes = ", ".join(f"{topic} {rows:,}" for topic, rows, _ in filled.values())
-    share = statistics.median(shares)
     options = ", ".join(f"`{name}={value}`" for name, value in ADVISED.items())
     most = max(map(len, readings.values()), default=0)
     return (
-        f"{'; '.join(software)}; {jars}; Apache Kafka {KAFKA_VERSION} on the same machine.\n\n"
         f"Rows of each topic (4 partitions): {sizes}. Sessions are `local[2]`: the default one has "
         f"no settings that concern speed, the advised one has {options}. Medians "
         f"of {most} rounds at most, the least and the most in brackets; both sources take turns "
         "within a round, after one to warm up, and check CRCs. A ratio is kohort's figure by "
         "that of Spark's own source: for rows a second more is better, for the time of a batch "
-        f"less. The machine was {'quiet' if share < BUSY else '**busy**'}: others took "
-        f"{share:.0f} % of its cores (median), {max(shares):.0f} % at most."
+        f"less. {load_of(shares)}"
     )
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument(
-        "--short", action="store_true", help="topics of a tenth of the size, three rounds"
-    )
-    parser.add_argument("--rounds", type=int, help="5, or 3 with --short")
-    parser.add_argument("--scale", type=float, help="factor of the sizes: 1, or 0.1 with --short")
-    parser.add_argument("--topics", type=_list, default=list(SHAPES), help=", ".join(SHAPES))
-    parser.add_argument("--measures", type=_list, default=list(MEASURES), help=", ".join(MEASURES))
-    parser.add_argument("--sessions", type=_list, default=list(SESSIONS), help=", ".join(SESSIONS))
-    parser.add_argument(
-        "--plain-session", action="store_true", help=f"the same as --sessions {DEFAULT_SESSION}"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="start no reading after this time"
-    )
-    parser.add_argument("--readings", type=Path, help="file of readings to add to")
-    parser.add_argument(
-        "--output", type=Path, help=f"folder, by default {RESULTS.name}/ unless --short"
-    )
-    args = parser.parse_args()
-    if args.plain_session:
-        args.sessions = [DEFAULT_SESSION]
-    every = (args.topics, SHAPES), (args.measures, MEASURES), (args.sessions, SESSIONS)
-    for chosen, known in every:
-        if unknown := set(chosen).difference(known):
-            parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
-    args.rounds = args.rounds or (3 if args.short else 5)
-    args.scale = args.scale or (0.1 if args.short else 1.0)
-    if args.output is None and not args.short:
-        args.output = RESULTS
-    return args
-
-
-def _list(given: str) -> list[str]:
-    return [word.strip() for word in given.split(",")]
 
 
 def main() -> None:
-    args = arguments()
-    until = time.monotonic() + args.seconds
-    if (reason := missing_kafka() or missing_spark_source()) is not None:
+    arguments = parser(__doc__, rounds=5)
+    arguments.add_argument("--scale", type=float, default=1.0, help="factor of the sizes")
+    add_names(arguments, "--topics", SHAPES)
+    add_names(arguments, "--measures", MEASURES)
+    add_names(arguments, "--sessions", SESSIONS)
+    args = arguments.parse_args()
+    if (reason := missing_spark_source()) is not None:
         raise SystemExit(f"not measured: {reason}")
     rows = list(rows_of(args.sessions, (MEASURES[name] for name in args.measures)))
-    wanted = [topic for topic in args.topics if any(topic == row.topic for row in rows)]
-    kept: Path | None = args.readings
-    readings = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
+    readings: dict[str, list[float]] = {}
     shares: list[float] = []
     filled: dict[str, Filled] = {}
-    with kafka() as server:
-        server.start()
-        servers = server.bootstrap_servers
-        for topic in wanted:
-            print(f"filling {topic}: {SHAPES[topic].text}", flush=True)
-            filled[topic] = fill(servers, SHAPES[topic], args.scale if topic in BATCH else 1.0)
+    with brokers() as servers:
+        for topic in args.topics:
+            if any(topic == row.topic for row in rows):
+                print(f"filling {topic}: {SHAPES[topic].text}", flush=True)
+                scale = args.scale if topic in BATCH else 1.0
+                filled[topic] = fill(servers, SHAPES[topic], scale)
         for name in args.sessions:
             chosen = [row for row in rows if row.session == name]
             with session(SESSIONS[name]) as spark:
-                shares += measure(
-                    spark, servers, filled, chosen, args.rounds, until, readings, kept
-                )
-    text = setting(readings, filled, shares)
-    text = (
-        "# Spark: kohort's source compared with Spark's own\n\n"
-        f"{text}\n\n{table(readings)}\n\n{starts(readings)}\n"
-    ).rstrip() + "\n"
-    print(f"\n{text}")
-    if args.output is not None:
-        args.output.mkdir(parents=True, exist_ok=True)
-        (args.output / "spark.md").write_text(text)
-        print(f"written to {args.output}")
+                shares += measure(spark, servers, filled, chosen, args.rounds, readings)
+    jars = ", ".join(f"{name} {version}" for _, name, version in SPARK_ARTIFACTS)
+    publish(
+        args.output,
+        "spark",
+        "Spark: kohort's source compared with Spark's own",
+        setting("pyspark", "pyarrow", cluster=f"{jars}; Apache Kafka {KAFKA_VERSION}"),
+        conditions(readings, filled, shares),
+        ratios(readings),
+        starts(readings),
+    )
 
 
 if __name__ == "__main__":

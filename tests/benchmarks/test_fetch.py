@@ -10,15 +10,17 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from benchmarks import _names as names
-from benchmarks._clients import Client, ReadingError, clients
-from benchmarks._fetch_tables import Run
-from benchmarks._goals import GOALS, Figure, table, verdict
+from benchmarks import _read
+from benchmarks._clients import Client, clients
+from benchmarks._consumers import Ask
+from benchmarks._fetch_tables import GOALS, Run, goals
+from benchmarks._goals import Figure, verdict
+from benchmarks._program import ProgramError
 from benchmarks._raw import FetchError
-from benchmarks._read import READERS
-from benchmarks._reading import Ask, Reading
+from benchmarks._reading import Reading, figures_of
 from benchmarks._rounds import turns
 from benchmarks._topics import LARGE, PLAIN, SHAPES, TINY, Filled, checksum, fill
-from benchmarks.fetch import COMPARED, IN_PROCESS, chosen
+from benchmarks.fetch import COMPARED, IN_PROCESS
 from benchmarks.fetch import cluster as cluster_of
 from kohort.errors import CorruptBatchError, ErrorCode
 from kohort.protocol.messages import ProduceRequest
@@ -46,10 +48,11 @@ def filled(cluster: Cluster) -> dict[str, Filled]:
     }
 
 
-def read(cluster: Cluster, filled: Filled, name: str) -> Reading:
-    group = f"g-{uuid.uuid4().hex[:8]}"
-    ask = Ask(cluster.bootstrap_servers, filled.topic, group, filled.records)
-    return READERS[name](ask)
+def read(servers: str, filled: Filled, name: str) -> Reading:
+    found: list[Reading] = []
+    ask = Ask(servers, filled.topic, f"g-{uuid.uuid4().hex[:8]}")
+    _read.read(name, ask, filled.records, found.append)
+    return found[0]
 
 
 def counted(reading: Reading) -> tuple[int, int]:
@@ -62,7 +65,7 @@ def counted(reading: Reading) -> tuple[int, int]:
 def test_every_topic_holds_what_was_counted(
     cluster: Cluster, filled: dict[str, Filled], topic: str
 ) -> None:
-    reading = read(cluster, filled[topic], names.RECORDS)
+    reading = read(cluster.bootstrap_servers, filled[topic], names.RECORDS)
     assert counted(reading) == filled[topic][1:]
     assert reading.records == RECORDS
 
@@ -71,7 +74,7 @@ def test_every_topic_holds_what_was_counted(
 def test_every_way_reads_all_of_every_record(
     cluster: Cluster, filled: dict[str, Filled], name: str
 ) -> None:
-    reading = read(cluster, filled[TINY], name)
+    reading = read(cluster.bootstrap_servers, filled[TINY], name)
     assert counted(reading) == filled[TINY][1:]
     assert reading.rate > 0 and reading.peak_mb > 0
 
@@ -81,7 +84,7 @@ def test_arrow_reads_all_or_is_told_to_be_missing(
 ) -> None:
     found, missing = clients([names.ARROW], tmp_path)
     if found:
-        reading = read(cluster, filled[TINY], names.ARROW)
+        reading = read(cluster.bootstrap_servers, filled[TINY], names.ARROW)
         assert counted(reading) == filled[TINY][1:]
     else:
         assert missing[names.ARROW]
@@ -94,9 +97,9 @@ def test_a_reading_in_a_process_of_its_own_is_checked(
     assert not missing
     reading = pure.read(cluster.bootstrap_servers, filled[TINY])
     assert reading.records == RECORDS
-    with pytest.raises(ReadingError, match="something else"):
+    with pytest.raises(ProgramError, match="something else"):
         pure.read(cluster.bootstrap_servers, filled[TINY]._replace(checksum=1))
-    with pytest.raises(ReadingError, match="with this status"):
+    with pytest.raises(ProgramError, match="with this status"):
         failing = Client("it", (*pure.words[:1], "-c", "raise SystemExit('with this status')"))
         failing.read(cluster.bootstrap_servers, filled[TINY])
 
@@ -110,7 +113,7 @@ def test_anchor_reads_all_records(
     if not found:
         assert missing[name]
         return
-    reading = read(cluster, filled[topic], name)
+    reading = read(cluster.bootstrap_servers, filled[topic], name)
     assert reading.records == filled[topic].records
     assert (reading.total is None) is (name in (names.LIMIT, names.LIMIT_DEFAULT))
     if reading.total is not None:
@@ -122,7 +125,7 @@ def test_anchor_reads_all_records(
 def test_anchor_reads_from_all_leaders(name: str, partitions: int) -> None:
     with Cluster(2) as two:
         filled = fill(two.bootstrap_servers, SHAPES[LARGE], 0.002, partitions, "wide")
-        reading = read(two, filled, name)
+        reading = read(two.bootstrap_servers, filled, name)
         assert reading.records == filled.records == 1000
         leaders = {two.leader(filled.topic, partition) for partition in range(partitions)}
         assert len(leaders) == min(2, partitions)
@@ -134,7 +137,7 @@ def test_anchor_raises_when_fetch_is_refused(cluster: Cluster, name: str) -> Non
     topic = create_topic(cluster.bootstrap_servers, f"refused-{name.split()[0]}", 1)
     code = ErrorCode.OFFSET_OUT_OF_RANGE
     with cluster.fail("Fetch", code), pytest.raises(FetchError, match="error code 1"):
-        read(cluster, Filled(topic, 1, 0), name)
+        read(cluster.bootstrap_servers, Filled(topic, 1, 0), name)
 
 
 @pytest.mark.parametrize("name", [names.BARE_RECORDS, names.BARE_ARROW])
@@ -142,7 +145,7 @@ def test_bare_decoder_checks_crcs(cluster: Cluster, name: str) -> None:
     topic = create_topic(cluster.bootstrap_servers, f"corrupt-{name.strip(')')[-5:]}", 1)
     cluster.produce(topic, [("key", "value")])
     with cluster.corrupt(TopicPartition(topic, 0), 0), pytest.raises(CorruptBatchError):
-        read(cluster, Filled(topic, 1, 0), name)
+        read(cluster.bootstrap_servers, Filled(topic, 1, 0), name)
 
 
 def test_tiny_batches_have_one_to_ten_records(cluster: Cluster, filled: dict[str, Filled]) -> None:
@@ -166,30 +169,27 @@ def test_all_take_turns_in_an_order_that_changes() -> None:
 def test_goal_is_judged_by_medians() -> None:
     slow = (*names.OTHERS, *names.ANCHORS)
     readings = {
-        cell: [Reading(100, 0, 1.0 if cell[0] in slow else 0.5, 1.0, 70.0)] * 3
-        for goal in GOALS
-        for cell in goal.cells
+        cell: [Reading(100, 0, 1.0 if cell[0] in slow else 0.5, 1.0, 70.0)] * 3 for cell in COMPARED
     }
-    rows = table(readings).splitlines()[2:]
+    rows = goals(readings).splitlines()[2:]
     assert len(rows) == len(GOALS)
     assert "| 2 | 2 to 2 | 0.7 | 0.5 | reached |" in rows[0]
     assert "| 1 | 1 to 1 | 1.2 | 1.6 | reached |" in rows[2]
     assert "| 2 | 2 to 2 | 2.7 | 2 | above the floor |" in rows[6]
     assert "| 2 | 2 to 2 | 6 | 4 | **below the floor** |" in rows[9]
     assert "| 70 | 70 to 70 | 60 | 90 | above the floor |" in rows[-2]
-    assert "not measured" in table({})
+    assert "not measured" in goals({})
     assert verdict(1, 2, 1.5) == verdict(95, 60, 90) == "**below the floor**"
 
 
 def test_cpu_goal_is_the_ratio_to_the_bare_decoder() -> None:
-    [goal, _] = [goal for goal in GOALS if goal.field == "cpu_us"]
-    ours, bare = goal.client, goal.over
-    assert bare == names.BARE_ARROW
+    goal = next(goal for goal in GOALS if goal.case[1] == "cpu_us")
+    assert goal.over == ((names.BARE_ARROW, PLAIN), "cpu_us")
     readings = {
-        (ours, goal.topic): [Reading(100, 0, 1.0, 3.0, 70.0)],
-        (bare, goal.topic): [Reading(100, 0, 1.0, 2.0, 70.0)],
+        goal.case[0]: [Reading(100, 0, 1.0, 3.0, 70.0)],
+        goal.over[0]: [Reading(100, 0, 1.0, 2.0, 70.0)],
     }
-    assert goal.figure(readings) == Figure(1.5, [1.5])
+    assert goal.figure(figures_of(readings)) == Figure(1.5, [1.5])
     assert verdict(1.5, goal.goal, goal.floor) == "above the floor"
 
 
@@ -220,30 +220,10 @@ def test_tables_show_shares_of_limit_and_bare_decoder() -> None:
     assert "Medians of 1 rounds. The machine was quiet" in text
 
 
-def test_brief_skips_slow_clients_after_first_topic() -> None:
-    found = [Client(name, ()) for name in (names.ARROW, names.PURE, names.ITERATION, names.LIMIT)]
-
-    def pairs(brief: bool, only: set[tuple[str, str]] | None = None) -> list[tuple[str, str]]:
-        chose = chosen(found, [LARGE, PLAIN], brief=brief, only=only)
-        return [(client.name, topic) for client, topic in chose]
-
-    every = [(client.name, topic) for topic in (LARGE, PLAIN) for client in found]
-    assert pairs(brief=False) == every
-    assert pairs(brief=True) == [pair for pair in every if pair != (names.PURE, PLAIN)]
-    assert set(pairs(brief=False, only=COMPARED)) == {
-        (names.ARROW, LARGE),
-        (names.LIMIT, LARGE),
-        (names.ARROW, PLAIN),
-        (names.ITERATION, PLAIN),
-        (names.LIMIT, PLAIN),
-    }
-
-
 def test_in_process_cluster_has_two_brokers() -> None:
     with cluster_of(IN_PROCESS) as servers:
         filled = fill(servers, SHAPES[PLAIN], 0.0001, 2, "both")
-        reading = READERS[names.RECORDS](Ask(servers, filled.topic, "g-both", filled.records))
-        assert counted(reading) == filled[1:]
+        assert counted(read(servers, filled, names.RECORDS)) == filled[1:]
         found = AdminClient({"bootstrap.servers": servers}).list_topics("both", timeout=60)
         assert {part.leader for part in found.topics["both"].partitions.values()} == {1, 2}
 
@@ -257,6 +237,5 @@ def test_first_batch_does_not_count_as_rate() -> None:
     assert reading.rate == 400 and reading.cpu_us == pytest.approx(5)
     at_once = Reading(1000, 0, 1e-6, 1e-6, 50.0, 1000)
     assert at_once.rate == 0 and at_once.cpu_us == 0
-    [goal, *_] = GOALS
-    readings = {cell: [at_once] for cell in goal.cells}
-    assert goal.figure(readings) is None
+    readings = {cell: [at_once] for cell in COMPARED}
+    assert GOALS[0].figure(figures_of(readings)) is None
