@@ -316,6 +316,8 @@ class Core:
         lane.attempt += 1
         if lane.started is None:
             lane.started = self.now
+        else:
+            lane.called_again = self.now
         return lane
 
     def done(self, lane: Lane) -> Lane | None:
@@ -345,6 +347,8 @@ class Core:
         lane.attempt += 1
         if lane.started is None:
             lane.started = self.now
+        else:
+            lane.called_again = self.now
         return lane
 
     def _done_watched(self, lane: Lane) -> Lane | None:
@@ -425,7 +429,7 @@ class Core:
             self._command(Skipped(lane.load, error, lane.attempt))
             return self.done(lane)
         if self.options.failed == "call":
-            lane.error, lane.failures = error, 0
+            lane.error, lane.failures, lane.called_again = error, 0, now
             return lane
         self._command(StopRequest(error, lane.load, lane.attempt))
         return self._leave_open(lane)
@@ -621,11 +625,15 @@ class Core:
                 self.ready.append(lane)
 
     def stuck(self, before: float) -> Iterator[Lane]:
-        """Yield the lanes whose load is in flight since ``before``."""
-        for lane in (*self.running, *(entry[2] for entry in self._sleeping)):
+        """Yield the lanes whose load is in flight since ``before``.
+
+        Those of dropped partitions are among them while their handlers run.
+        """
+        sleeping = (entry[2] for entry in self._sleeping)
+        for lane in (*self.running, *self.ready, *sleeping):
             if lane.started is None or lane.started > before or lane.load is None:
                 continue
-            if not lane.partition.is_dropped:
+            if lane in self.running or not lane.partition.is_dropped:
                 yield lane
 
     # -- commits ------------------------------------------------------------------------------

@@ -22,13 +22,15 @@ class Lane:
     """Records that are handled one after the other: all of a partition, of a key, or one alone.
 
     ``load`` is the record, or the batch, that is being handled or comes next. The others wait in
-    ``queue``. A topic may have a lane for each record, so two attributes are set only when they are
-    needed. ``failures`` counts the calls of the ``failed`` policy that raised, and ``wake`` is the
-    number of the lane's entry among the sleeping ones.
+    ``queue``. A topic may have a lane for each record, so three attributes are set only when they
+    are needed. ``failures`` counts the calls of the ``failed`` policy that raised, and ``wake`` is
+    the number of the lane's entry among the sleeping ones. ``called_again`` is the time of the
+    latest call but the first one, for this load or an earlier one.
     """
 
     __slots__ = (
         "attempt",
+        "called_again",
         "error",
         "failures",
         "key",
@@ -39,6 +41,7 @@ class Lane:
         "wake",
     )
 
+    called_again: float
     failures: int
     wake: int
 
@@ -53,6 +56,10 @@ class Lane:
         """The error of the handler, while the ``failed`` policy is to be called with it."""
         self.started: float | None = None
         """Time of the first call for this load, by the latest tick."""
+
+    def called(self) -> float:
+        """Return the time of the latest call for this load, of the handler or of the policy."""
+        return max(self.started or 0.0, getattr(self, "called_again", 0.0))
 
 
 class Partition:

@@ -424,3 +424,15 @@ def test_records_in_flight_for_long_are_stuck() -> None:
     core.tick(400.0, 0.0)
     assert set(core.stuck(100.0)) == {running, sleeping}
     assert not set(core.stuck(-1.0))
+
+
+def test_a_retried_record_is_in_flight_while_it_waits_for_a_slot() -> None:
+    core = make_core(retries=(Retry(None, first=1.0),))
+    core.records(TP, records(0), 0.0)
+    lane = core.take()
+    assert lane is not None
+    core.failed(lane, ValueError(), 5.0)
+    assert list(core.stuck(0.0)) == [lane]
+    core.tick(6.0, 6.0)
+    assert list(core.ready) == list(core.stuck(0.0)) == [lane]
+    assert core.take() is lane and (lane.started, lane.called()) == (0.0, 6.0)
