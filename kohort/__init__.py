@@ -47,6 +47,7 @@ __all__ = [
     "Explanation",
     "ExplanationFacts",
     "GroupFacts",
+    "Health",
     "KafkaConnectionError",
     "KafkaConsumer",
     "KafkaError",
@@ -56,6 +57,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionFacts",
+    "ProcessingFacts",
     "RebalanceListener",
     "RebalanceListenerError",
     "RecordColumns",
@@ -75,8 +77,10 @@ if TYPE_CHECKING:
         Explanation,
         ExplanationFacts,
         GroupFacts,
+        Health,
         KafkaConsumer,
         PartitionFacts,
+        ProcessingFacts,
     )
     from kohort.records import RecordColumns, RecordTable
     from kohort.security import create_ssl_context
@@ -91,8 +95,10 @@ else:
             "Explanation": "kohort.consumer",
             "ExplanationFacts": "kohort.consumer",
             "GroupFacts": "kohort.consumer",
+            "Health": "kohort.consumer",
             "KafkaConsumer": "kohort.consumer",
             "PartitionFacts": "kohort.consumer",
+            "ProcessingFacts": "kohort.consumer",
             "RecordColumns": "kohort.records",
             "RecordTable": "kohort.records",
             "create_ssl_context": "kohort.security",

@@ -12,15 +12,23 @@ __all__ = [
     "Explanation",
     "ExplanationFacts",
     "GroupFacts",
+    "Health",
     "KafkaConsumer",
     "PartitionFacts",
+    "ProcessingFacts",
 ]
 
 if TYPE_CHECKING:
     from kohort.consumer.api._async import AsyncKafkaConsumer
     from kohort.consumer.api._sync import KafkaConsumer
     from kohort.consumer.diagnosis._explanation import Explanation
-    from kohort.consumer.diagnosis._facts import ExplanationFacts, GroupFacts, PartitionFacts
+    from kohort.consumer.diagnosis._facts import (
+        ExplanationFacts,
+        GroupFacts,
+        PartitionFacts,
+        ProcessingFacts,
+    )
+    from kohort.consumer.diagnosis._health import Health
 else:
     # A program that uses one API does not import the modules of the other.
     __getattr__, __dir__ = lazy_names(
@@ -30,7 +38,9 @@ else:
             "Explanation": "kohort.consumer.diagnosis._explanation",
             "ExplanationFacts": "kohort.consumer.diagnosis._facts",
             "GroupFacts": "kohort.consumer.diagnosis._facts",
+            "Health": "kohort.consumer.diagnosis._health",
             "PartitionFacts": "kohort.consumer.diagnosis._facts",
+            "ProcessingFacts": "kohort.consumer.diagnosis._facts",
             "KafkaConsumer": "kohort.consumer.api._sync",
         }.get,
     )

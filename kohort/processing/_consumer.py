@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort import AsyncKafkaConsumer, KafkaConsumer, ProcessingFacts, TopicPartition
 from kohort.errors import ConfigurationError
 from kohort.listeners import ListenerChain, RebalanceContext
 
@@ -42,13 +42,17 @@ async def enter(consumer: AsyncKafkaConsumer[Any, Any], stack: AsyncExitStack) -
         stack.push_async_exit(consumer)
 
 
-def take_over(consumer: AnyConsumer, *, before: Any, after: Any) -> Any:
+def take_over(
+    consumer: AnyConsumer, *, before: Any, after: Any, facts: Callable[[], ProcessingFacts]
+) -> Any:
     """Put listeners before and after that of the program, and end the automatic commits.
 
-    Return the listener of the program, for :func:`give_back`.
+    ``explain()`` and ``health()`` call ``facts``. Return the listener of the program, for
+    :func:`give_back`.
     """
     driver = consumer._driver
     driver.end_auto_commit()
+    driver.processing = facts
     runner = driver.callback_runner
     former = runner.listener
     chain = (before, former, after)
@@ -57,9 +61,10 @@ def take_over(consumer: AnyConsumer, *, before: Any, after: Any) -> Any:
     return former
 
 
-def give_back(consumer: AnyConsumer, listener: Any) -> None:
-    """Restore the listener of the program."""
+def give_back(consumer: AnyConsumer, listener: Any, facts: ProcessingFacts) -> None:
+    """Restore the listener of the program, and keep the last facts."""
     consumer._driver.callback_runner.listener = listener
+    consumer._driver.processing = lambda: facts
 
 
 def drain_seconds(rebalance: RebalanceContext, now: float) -> float:

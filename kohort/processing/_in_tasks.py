@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -78,14 +79,16 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         """Process until a stop."""
         consumer = self._consumer
         _consumer.check_group(consumer)
-        listener = _consumer.take_over(consumer, before=_Release(self), after=_Admit(self))
+        listener = _consumer.take_over(
+            consumer, before=_Release(self), after=_Admit(self), facts=self.facts
+        )
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
                 async with AsyncExitStack() as stack:
                     await _consumer.enter(consumer, stack)
                     await self._process()
         finally:
-            _consumer.give_back(consumer, listener)
+            _consumer.give_back(consumer, listener, self._last_facts(sys.exception()))
         if self._error is not None:
             raise self._error
 

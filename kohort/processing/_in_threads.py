@@ -19,6 +19,7 @@ ignored. The thread goes on to the next lane when the handler returns.
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,7 +86,9 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         """Process until a stop."""
         consumer = self._consumer
         _consumer.check_group(consumer)
-        listener = _consumer.take_over(consumer, before=_Release(self), after=_Admit(self))
+        listener = _consumer.take_over(
+            consumer, before=_Release(self), after=_Admit(self), facts=self.facts
+        )
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
                 try:
@@ -96,7 +99,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             with self._lock:
                 self._is_over = True
                 self._ready.notify_all()
-            _consumer.give_back(consumer, listener)
+            _consumer.give_back(consumer, listener, self._last_facts(sys.exception()))
         if self._error is not None:
             raise self._error
 

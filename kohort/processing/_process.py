@@ -126,8 +126,10 @@ def process(
       is owned, iterates over ``records``, and calls ``records.done(record)``.
     - ``batch`` is a :class:`Batch`, whose handler gets many records of one partition.
     - ``delay`` holds each record until this number of seconds after its timestamp.
-    - ``commit_interval`` is the time between commits, and a record in flight for ``stuck_after``
-      seconds is named in a warning.
+    - ``commit_interval`` is the time between commits.
+    - ``stuck_after`` is how many seconds a record may be in flight. Then a warning, explain() and
+      health() name it. The process is not live while the handler does not return, and the consumer
+      is not ready while the record is retried.
 
     It starts the consumer, waits for brokers that are away, and closes the consumer at its end. It
     turns automatic commits off. A listener of subscribe() is called as before.

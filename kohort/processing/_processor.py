@@ -10,6 +10,7 @@ from kohort import (
     KafkaConsumer,
     KafkaError,
     OffsetAndMetadata,
+    ProcessingFacts,
     RecordColumns,
     TopicPartition,
 )
@@ -73,6 +74,21 @@ class Processor(Generic[C]):
     def _tick(self, now: float) -> None:
         self._core.tick(now, self._wall_clock())
         self._stuck.check(now)
+
+    def facts(self) -> ProcessingFacts:
+        """Return the facts for explain() and health(). Any thread may call it."""
+        return {
+            "stopping": self._stops > 0 or self._core.is_stopping,
+            "failure": None,
+            "stuck": list(self._stuck.stuck),
+            "waiting": list(self._stuck.waiting),
+        }
+
+    def _last_facts(self, error: BaseException | None) -> ProcessingFacts:
+        """Return the facts after the end, which ``error`` has caused, unless it is none."""
+        error = self._error or error
+        failure = described(error) if isinstance(error, Exception) else None
+        return {"stopping": True, "failure": failure, "stuck": [], "waiting": []}
 
     def _count_signal(self) -> None:
         self._stops += 1

@@ -30,10 +30,11 @@ from kohort.types import (
 )
 
 if TYPE_CHECKING:
-    from kohort.consumer.diagnosis import _explanation
+    from kohort.consumer.diagnosis import _explanation, _health
     from kohort.coordinator_client import MembershipSnapshot
 else:
     _explanation = LazyModule("kohort.consumer.diagnosis._explanation")
+    _health = LazyModule("kohort.consumer.diagnosis._health")
 
 
 class ConsumerBase:
@@ -388,11 +389,36 @@ class ConsumerBase:
         """
         from kohort.consumer.diagnosis._diagnosis import collect_diagnosis
 
-        life = self._driver.life
+        life, processing = self._driver.life, self._driver.processing
         facts = collect_diagnosis(
-            self._driver.engine.parts, started=life.is_started, closed=life.is_closed
+            self._driver.engine.parts,
+            started=life.is_started,
+            closed=life.is_closed,
+            processing=None if processing is None else processing(),
         )
         return _explanation.Explanation(facts)
+
+    def health(self) -> _health.Health:
+        """Return whether the process is live and its consumer ready, with the reasons. No I/O.
+
+        ``live`` is False only if a restart helps. Examples are an error that has ended the
+        consumer, and no call of poll() for ``max_poll_interval_ms``. ``ready`` is True from the
+        first completed assignment to the beginning of the stop. A rebalance and brokers that are
+        away change neither afterwards. docs/kubernetes.md has all rules.
+
+        It may be called at any time, and on KafkaConsumer from any thread. ``kohort.health`` serves
+        it to the probes of a platform.
+        """
+        from kohort.consumer.diagnosis._health import assess
+
+        life, engine = self._driver.life, self._driver.engine
+        life.check_process()
+        return assess(
+            self.explain(),
+            has_assignment=engine.has_first_assignment,
+            ending=life.is_ending or life.close_request is not None,
+            failure=life.failure,
+        )
 
     def metrics(self) -> dict[str, dict[str, float]] | None:
         """Return ``{group: {name: value}}``, or None if ``metrics_enabled=False``. No I/O.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         HeldPartitionFacts,
         OpenTransactionFacts,
         PartitionFacts,
+        ProcessingFacts,
         RebalanceFacts,
         RightFacts,
         SecurityFacts,
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     from kohort.coordinator_client import AssignmentCause, MembershipSnapshot
 
 
-def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> ExplanationFacts:
+def collect_diagnosis(
+    parts: ConsumerParts, *, started: bool, closed: bool, processing: ProcessingFacts | None
+) -> ExplanationFacts:
     """Return the state of a consumer without I/O. An Explanation adds the reasons.
 
-    The caller passes ``started`` and ``closed``, because the engine does not know them.
+    The caller passes the keyword arguments, because the engine does not know them.
     """
     config, callback_queue, metadata = parts.config, parts.callback_queue, parts.cluster.metadata
     snapshot = parts.subscription.snapshot()
@@ -90,6 +93,7 @@ def collect_diagnosis(parts: ConsumerParts, *, started: bool, closed: bool) -> E
             "automatic": config.group.auto_commit,
             "recommit_seconds": config.group.offsets_recommit_interval_ms / 1000 or None,
         },
+        "processing": processing,
     }
 
 

@@ -88,6 +88,9 @@ def _reasons(facts: ExplanationFacts) -> Iterator[str]:
         yield f"the consumer is {state}: create a new one"
         return
     yield from (f"poll() is about to raise {error}" for error in facts["poll"]["errors_waiting"])
+    if facts["processing"] is not None:
+        yield from facts["processing"]["stuck"]
+        yield from facts["processing"]["waiting"]
     yield from facts["security"]["refusals"]
     if facts["security"]["credentials_obstacle"] is not None:
         yield f"no login: {facts['security']['credentials_obstacle']}"

@@ -225,6 +225,19 @@ class CommitFacts(TypedDict):
     """The interval of commits of unchanged offsets; None without them."""
 
 
+class ProcessingFacts(TypedDict):
+    """The process() of a consumer."""
+
+    stopping: bool
+    """True from the beginning of its stop."""
+    failure: str | None
+    """The error that has ended it."""
+    stuck: list[str]
+    """A sentence on each handler that has not returned for ``stuck_after`` seconds."""
+    waiting: list[str]
+    """A sentence on each record that is retried for as long, such as in an outage."""
+
+
 class ExplanationFacts(TypedDict):
     """The result of ``explain().as_dict()``. The values are plain, so json.dumps() accepts them."""
 
@@ -246,7 +259,9 @@ class ExplanationFacts(TypedDict):
     missing_rights: list[RightFacts]
     last_commit_error: str | None
     commits: CommitFacts
+    processing: ProcessingFacts | None
+    """None without process()."""
 
 
-for _public in (ExplanationFacts, GroupFacts, PartitionFacts):
+for _public in (ExplanationFacts, GroupFacts, PartitionFacts, ProcessingFacts):
     _public.__module__ = "kohort"

@@ -31,7 +31,7 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from kohort.config import ConsumerConfig
 from kohort.consumer.driver._callback_runner import CallbackRunner
@@ -42,6 +42,9 @@ from kohort.consumer.engine._engine import Engine
 from kohort.records import RecordRun, decoder_choice
 from kohort.subscription import SubscriptionState
 from kohort.types import NamedTuple, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.consumer.diagnosis._facts import ProcessingFacts
 
 T = TypeVar("T")
 
@@ -115,6 +118,8 @@ class Driver:
         self.life = ConsumerLife()
         self.owner: Callable[[], object] = lambda: None
         """A weak reference to the consumer that has this driver."""
+        self.processing: Callable[[], ProcessingFacts] | None = None
+        """The state of process(), which any thread may read, also after its end."""
 
     @property
     def request_seconds(self) -> float:

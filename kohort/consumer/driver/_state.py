@@ -17,7 +17,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, Protocol
 
-from kohort.errors import ConsumerClosedError, ForkedConsumerError
+from kohort.errors import ConsumerClosedError, ForkedConsumerError, WakeupError
 from kohort.types import NamedTuple
 
 
@@ -87,6 +87,15 @@ class ConsumerLife:
         """True from an unsubscribe() until the listener has been called for it (async API)."""
         self.left_with_error = False
         """True if an exception left the block, so the last records may not be processed."""
+        self.failure: str | None = None
+        """The name of the error that left the block. A cancellation or Ctrl-C is none."""
+
+    def note_left(self, error: type[BaseException] | None) -> None:
+        """Note the exception that left the block, if there is one."""
+        self.left_with_error = error is not None
+        # The program itself calls wakeup(), usually to stop.
+        if error is not None and issubclass(error, Exception):
+            self.failure = None if issubclass(error, WakeupError) else error.__name__
 
     def move(self, to: ConsumerState, *, only_from: ConsumerState | None = None) -> None:
         """Set the state. Raise RuntimeError if it may not follow the current one.

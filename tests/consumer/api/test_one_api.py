@@ -43,6 +43,7 @@ PLAIN = frozenset(
         "explain",
         "from_properties",
         "group_metadata",
+        "health",
         "highwater",
         "known_partitions",
         "lag",

@@ -55,6 +55,7 @@ OTHERS: dict[str, Call] = {
     "enforce_rebalance": lambda c: c.enforce_rebalance(),
     "explain": lambda c: str(c.explain()),
     "group_metadata": lambda c: c.group_metadata(),
+    "health": lambda c: c.health(),
     "highwater": lambda c: c.highwater(TP),
     "known_partitions": lambda c: c.known_partitions("orders"),
     "lag": lambda c: c.lag(),

@@ -65,6 +65,7 @@ OTHERS: dict[str, Call] = {
     "enforce_rebalance": lambda c, tp: c.enforce_rebalance(),
     "explain": lambda c, tp: str(c.explain()),
     "group_metadata": lambda c, tp: c.group_metadata(),
+    "health": lambda c, tp: c.health(),
     "highwater": lambda c, tp: c.highwater(tp),
     "known_partitions": lambda c, tp: c.known_partitions(tp.topic),
     "lag": lambda c, tp: c.lag(),
