@@ -12,6 +12,7 @@ ON_PUBLIC_NAMES = (
     "spark_connector",
     "compat",
     "processing",
+    "health",
 )  # what a user of kohort could have written
 VALUES = ("types", "errors", "config")  # the lowest layer, in its internal order
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the brokers may import

@@ -35,6 +35,7 @@ RUN_BY = {
     "first-consumer.md": ("tests/house/test_snippets.py", 1),
     "migration.md": ("tests/house/test_snippets.py tests/compat/test_frameworks.py", 6),
     "security.md": ("tests/security/test_page.py", 11),
+    "web-service.md": ("tests/health/test_pages.py", 1),
     "spark.md": ("tests/spark_connector/test_docs.py", 5),
 }
 """Pages with blocks that need more than a process: the tests that run them, and their number."""
