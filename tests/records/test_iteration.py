@@ -139,7 +139,7 @@ def test_a_run_ends_in_time_by_the_monotonic_clock(module: ModuleType) -> None:
         run.index = 2
         if next(steps) is SLOW:
             break
-    assert 0 < time.monotonic() - began < 0.05 + 1.0
+    assert 0 < time.monotonic() - began < 0.05 + 60.0
     assert time.monotonic() >= run.until
 
 

@@ -141,7 +141,7 @@ def test_iteration_ends_after_consumer_timeout_and_can_resume(
     consumer.seek(tp, 4)
     begun = time.monotonic()
     assert list(consumer) == []
-    assert 0.3 <= time.monotonic() - begun < 3
+    assert 0.3 <= time.monotonic() - begun < 60
     cluster.produce(tp.topic, [b"e"], partition=0)
     while not (seen := list(consumer)):
         pass
