@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, ProcessingFacts, TopicPartition
@@ -43,11 +44,17 @@ async def enter(consumer: AsyncKafkaConsumer[Any, Any], stack: AsyncExitStack) -
 
 
 def take_over(
-    consumer: AnyConsumer, *, before: Any, after: Any, facts: Callable[[], ProcessingFacts]
+    consumer: AnyConsumer,
+    *,
+    assigned: Callable[..., Any],
+    revoked: Callable[..., Any],
+    lost: Callable[..., Any],
+    facts: Callable[[], ProcessingFacts],
 ) -> Any:
-    """Put listeners before and after that of the program, and end the automatic commits.
+    """Put the methods of process() around the program's listener, and end the automatic commits.
 
-    ``explain()`` and ``health()`` call ``facts``. Return the listener of the program, for
+    Partitions are given up before that listener hears of it, and taken after it, which may have
+    sought. ``explain()`` and ``health()`` call ``facts``. Return the listener of the program, for
     :func:`give_back`.
     """
     driver = consumer._driver
@@ -55,10 +62,18 @@ def take_over(
     driver.processing = facts
     runner = driver.callback_runner
     former = runner.listener
+    before = SimpleNamespace(
+        on_partitions_assigned=_ignore, on_partitions_revoked=revoked, on_partitions_lost=lost
+    )
+    after = SimpleNamespace(on_partitions_assigned=assigned, on_partitions_revoked=_ignore)
     chain = (before, former, after)
     runner.listener = ListenerChain(*(each for each in chain if each is not None))
     driver.engine.note_subscribe(has_listener=True)
     return former
+
+
+def _ignore(tps: frozenset[TopicPartition]) -> None:
+    """Do nothing at a callback that the other part of the chain handles."""
 
 
 def give_back(consumer: AnyConsumer, listener: Any, facts: ProcessingFacts) -> None:

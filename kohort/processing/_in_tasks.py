@@ -20,7 +20,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener, KafkaError, TopicPartition
+from kohort import AsyncKafkaConsumer, KafkaError, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
@@ -80,7 +80,11 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         consumer = self._consumer
         _consumer.check_group(consumer)
         listener = _consumer.take_over(
-            consumer, before=_Release(self), after=_Admit(self), facts=self.facts
+            consumer,
+            assigned=self.assigned,
+            revoked=self.revoked,
+            lost=self.lost,
+            facts=self.facts,
         )
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
@@ -381,31 +385,6 @@ class _Cancelled(Exception):
         made = cls("the handler raised a cancellation that was not its own")
         made.__cause__ = error
         return made
-
-
-class _Release(ConsumerRebalanceListener):
-    """Gives partitions up before the listener of the program hears of it."""
-
-    def __init__(self, processor: AsyncProcessor) -> None:
-        self._processor = processor
-
-    async def on_partitions_revoked(
-        self, revoked: frozenset[TopicPartition], rebalance: RebalanceContext
-    ) -> None:
-        await self._processor.revoked(revoked, rebalance)
-
-    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
-        self._processor.lost(lost)
-
-
-class _Admit(ConsumerRebalanceListener):
-    """Takes new partitions after the listener of the program, which may have sought."""
-
-    def __init__(self, processor: AsyncProcessor) -> None:
-        self._processor = processor
-
-    async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        await self._processor.assigned(assigned)
 
 
 def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[object]]:

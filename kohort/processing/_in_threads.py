@@ -28,7 +28,6 @@ from contextlib import suppress
 from typing import Any
 
 from kohort import (
-    ConsumerRebalanceListener,
     KafkaConsumer,
     KafkaError,
     OffsetAndMetadata,
@@ -87,7 +86,11 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         consumer = self._consumer
         _consumer.check_group(consumer)
         listener = _consumer.take_over(
-            consumer, before=_Release(self), after=_Admit(self), facts=self.facts
+            consumer,
+            assigned=self.assigned,
+            revoked=self.revoked,
+            lost=self.lost,
+            facts=self.facts,
         )
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
@@ -412,31 +415,6 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             return True
         self._log_commit(error)
         return False
-
-
-class _Release(ConsumerRebalanceListener):
-    """Gives partitions up before the listener of the program hears of it."""
-
-    def __init__(self, processor: ThreadProcessor) -> None:
-        self._processor = processor
-
-    def on_partitions_revoked(
-        self, revoked: frozenset[TopicPartition], rebalance: RebalanceContext
-    ) -> None:
-        self._processor.revoked(revoked, rebalance)
-
-    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
-        self._processor.lost(lost)
-
-
-class _Admit(ConsumerRebalanceListener):
-    """Takes new partitions after the listener of the program, which may have sought."""
-
-    def __init__(self, processor: ThreadProcessor) -> None:
-        self._processor = processor
-
-    def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        self._processor.assigned(assigned)
 
 
 def _ignore(offsets: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:

@@ -409,11 +409,9 @@ class ConsumerBase:
         It may be called at any time, and on KafkaConsumer from any thread. ``kohort.health`` serves
         it to the probes of a platform.
         """
-        from kohort.consumer.diagnosis._health import assess
-
         life, engine = self._driver.life, self._driver.engine
         life.check_process()
-        return assess(
+        return _health.assess(
             self.explain(),
             has_assignment=engine.has_first_assignment,
             ending=life.is_ending or life.close_request is not None,
