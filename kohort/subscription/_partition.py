@@ -98,7 +98,7 @@ class NextFetch:
 class FetchStatus:
     """The outcome of the latest fetches and look-ups of a partition."""
 
-    __slots__ = ("fetched_at", "last_error", "started_at_end", "watermarks", "withheld")
+    __slots__ = ("fetched_at", "last_error", "log_end", "started_at_end", "watermarks", "withheld")
 
     def __init__(self) -> None:
         self.watermarks: Watermarks | None = None
@@ -111,6 +111,8 @@ class FetchStatus:
         """The latest error of a fetch or look-up, or None after a success."""
         self.started_at_end: int | None = None
         """The offset at which reading started by the rule "latest", or None."""
+        self.log_end: tuple[int, int] | None = None
+        """The end of the log that the caller looked up, and the leader epoch of the response."""
 
     def note_response(self, watermarks: Watermarks, at: float) -> None:
         """Note a response without an error."""
@@ -136,7 +138,7 @@ class FetchStatus:
         found = FetchStatus()
         found.watermarks, found.fetched_at = self.watermarks, self.fetched_at
         found.withheld, found.last_error = self.withheld, self.last_error
-        found.started_at_end = self.started_at_end
+        found.started_at_end, found.log_end = self.started_at_end, self.log_end
         return found
 
 
@@ -256,12 +258,17 @@ class PartitionState:
         self.epoch_starts = (*self.epoch_starts, *starts)[-MAX_EPOCHS:]
 
     def epoch_before(self, offset: int) -> int:
-        """Return the leader epoch of the returned record before an offset; -1 if it is unknown.
+        """Return the leader epoch of the record before an offset; -1 if it is unknown.
 
         Never return an earlier epoch than that of the record. The record would look truncated.
         """
-        if self.position is None or offset > self.position or self.is_recreated:
+        if self.is_recreated:
             return -1
+        if self.position is None or offset > self.position:
+            # This consumer has not returned the record, but another process may have read it. The
+            # leader that gave the end has the record, and its epoch is at least the record's.
+            end, epoch = self.status.log_end or (-1, -1)
+            return epoch if offset <= end else -1
         if offset == self.position:
             return self.leader_epoch
         starts = reversed(self.epoch_starts)

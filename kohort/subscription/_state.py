@@ -22,7 +22,7 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
-from kohort.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
+from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition
 
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 _SUBSCRIBED = frozenset(
@@ -414,6 +414,13 @@ class SubscriptionState:
             tp, state.epoch, state.reset, state.is_first, self.history.current_id(tp.topic)
         )
 
+    def note_log_ends(self, ends: Mapping[TopicPartition, OffsetAndTimestamp]) -> None:
+        """Note log ends that the caller looked up, for the leader epochs of later commits."""
+        with self.lock:
+            for tp, end in ends.items():
+                if (state := self._partitions.get(tp)) is not None:
+                    state.status.log_end = end.offset, end.leader_epoch
+
     def with_epochs(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -539,6 +546,8 @@ class SubscriptionState:
             recreated_topics = {each.topic for each in found}
             for tp, state in self._partitions.items():
                 self.touch(tp)
+                if tp.topic in recreated_topics:
+                    state.status.log_end = None
                 if state.position is None:
                     if tp.topic in recreated_topics and state.is_first:
                         state.epoch, state.reset = self._new_epoch(), None

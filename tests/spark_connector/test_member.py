@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from kohort import TopicPartition
+from kohort.errors import LogTruncationError
+from kohort.spark_connector._consumers import close_idle
 from kohort.testing import Cluster
 from tests.spark_connector.members import (
     DEADLINE,
@@ -13,6 +17,7 @@ from tests.spark_connector.members import (
     committed,
     member,
     member_options,
+    plain,
 )
 from tests.spark_connector.reading import Query, produce
 
@@ -90,6 +95,37 @@ def test_a_commit_says_which_checkpoint_it_is_of(cluster: Cluster) -> None:
     checkpoint = json.loads(query.offset_log[-1])["query"]
     kept = cluster.committed(GROUP).values()
     assert {each.metadata for each in kept} == {f"kohort/{checkpoint}"}
+
+
+def test_commit_has_leader_epoch_when_batch_is_finished(cluster: Cluster) -> None:
+    cluster.move_leader("orders")  # to the same broker, in another epoch
+    expected = produce(cluster, 5)
+    query = member(cluster)
+    query.start()
+    assert query.trigger()
+    assert not query.trigger()
+    cluster.wait_until(lambda: committed(cluster)[0] == 5, DEADLINE)
+    query.stop()
+    assert query.values() == expected
+    assert cluster.committed(GROUP)[TopicPartition("orders", 0)].leader_epoch == 1
+
+
+@pytest.mark.parametrize("then", [0, 4])
+def test_next_consumer_notices_truncation_of_read_records(then: int) -> None:
+    with Cluster(brokers=2, topics={"orders": 1}) as cluster:
+        follower = 3 - cluster.leader("orders")
+        produce(cluster, 2)
+        cluster.lag(TopicPartition("orders", 0), follower)
+        produce(cluster, 3)
+        member(cluster).run_available_now()
+        assert committed(cluster) == {0: 5}
+        cluster.move_leader("orders", to=follower)
+        if then:
+            produce(cluster, then)
+        with plain(cluster) as consumer, pytest.raises(LogTruncationError) as caught:
+            consumer.poll(DEADLINE * 1000)
+        assert (caught.value.offset, caught.value.diverging_offset) == (5, 2)
+        close_idle()
 
 
 def test_available_now_ends_at_initial_log_end_and_commits_all(cluster: Cluster) -> None:

@@ -312,8 +312,11 @@ class OffsetRequests:
         self, partitions: Iterable[TopicPartition], end: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
         """Return log start offsets for EARLIEST, or log end offsets for LATEST."""
-        found = await self.offsets_at(dict.fromkeys(partitions, end), timeout)
-        return {tp: at.offset for tp, at in found.items() if at is not None}
+        answers = await self.offsets_at(dict.fromkeys(partitions, end), timeout)
+        found = {tp: at for tp, at in answers.items() if at is not None}
+        if end == LATEST:
+            self._subscription.note_log_ends(found)
+        return {tp: at.offset for tp, at in found.items()}
 
     async def reset_offset(self, tp: TopicPartition, strategy: OffsetReset) -> int:
         """Return the offset of a reset. ``strategy`` is not "none"."""

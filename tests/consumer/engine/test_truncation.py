@@ -9,7 +9,7 @@ import pytest
 from kohort import OffsetAndMetadata, TopicPartition
 from kohort.errors import ErrorCode, KafkaError, LogTruncationError
 from kohort.testing import MemoryCluster
-from tests.consumer.virtual import MemoryConsumer, values
+from tests.consumer.virtual import MemoryConsumer, poll_for, values
 from tests.support.virtual import run_virtual
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))
@@ -255,5 +255,41 @@ def test_truncation_is_raised_after_commit_by_number(lost: str) -> None:
             async with MemoryConsumer(cluster, "t", **options) as consumer:
                 error = await truncated(consumer)
                 assert (error.offset, error.diverging_offset) == (3 + len(lost), 3)
+
+    run_virtual(main)
+
+
+def test_commit_adds_epoch_of_log_end_to_unread_offsets() -> None:
+    """As a program does whose other processes read the records."""
+
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a", "b"])
+            cluster.move_leader("t")
+            cluster.produce("t", ["c"])
+
+            async def epochs(*offsets: int) -> list[int]:
+                found = []
+                for offset in offsets:
+                    await consumer.commit({T0: offset})
+                    found.append(cluster.committed("g")[T0].leader_epoch)
+                return found
+
+            async with MemoryConsumer(cluster, "t", enable_auto_commit=False) as consumer:
+                await poll_for(consumer, consumer.assignment)
+                consumer.pause(T0)
+                consumer.seek(T0, 0)
+                assert await epochs(2, 3) == [-1, -1]
+                assert await consumer.end_offsets([T0]) == {T0: 3}
+                consumer.seek(T0, 0)
+                assert await epochs(2, 3, 4) == [1, 1, -1]
+                cluster.delete_topic("t")
+                cluster.create_topic("t", 1)
+                cluster.produce("t", ["new"])
+                await consumer.topic_ids(["t"])
+                consumer.seek(T0, 0)
+                assert await epochs(1) == [-1]  # it was the end of another topic
+                assert await consumer.end_offsets([T0]) == {T0: 1}
+                assert await epochs(1) == [0]
 
     run_virtual(main)
