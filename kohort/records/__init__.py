@@ -48,6 +48,7 @@ from kohort.types import lazy_names
 
 if TYPE_CHECKING:
     from kohort.records._encode import NewRecord, encode_batch, rewrite_header
+    from kohort.records._key_partition import key_partition
     from kohort.records.codecs._decompress import decompress, decompress_into
     from kohort.records.tables._arrow import allocate_in_arrow, arrow_schema, to_arrow
     from kohort.records.tables._table import (
@@ -106,6 +107,7 @@ __all__ = [
     "deserialized",
     "encode_batch",
     "end_marker",
+    "key_partition",
     "marker_epoch",
     "read_header",
     "rewrite_header",
@@ -128,6 +130,7 @@ _LATER = {
     "decompress": "kohort.records.codecs._decompress",
     "decompress_into": "kohort.records.codecs._decompress",
     "encode_batch": "kohort.records._encode",
+    "key_partition": "kohort.records._key_partition",
     "allocate_in_arrow": "kohort.records.tables._arrow",
     "allocate_in_python": "kohort.records.tables._table",
     "rewrite_header": "kohort.records._encode",

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kohort.broker._hashes import key_partition
-from kohort.records import Compression, ConsumerRecord, NewRecord, encode_batch
+from kohort.records import Compression, ConsumerRecord, NewRecord, encode_batch, key_partition
 from kohort.types import NamedTuple
 
 Text: TypeAlias = bytes | str | None

@@ -7,12 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kohort.broker._hashes import (
-    coordinator_partition,
-    java_string_hash,
-    key_partition,
-    murmur2,
-)
+from kohort.broker._hashes import coordinator_partition, java_string_hash
+from kohort.records._key_partition import key_partition, murmur2
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "hash_vectors.json").read_text()

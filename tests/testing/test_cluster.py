@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.broker._hashes import key_partition
 from kohort.errors import (
     IllegalStateError,
     InvalidConfigError,
@@ -25,7 +24,7 @@ from kohort.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from kohort.records import Compression
+from kohort.records import Compression, key_partition
 from kohort.testing import Cluster, Produced, ProducerRecord, _thread
 from tests.broker.raw import Raw, join
 
