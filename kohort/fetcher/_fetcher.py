@@ -183,6 +183,13 @@ class Fetcher:
         self._wakes += 1
         self._woken.notify()
 
+    def keep_bytes(self) -> None:
+        """Let records that are deserialized from now on keep the bytes of key and value.
+
+        Any thread may call it.
+        """
+        self._sender.keep_bytes()
+
     def prepare(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin to open the connections that will fetch these partitions.
 

@@ -31,6 +31,7 @@ from kohort.records._record import (
     Record,
     V,
     deserialized,
+    keep_bytes,
 )
 from kohort.records._record_batch import BatchSplit, RecordBatch, split_batches
 from kohort.records._record_set import RecordSet
@@ -107,6 +108,7 @@ __all__ = [
     "deserialized",
     "encode_batch",
     "end_marker",
+    "keep_bytes",
     "key_partition",
     "marker_epoch",
     "read_header",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, cast
 
+from kohort.types import NamedTuple
+
 if TYPE_CHECKING:
     import typing_extensions  # with defaults of type variables, as in Python 3.13
 
@@ -40,6 +42,16 @@ _FIELDS = (
 )
 
 
+class SizesAndBytes(NamedTuple):
+    """Serialized sizes of a record, with the bytes of its key and value for a dead letter."""
+
+    key_size: int
+    value_size: int
+    header_size: int
+    key: bytes | None
+    value: bytes | None
+
+
 class RecordDraft(Generic[K, V]):
     """A record while it is filled. A change of its class makes it a ConsumerRecord.
 
@@ -69,7 +81,7 @@ class RecordDraft(Generic[K, V]):
     value: V | None
     headers: Headers
     _origin: Origin
-    _sizes: tuple[int, int, int] | None
+    _sizes: tuple[int, int, int] | SizesAndBytes | None
     """Serialized sizes of key, value and headers, or None to use key and value without headers."""
 
 
@@ -147,6 +159,11 @@ class ConsumerRecord(RecordDraft[K, V]):
         """Bytes of names and values, or -1 without headers."""
         return -1 if self._sizes is None else self._sizes[2]
 
+    def _kept_bytes(self) -> tuple[bytes | None, bytes | None] | None:
+        """Return the bytes of key and value, if deserialization kept them."""
+        sizes = self._sizes
+        return (sizes.key, sizes.value) if isinstance(sizes, SizesAndBytes) else None
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a ConsumerRecord is immutable: cannot set {name!r}")
 
@@ -197,6 +214,14 @@ def deserialized(record: Record, key: K | None, value: V | None) -> ConsumerReco
     draft._sizes = record._sizes or (_size(record.key), _size(record.value), -1)
     draft.__class__ = ConsumerRecord
     return cast("ConsumerRecord[K, V]", draft)
+
+
+def keep_bytes(changed: ConsumerRecord[K, V], record: Record) -> ConsumerRecord[K, V]:
+    """Let the deserialized copy of a record refer to the bytes of the record, and return it."""
+    sizes = record.serialized_key_size, record.serialized_value_size, record.serialized_header_size
+    kept = SizesAndBytes(*sizes, record.key, record.value)
+    object.__setattr__(changed, "_sizes", kept)
+    return changed
 
 
 def _size(data: Any) -> int:

@@ -7,19 +7,36 @@ from typing import Any, TypeAlias
 
 from kohort.config import Deserialize
 from kohort.errors import RecordDeserializationError
-from kohort.records import ConsumerRecord, Record, deserialized
+from kohort.records import ConsumerRecord, Record, deserialized, keep_bytes
 from kohort.types import TopicPartition
 
 DeserializeRecord: TypeAlias = Callable[[Record], ConsumerRecord[Any, Any]]
 """A function that raises RecordDeserializationError for every exception of a deserializer."""
 
 
+class KeptBytes:
+    """The switch that lets records keep the bytes of key and value, which costs memory."""
+
+    __slots__ = ("turn_on",)
+
+    def __init__(self) -> None:
+        self.turn_on: Callable[[], None] = lambda: None
+
+
 def record_deserializer(
-    key: Deserialize | None, value: Deserialize | None
+    key: Deserialize | None, value: Deserialize | None, kept_bytes: KeptBytes | None = None
 ) -> DeserializeRecord | None:
     """Return one function for key and value, or None if there is no deserializer."""
     if key is None and value is None:
         return None
+    keeps_bytes = False  # in a cell, which costs each record less than an attribute
+
+    def turn_on() -> None:
+        nonlocal keeps_bytes
+        keeps_bytes = True
+
+    if kept_bytes is not None:
+        kept_bytes.turn_on = turn_on
 
     def deserialize(record: Record) -> ConsumerRecord[Any, Any]:
         what, raw = "key", record.key
@@ -29,6 +46,8 @@ def record_deserializer(
             new_value = raw if value is None else value(record.topic, record.headers, raw)
         except Exception as error:
             raise _failed(what, raw, record, error) from error
+        if keeps_bytes:
+            return keep_bytes(deserialized(record, new_key, new_value), record)
         return deserialized(record, new_key, new_value)
 
     return deserialize

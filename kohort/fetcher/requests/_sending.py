@@ -30,7 +30,7 @@ from kohort.transport import Leased, OversizedFrameError, RepeatedLog
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.fetcher.buffer._deserialize import DeserializeRecord
+    from kohort.fetcher.buffer._deserialize import DeserializeRecord, KeptBytes
     from kohort.protocol.messages import FetchResponse
 
     _Response = Leased[FetchResponse]
@@ -124,12 +124,18 @@ class ReceivedResponse:
         return True
 
 
-def _deserializer(options: FetcherOptions) -> DeserializeRecord | None:
+def _deserializer(options: FetcherOptions) -> tuple[DeserializeRecord, KeptBytes] | None:
     if options.key_deserializer is None and options.value_deserializer is None:
         return None
-    from kohort.fetcher.buffer._deserialize import record_deserializer  # many consumers need none
+    from kohort.fetcher.buffer._deserialize import (  # many need neither
+        KeptBytes,
+        record_deserializer,
+    )
 
-    return record_deserializer(options.key_deserializer, options.value_deserializer)
+    kept = KeptBytes()
+    made = record_deserializer(options.key_deserializer, options.value_deserializer, kept)
+    assert made is not None
+    return made, kept
 
 
 class FetchSender:
@@ -162,15 +168,23 @@ class FetchSender:
         self._replicas = replicas
         self._counters = intake.counters
         self._notify_waiting_caller = notify_waiting_caller
+        found = _deserializer(options)
+        deserialize = None if found is None else found[0]
+        self._kept_bytes: KeptBytes | None = None if found is None else found[1]
         self._decode_options = DecodeOptions(
             check_crcs=config.check_crcs,
             budget=config.decompression_max_bytes,
-            deserialize=_deserializer(options),
+            deserialize=deserialize,
         )
         self._largest = max(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         self._repeats = RepeatedLog(logger)
         self.pace = FetchPace(config)
         """The intervals between fetches."""
+
+    def keep_bytes(self) -> None:
+        """Let records that are deserialized from now on keep the bytes of key and value."""
+        if self._kept_bytes is not None:
+            self._kept_bytes.turn_on()
 
     async def send(self, fetch: PlannedFetch) -> bool:
         """Send a fetch, wait, and put the response into the buffer.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from types import FrameType
 from typing import Any
@@ -14,7 +15,7 @@ from kohort.errors import (
     RecordDeserializationError,
 )
 from kohort.fetcher.buffer._completed import CompletedFetch
-from kohort.fetcher.buffer._deserialize import record_deserializer
+from kohort.fetcher.buffer._deserialize import KeptBytes, record_deserializer
 from kohort.fetcher.buffer._memory import FetchMemory
 from tests.fetcher.making import (
     T0,
@@ -217,6 +218,20 @@ def test_keys_are_deserialized_too_and_told_apart_in_errors() -> None:
     assert fetch.error is not None
     assert "the key of t-0 offset 0" in str(fetch.error)
     assert fetch.error.raw == b"k"
+
+
+def test_records_keep_their_bytes_only_if_asked_to() -> None:
+    kept = KeptBytes()
+    fetch = of(0, batch(0, 4), deserialize=record_deserializer(None, refusing(), kept))
+    (before,) = fetch.take(1)
+    kept.turn_on()
+    (after,) = fetch.take(1)
+    assert before._kept_bytes() is None
+    assert after._kept_bytes() == (b"k", b"1")
+    assert (after.key, after.value) == (b"k", 1)
+    assert after.serialized_value_size == 1
+    assert pickle.loads(pickle.dumps(after)) == after
+    assert pickle.loads(pickle.dumps(after))._kept_bytes() is None
 
 
 def test_what_was_taken_can_be_put_back() -> None:
