@@ -23,6 +23,7 @@ THIRD_PARTY = {
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},
+    "producer": {"anyio"},
     # trio is notified of Ctrl-C where it runs.
     "consumer": {"anyio", "pyarrow", "trio"},
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
@@ -42,6 +43,7 @@ INJECTED = {
     "transport": OUTSIDE - {"socket"},
     "coordinator_client": OUTSIDE,
     "fetcher": OUTSIDE,
+    "producer": OUTSIDE,
 }
 
 

@@ -221,6 +221,19 @@ class ThreadDriver(Driver):
         finally:
             del future  # its exception refers to this frame
 
+    def call_without_limit(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Await ``function()`` in the engine's event loop, however long it takes.
+
+        Any thread may call it. It does not end with a wakeup(), which is for the polling thread.
+        """
+        future = self.running_thread().call(function)
+        try:
+            while not future.done():
+                future.wait(WAIT_SLICE_SECONDS)
+            return future.result()
+        finally:
+            del future  # as in call_engine()
+
     def _result(self, thread: ConsumerThread, future: CallResult[T]) -> T:
         try:
             if thread.ended and not self.life.is_closed:

@@ -11,6 +11,7 @@ these tasks in this order:
 5. CoordinatorClient, in a group. It sends heartbeats and watches ``max_poll_interval_ms``.
 6. AutoCommit, which commits at intervals, if that is enabled.
 7. OpenTransactions, for readers of committed records, and the report of statistics, if requested.
+8. The tasks of RecordProducer, once process() has a dead letter.
 
 close() first awaits ``leave()``, while the caller runs the last callbacks. Then it cancels
 ``run()``, which ends all tasks. Commits in progress fail, a waiting caller is notified, and the
@@ -54,16 +55,26 @@ from kohort.consumer.engine._group_adapter import GroupAdapter
 from kohort.consumer.engine._positions import FirstPositionRules, PositionFinder
 from kohort.consumer.engine._requests import ClusterRequests, OffsetRequests
 from kohort.consumer.engine._topics import TopicChecks, TopicEvents, TopicWatch
-from kohort.errors import IllegalStateError, KafkaError
+from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaError
 from kohort.fetcher import LOGGED_POLICIES, Fetcher, FetcherEvents, FetcherOptions
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import SYSTEM_RNG, ClusterClient, OneShot, start_soon, weak_callback
+from kohort.transport import (
+    SYSTEM_RNG,
+    Backoff,
+    ClusterClient,
+    OneShot,
+    start_soon,
+    weak_callback,
+)
 from kohort.types import RebalanceContext
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from kohort.consumer.engine._open_transactions import OpenTransactions
     from kohort.consumer.engine._parts import ConsumerParts
     from kohort.coordinator_client import CoordinatorClient
+    from kohort.producer import RecordProducer
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -189,6 +200,8 @@ class Engine:
             ),
         )
         self._open_transactions = self._transaction_watch()
+        self._tasks: TaskGroup | None = None
+        self._producer: RecordProducer | None = None
         self.failure: Exception | None = None
         """The unexpected error that ended the engine."""
         self.ended = False
@@ -216,6 +229,7 @@ class Engine:
         """Run until cancelled. An unexpected error also ends it and is kept in :attr:`failure`."""
         try:
             async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
                 self.offset_requests.use_tasks(tasks)
                 self._topics.want_first_topics()
                 has_cluster = OneShot()
@@ -239,6 +253,7 @@ class Engine:
             self.failure = error
         finally:
             self.ended = True
+            self._tasks = self._producer = None
             self.offset_requests.end_commits()
             self.callback_queue.notify()
             self.fetcher.close()
@@ -294,6 +309,24 @@ class Engine:
     def wake_fetcher(self) -> None:
         """Plan the next fetches, from any thread."""
         self.callback_queue.engine_loop.call_soon(self.fetcher.wake)
+
+    def producer(self) -> RecordProducer:
+        """Return the producer of dead letters. Raise ConsumerClosedError after the end."""
+        if self._producer is None:
+            if self._tasks is None:
+                raise ConsumerClosedError("the consumer is closed")
+            from kohort.producer import RecordProducer  # few consumers produce
+
+            client = self.config.client
+            self._producer = RecordProducer(
+                self.cluster,
+                self._tasks,
+                rng=self.config.rng or SYSTEM_RNG,
+                backoff=Backoff.from_ms(client.retry_backoff_ms, client.retry_backoff_max_ms),
+                request_timeout_ms=client.request_timeout_ms,
+                wall_clock=self.config.wall_clock or time.time,
+            )
+        return self._producer
 
     # -- subscription -------------------------------------------------------------------------
 
