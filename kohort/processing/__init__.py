@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kohort.processing._context import HandlerContext, context
+from kohort.processing._dead_letters import DeadLetter, DeadLetters
 from kohort.processing._policies import Batch, GiveUp, Retry, Skip, Stop
 from kohort.processing._process import process
 from kohort.processing._streams import AsyncPartitionRecords, PartitionRecords
@@ -11,6 +12,8 @@ from kohort.processing._types import FailureHandler
 __all__ = [
     "AsyncPartitionRecords",
     "Batch",
+    "DeadLetter",
+    "DeadLetters",
     "FailureHandler",
     "GiveUp",
     "HandlerContext",

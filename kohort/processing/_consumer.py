@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, ProcessingFacts, TopicPartition
-from kohort.errors import ConfigurationError
+from kohort.errors import ConfigurationError, UnknownTopicOrPartitionError
 from kohort.listeners import ListenerChain, RebalanceContext
+from kohort.processing._dead_letters import DeadLetter, DeadLetters
 
 AnyConsumer = AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
 
@@ -50,14 +52,18 @@ def take_over(
     revoked: Callable[..., Any],
     lost: Callable[..., Any],
     facts: Callable[[], ProcessingFacts],
+    keeps_bytes: bool,
 ) -> Any:
     """Put the methods of process() around the program's listener, and end the automatic commits.
 
     Partitions are given up before that listener hears of it, and taken after it, which may have
-    sought. ``explain()`` and ``health()`` call ``facts``. Return the listener of the program, for
-    :func:`give_back`.
+    sought. ``explain()`` and ``health()`` call ``facts``. With ``keeps_bytes`` records keep the
+    bytes of key and value. Return the listener of the program, for :func:`give_back`.
     """
     driver = consumer._driver
+    if keeps_bytes:
+        driver.engine.fetcher.keep_bytes()
+        driver.discard_iterated()  # these were deserialized without their bytes
     driver.end_auto_commit()
     driver.processing = facts
     runner = driver.callback_runner
@@ -104,6 +110,49 @@ def call_soon(consumer: AnyConsumer, action: Callable[[], object]) -> None:
     task = getattr(consumer._driver, "background_task", None)
     if task is not None:
         task.call_soon(action)
+
+
+def group_of(consumer: AnyConsumer) -> str:
+    """Return the name of the consumer's group."""
+    return consumer._driver.config.group.group_id or ""
+
+
+async def write_in_task(
+    consumer: AsyncKafkaConsumer[Any, Any], letter: DeadLetter, timeout: float
+) -> None:
+    """Produce a letter over the connections of the consumer, and wait for the broker."""
+    await _write(consumer, letter, timeout)
+
+
+def write_in_thread(consumer: KafkaConsumer[Any, Any], letter: DeadLetter, timeout: float) -> None:
+    """Produce a letter in the consumer thread, and wait for it in the thread of a slot."""
+    consumer._driver.call_without_limit(partial(_write, consumer, letter, timeout))
+
+
+async def _write(consumer: AnyConsumer, letter: DeadLetter, timeout: float) -> None:
+    await consumer._driver.engine.producer().send(
+        letter.topic,
+        (letter.timestamp, letter.key, letter.value, letter.headers),
+        like=letter.source_partition,
+        timeout=timeout,
+    )
+
+
+async def require_topic(consumer: AnyConsumer, letters: DeadLetters) -> None:
+    """Wait until the topic of dead letters exists. Raise ConfigurationError if it does not."""
+    producer = consumer._driver.engine.producer()
+    try:
+        await producer.require_topic(letters.topic, create=letters.create)
+    except UnknownTopicOrPartitionError as error:
+        raise ConfigurationError(
+            f"the topic {letters.topic!r} of DeadLetters does not exist. Create it, or use "
+            "DeadLetters(..., create=True)"
+        ) from error
+
+
+def start_check(consumer: KafkaConsumer[Any, Any], letters: DeadLetters) -> Any:
+    """Start :func:`require_topic` in the consumer thread, and return its future."""
+    return consumer._driver.running_thread().call(partial(require_topic, consumer, letters))
 
 
 class Pauses:

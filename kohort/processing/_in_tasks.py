@@ -21,10 +21,12 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from kohort import AsyncKafkaConsumer, KafkaError, TopicPartition
-from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
+from kohort.errors import ConfigurationError, ConsumerClosedError, DataError, WakeupError
 from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
 from kohort.processing._context import Slot, current_slot
+from kohort.processing._dead_letters import DeadLetters
+from kohort.processing._letter_writers import AsyncLetters
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
 from kohort.processing._processor import (
@@ -65,7 +67,14 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         self._handler = checked_handler(handler)
         if self._poll_rows is not None:
             self._handler = _with_table(self._handler)
-        self._policy = None if options.policy is None else _awaited(options.policy)
+        self._letters: AsyncLetters | None = None
+        self._policy: Callable[..., Awaitable[object]] | None = None
+        policy = options.policy
+        if isinstance(policy, DeadLetters):
+            send = None if policy.send is None else _awaited(policy.send)
+            self._policy = self._letters = AsyncLetters(consumer, policy, send)
+        elif policy is not None:
+            self._policy = _awaited(policy)
         self._group: anyio.abc.TaskGroup
         self._is_starting = False
         """True from the start of a slot until it runs."""
@@ -85,6 +94,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             revoked=self.revoked,
             lost=self.lost,
             facts=self.facts,
+            keeps_bytes=self._letters is not None,
         )
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
@@ -105,6 +115,8 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 group.start_soon(self._poll)
                 group.start_soon(self._keep_time)
                 group.start_soon(self._commit_at_intervals)
+                if self._letters is not None:
+                    group.start_soon(self._check_letters, self._letters)
                 await self._stop.wait()
                 self._core.offsets(self._consumer.positions())
                 self._core.stop()
@@ -145,6 +157,8 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 self._note_wakeup()
                 continue
             except KafkaError as error:
+                if await self._has_letter(error):
+                    continue
                 if not error.retriable:
                     self._fail(error)
                     if isinstance(error, ConsumerClosedError):
@@ -157,6 +171,18 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 self._apply()
             if core.ready:
                 self._start_slot()
+
+    async def _has_letter(self, error: KafkaError) -> bool:
+        """Return True if a dead letter has the data that a poll could not return."""
+        if self._letters is None or not isinstance(error, DataError):
+            return False
+        return await self._letters.bad_data(error)
+
+    async def _check_letters(self, letters: AsyncLetters) -> None:
+        try:
+            await letters.check()
+        except KafkaError as error:
+            self._fail(error)
 
     async def _keep_time(self) -> None:
         core = self._core

@@ -33,10 +33,12 @@ from kohort import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
+from kohort.errors import ConfigurationError, ConsumerClosedError, DataError, WakeupError
 from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
 from kohort.processing._context import Slot, current_slot
+from kohort.processing._dead_letters import DeadLetters
+from kohort.processing._letter_writers import ThreadLetters
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
 from kohort.processing._processor import (
@@ -69,7 +71,14 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
     ) -> None:
         super().__init__(consumer, options)
         self._handler = checked_handler(handler)
-        self._policy = None if options.policy is None else checked_handler(options.policy)
+        self._letters: ThreadLetters | None = None
+        self._policy: Callable[..., object] | None = None
+        policy = options.policy
+        if isinstance(policy, DeadLetters):
+            send = None if policy.send is None else checked_handler(policy.send)
+            self._policy = self._letters = ThreadLetters(consumer, policy, send)
+        elif policy is not None:
+            self._policy = checked_handler(policy)
         self._lock = threading.Lock()
         self._ready = threading.Condition(self._lock)
         self._ended = threading.Condition(self._lock)
@@ -91,6 +100,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             revoked=self.revoked,
             lost=self.lost,
             facts=self.facts,
+            keeps_bytes=self._letters is not None,
         )
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
@@ -110,6 +120,8 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         self._tick(time.monotonic())
         try:
             self.assigned(self._consumer.assignment() - self._core.partitions.keys())
+            if self._letters is not None:
+                self._letters.start_check()
             self._poll_until(lambda: self._is_stopping)
             with self._lock:
                 self._core.offsets(self._consumer.positions())
@@ -162,6 +174,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._note_wakeup()
             except KafkaError as raised:
                 error = raised
+            error = self._without_letter(error)
             now = time.monotonic()
             with self._lock:
                 try:
@@ -180,6 +193,17 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._start_commit()
             if error is not None:
                 time.sleep(RETRY_SECONDS)
+
+    def _without_letter(self, error: KafkaError | None) -> KafkaError | None:
+        """Return the error of a poll, unless a dead letter has its data, or that of the letters."""
+        if self._letters is None:
+            return error
+        try:
+            self._letters.end_check()
+        except KafkaError as wrong:
+            return wrong
+        is_written = isinstance(error, DataError) and self._letters.bad_data(error)
+        return None if is_written else error
 
     def _note_error(self, error: KafkaError) -> None:
         if error.retriable:

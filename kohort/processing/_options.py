@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from kohort.errors import ConfigurationError
 from kohort.processing._core import CoreOptions
+from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._policies import Batch, Retry
 from kohort.processing._types import Order
 
@@ -24,7 +25,7 @@ class ProcessOptions:
     window: int
     retries: tuple[Retry, ...]
     failed: Literal["stop", "skip", "call"]
-    policy: Callable[..., Any] | None
+    policy: Callable[..., Any] | DeadLetters | None
     drain: float
     commit_interval: float
     stuck_after: float
@@ -108,19 +109,23 @@ def make_options(
     )
 
 
-def _policy(failed: Any) -> tuple[Literal["stop", "skip", "call"], Callable[..., Any] | None]:
+def _policy(
+    failed: Any,
+) -> tuple[Literal["stop", "skip", "call"], Callable[..., Any] | DeadLetters | None]:
     if failed == "stop":
         return "stop", None
     if failed == "skip":
         return "skip", None
+    if isinstance(failed, DeadLetters):
+        return "call", failed
     handle = getattr(failed, "handle", None)
     if not isinstance(failed, (str, type)) and (callable(handle) or callable(failed)):
         return "call", handle if callable(handle) else failed
     raise _wrong(
         "failed",
         failed,
-        '"stop", "skip", a function of record, error and attempts, or an object whose method '
-        "handle() is one",
+        '"stop", "skip", DeadLetters(topic), a function of record, error and attempts, or an '
+        "object whose method handle() is one",
     )
 
 

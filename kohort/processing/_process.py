@@ -117,9 +117,9 @@ def process(
       20,000. A full partition is paused until half of its window is free.
     - ``retry`` is a :class:`Retry`, or a list of them for different errors.
     - ``failed`` says what follows the last attempt. "stop" raises the error. "skip" logs a warning
-      and goes on. A function gets record, error and number of attempts, and so does the method
-      ``handle`` of an object. The record is done when it returns. If it raises, it is called again
-      without limit.
+      and goes on. :class:`DeadLetters` copies the record to another topic. A function gets record,
+      error and number of attempts, and so does the method ``handle`` of an object. The record is
+      done when it returns. If it raises, it is called again without limit.
     - ``drain`` is how many seconds running handlers may go on after a revocation or a stop. Then a
       coroutine is cancelled, and the result of a thread is ignored.
     - ``each_partition(tp, records)`` takes the place of a handler. It runs as long as the partition

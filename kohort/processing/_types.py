@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
 
 from kohort import ConsumerRecord
+from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._policies import Retry
 
 K = TypeVar("K")
@@ -25,6 +26,7 @@ FailedPolicy: TypeAlias = (
     Literal["stop", "skip"]
     | Callable[[ConsumerRecord[Any, Any], Exception, int], Any]
     | FailureHandler
+    | DeadLetters
 )
 
 
