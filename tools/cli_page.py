@@ -25,8 +25,11 @@ command, for an environment whose `bin` folder is not on the `PATH`.
 """
 _EXAMPLES: Final = {
     "broker": "kohort broker --port 9092 --topic orders:6",
+    "dead-letters": "kohort dead-letters dlq.billing\nkohort dead-letters dlq.billing --replay",
     "demo": "kohort demo --flights 50000 --no-spark",
     "errors": "kohort errors NoBrokersAvailable\nkohort errors UNKNOWN_MEMBER_ID\nkohort errors 25",
+    "produce": "kohort produce orders lines.txt --key-separator :\n"
+    """echo '{"key": "alice", "value": {"item": "tea"}}' | kohort produce orders --json""",
     "spark-compile": "kohort spark-compile --output /tmp/pyspark.zip",
 }
 _NEXT: Final = "Next: [public names](api.md).\n"

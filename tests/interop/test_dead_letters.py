@@ -1,0 +1,100 @@
+"""Dead letters and their replay on Apache Kafka, also while the broker restarts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kohort import ConsumerRecord, KafkaConsumer, TopicPartition
+from kohort.cli import main
+from kohort.processing import DeadLetters, process
+from tests.interop.brokers import Broker
+from tests.support.kafka_server import KafkaServer
+
+pytestmark = pytest.mark.real_kafka
+
+PARTITIONS = 2
+RECORDS = 60
+Record = ConsumerRecord[Any, Any]
+
+
+def read_all(broker: Broker, topic: str, partitions: int) -> list[ConsumerRecord[bytes, bytes]]:
+    """Return the records of a topic, partition by partition."""
+    tps = [TopicPartition(topic, number) for number in range(partitions)]
+    found: list[ConsumerRecord[bytes, bytes]] = []
+    with KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign(tps)
+        ends = consumer.end_offsets(tps)
+        while any(consumer.position(tp) < ends[tp] for tp in tps):
+            for records in consumer.poll(timeout_ms=1000).values():
+                found += records
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def bury(
+    broker: Broker, topic: str, letters: str, during: Callable[[], object] = lambda: None
+) -> None:
+    """Process all records, where odd numbers fail, and call ``during`` amid them."""
+    handled: set[int] = set()
+
+    def handler(record: Record) -> None:
+        number = record.value or 0
+        handled.add(number)
+        if len(handled) == RECORDS // 2:
+            threading.Thread(target=during, daemon=True).start()
+        if len(handled) == RECORDS:
+            consumer.wakeup()
+        if number % 2:
+            raise ValueError(f"odd: {number}")
+
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id=f"{topic}.group",
+        auto_offset_reset="earliest",
+        value_deserializer=int,
+    )
+
+    process(consumer, handler, order="key", failed=DeadLetters(letters, create=True))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_each_failed_record_has_one_letter_and_is_replayed(
+    kafka: KafkaServer, apache: Broker, unique: Callable[[str], str], restarts: bool
+) -> None:
+    topic = apache.create_topic(unique("orders"), PARTITIONS)
+    letters = unique("letters")
+    for number in range(RECORDS):
+        apache.write(
+            topic,
+            b"%d" % number,
+            key=b"k%d" % (number % 5),
+            partition=number % PARTITIONS,
+            headers=[("own", b"x")],
+            timestamp=1_700_000_000_000 + number,
+        )
+    bury(apache, topic, letters, kafka.restart if restarts else lambda: None)
+    odd = [number for number in range(RECORDS) if number % 2]
+    found = read_all(apache, letters, 1)
+    assert sorted(int(letter.value or b"") for letter in found) == odd
+    for letter in found:
+        number, given = int(letter.value or b""), dict(letter.headers)
+        assert letter.key == b"k%d" % (number % 5)
+        assert letter.timestamp == 1_700_000_000_000 + number
+        assert letter.headers[0] == ("own", b"x")
+        assert given["__dlq.errors.topic"] == topic.encode()
+        assert given["__dlq.errors.partition"] == b"%d" % (number % PARTITIONS)
+        assert given["__dlq.errors.offset"] == b"%d" % (number // PARTITIONS)
+        assert given["__dlq.errors.group"] == f"{topic}.group".encode()
+    arguments = ["dead-letters", letters, "--replay"]
+    arguments += ["--bootstrap-servers", apache.bootstrap_servers, "--group", unique("replay")]
+    assert main(arguments) == 0
+    replayed = [record for record in read_all(apache, topic, PARTITIONS) if record.offset >= 30]
+    assert sorted(int(record.value or b"") for record in replayed) == odd
+    assert {record.headers for record in replayed} == {(("own", b"x"),)}
+    assert {record.partition for record in replayed} == {1}
