@@ -289,7 +289,7 @@ class Consumer:
 
     async def until(self, predicate: Callable[[], object]) -> None:
         """Wait until the predicate holds. The predicate runs every millisecond."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while True:
                 if predicate():
                     return

@@ -123,7 +123,7 @@ class Group:
         return member
 
     async def until(self, predicate: Callable[[], object]) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while True:
                 if predicate():
                     return

@@ -178,7 +178,7 @@ class TestFetching:
             sent = len(cluster.fetches)
             await settled()
             assert len(cluster.fetches) == sent
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 while any(len(offsets) < 100 for offsets in seen.values()):
                     for tp, offsets in (await consumer.poll(limit=35)).items():
                         seen[tp] += offsets
@@ -189,7 +189,7 @@ class TestFetching:
         cluster = sixty()
         async with consuming(cluster, owning(*PARTITIONS), **self.OPTIONS) as consumer:
             seen: dict[TopicPartition, list[int]] = {tp: [] for tp in PARTITIONS}
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 while any(len(offsets) < 100 for offsets in seen.values()):
                     for tp, offsets in (await consumer.poll(limit=35)).items():
                         seen[tp] += offsets

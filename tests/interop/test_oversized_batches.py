@@ -39,7 +39,7 @@ class Reader:
 
     async def read(self, *wanted: tuple[int, bytes], errors: int = 0) -> None:
         """Poll until the ``wanted`` values were returned, and ``errors`` errors were raised."""
-        with anyio.fail_after(40):
+        with anyio.fail_after(60):
             while len(self.errors) < errors or any(
                 value not in self.values.get(partition, ()) for partition, value in wanted
             ):
@@ -123,7 +123,7 @@ async def test_pause_pauses_only_partition_of_large_batch(
         reader = Reader(one)
         place = TopicPartition(topic, 0)
         await reader.read((0, b"a"), (1, b"x"), (2, b"x"))
-        with anyio.fail_after(40):
+        with anyio.fail_after(60):
             while place not in one.paused():
                 await reader.read()
                 await reader.poll()

@@ -263,7 +263,7 @@ def test_an_asyncio_task_cancelled_at_once_takes_nothing(module: ModuleType) -> 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert run.index == 2
-        assert (await asyncio.wait_for(anext(steps), 10)).offset == 2
+        assert (await asyncio.wait_for(anext(steps), 60)).offset == 2
         assert (await asyncio.create_task(anext(steps))).offset == 3
 
     asyncio.run(main())

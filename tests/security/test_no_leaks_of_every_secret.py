@@ -357,7 +357,7 @@ def test_tokens_in_a_cut_answer_are_left_nowhere(
         given["sasl_oauthbearer_token_endpoint_url"] = f"http://127.0.0.1:{_port(listener)}/token"
         with pytest.raises(OAuthTokenError, match="IncompleteRead") as raised:
             anyio.run(endpoint_of(given))
-        thread.join(10)
+        thread.join(60)
     assert_hidden([*secrets, REFRESH], caplog.text + texts_of_error(raised.value))
 
 

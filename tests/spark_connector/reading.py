@@ -173,7 +173,7 @@ def delete_before(cluster: Cluster, offset: int, topic: str = "orders", partitio
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     place = ConfluentPartition(topic, partition, offset)
     for future in admin.delete_records([place]).values():
-        future.result(10)
+        future.result(60)
 
 
 def values(found: list[dict[str, Any]]) -> list[bytes]:

@@ -60,7 +60,7 @@ def test_a_stream_waits_for_enough(cluster: Cluster, grouped: bool) -> None:
     expected = produce(cluster, 9)
     waiting = [query.trigger() for _ in range(3)]
     expected += produce(cluster, 1)
-    cluster.wait_until(query.trigger, 30)
+    cluster.wait_until(query.trigger, 60)
     assert not any(waiting)
     assert query.values()[3:] == expected
     # Spark's Trigger.Once takes everything.
@@ -71,7 +71,7 @@ def test_a_stream_waits_for_enough(cluster: Cluster, grouped: bool) -> None:
         begin = {"v": 1, **{end: query.end() for end in ("from", "to")}}
         return bool(start(begin, ReadAllAvailable())["to"]["orders"]["0"] == 14)
 
-    cluster.wait_until(found, 30)
+    cluster.wait_until(found, 60)
     query.stop()
     query.run_available_now()
     assert query.values()[3:] == expected

@@ -29,7 +29,7 @@ def topic(kafka: KafkaServer, unique: Callable[[str], str]) -> str:
     name = unique("spark")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for future in admin.create_topics([NewTopic(name, 3, 1)]).values():
-        future.result(30)
+        future.result(60)
     producer = Producer(
         {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": unique("spark")}
     )
@@ -86,7 +86,7 @@ def lag(kafka: KafkaServer, group: str, topic: str) -> list[int]:
     """Return the lag of the group by partition, from Kafka."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    committed = {tp.partition: tp.offset for tp in asked.result(30).topic_partitions}
+    committed = {tp.partition: tp.offset for tp in asked.result(60).topic_partitions}
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "looks-only"})
     try:
         return [

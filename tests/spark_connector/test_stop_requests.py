@@ -91,9 +91,9 @@ def test_another_query_goes_on(cluster: Cluster) -> None:
     other.trigger()
     mine.start()
     with Running(cluster, mine) as running:
-        cluster.wait_until(lambda: running.recentProgress, 30)
+        cluster.wait_until(lambda: running.recentProgress, 60)
         assert stop(running, timeout_s=30)
-    cluster.wait_until(other.trigger, 30)
+    cluster.wait_until(other.trigger, 60)
     mine.stop()
     other.stop()
 
@@ -142,12 +142,12 @@ def test_idle_query_does_not_answer_for_one_with_same_offsets(
     produce(cluster, 5)
     for query in (mine, other):
         query.start()
-        cluster.wait_until(query.trigger, 30)
+        cluster.wait_until(query.trigger, 60)
     assert mine.end() == other.end()
     begun = Seen(json.loads(mine.offset_log[-1]))
     produce(cluster, 5)
-    cluster.wait_until(lambda: mine.trigger(finish=False), 30)
-    cluster.wait_until(other.trigger, 30)
+    cluster.wait_until(lambda: mine.trigger(finish=False), 60)
+    cluster.wait_until(other.trigger, 60)
     assert mine.end() == other.end()
     over = threading.Event()
     answers: list[bool] = []
@@ -161,14 +161,14 @@ def test_idle_query_does_not_answer_for_one_with_same_offsets(
     idling.start()
     asking.start()
     try:
-        cluster.wait_until(lambda: list(place.glob("*.stop")), 30)
+        cluster.wait_until(lambda: list(place.glob("*.stop")), 60)
         # The other query has seen the request by the time that this is committed.
         produce(cluster, 5)
-        cluster.wait_until(lambda: committed(cluster, "other").get(0) == 15, 30)
+        cluster.wait_until(lambda: committed(cluster, "other").get(0) == 15, 60)
         assert not answers
         mine.finish()
         assert not mine.trigger()  # the request is for it, so there is no third batch
-        asking.join(30)
+        asking.join(60)
     finally:
         over.set()
         idling.join()

@@ -286,7 +286,7 @@ def test_thread_ends_when_ctrl_c_strikes_before_the_service(
         await anyio.sleep_forever()
 
     def run_later(function: Any) -> None:
-        assert gate.wait(20)
+        assert gate.wait(60)
         run(function)
 
     def start(thread: threading.Thread) -> None:
@@ -305,7 +305,7 @@ def test_thread_ends_when_ctrl_c_strikes_before_the_service(
         thread.start()
     monkeypatch.undo()
     gate.set()
-    thread._thread.join(5)
+    thread._thread.join(60)
     ended = not thread._thread.is_alive()
     thread.stop()
     assert ended
@@ -319,15 +319,15 @@ def test_stop_is_bounded_when_the_cluster_thread_is_blocked(
 
     def block() -> None:
         reached.set()
-        gate.wait(20)
+        gate.wait(60)
 
     cluster = Cluster()
     cluster.start()
     thread = cluster._thread
     assert thread is not None
     thread._token.native_token.call_soon_threadsafe(block)
-    assert reached.wait(20)
+    assert reached.wait(60)
     cluster.stop()
     gate.set()
-    thread._thread.join(20)
+    thread._thread.join(60)
     assert "'kohort-cluster' did not end within 0.2 s" in caplog.text

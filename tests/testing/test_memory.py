@@ -82,7 +82,7 @@ async def test_a_memory_cluster_frees_its_logs_without_the_gc(buffers: Buffers) 
             auto_offset_reset="earliest",
             connect=cluster.connect,
         ) as consumer:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not await consumer.poll(timeout_ms=100):
                     pass
         assert in_use(buffers) >= 3

@@ -29,6 +29,6 @@ def test_it_says_where_it_listens_and_ends_when_told_to(number: signal.Signals) 
                 topics = raw.ask(MetadataRequest(topics=None), 12).topics
                 assert [(topic.name, len(topic.partitions)) for topic in topics] == [("orders", 6)]
             process.send_signal(number)
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()

@@ -65,7 +65,7 @@ class Reading:
     def run(self) -> list[bytes]:
         """Return the frames after the peer has closed."""
         self.start()
-        self.loop.run_until_complete(asyncio.wait_for(self.ended, 10))
+        self.loop.run_until_complete(asyncio.wait_for(self.ended, 60))
         return self.bodies
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ async def test_metadata_and_requests(kafka: KafkaServer, unique: Callable[[str],
     client = ClusterClient(config_for(kafka))
     async with anyio.create_task_group() as tasks:
         await start_client(tasks, client)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             client.want_topics({topic, "no-such-topic"})
             await client.wait_refreshed()
             metadata = client.metadata

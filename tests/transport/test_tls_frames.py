@@ -285,7 +285,7 @@ def test_wrong_correlation_id_raises_before_frame_is_whole(ends: Ends) -> None:
     awaited = 6
     theirs.sendall(partial[6:])
     with pytest.raises(CorrelationIdError, match="id 7, the request had 6"):
-        ends.loop.run_until_complete(asyncio.wait_for(reading.ended, 2))
+        ends.loop.run_until_complete(asyncio.wait_for(reading.ended, 60))
     reading.close()
 
 

@@ -97,7 +97,7 @@ async def gather(
     """Poll until there is an error and this many records arrived."""
     seen: dict[TopicPartition, list[int]] = {}
     errors: list[RecordTooLargeError] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while not errors or sum(map(len, seen.values())) < count:
             try:
                 found = await consumer.poll(timeout=0.1)

@@ -172,7 +172,7 @@ async def test_provider_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_calls.call, "__defaults__", (0.05,))
     release = threading.Event()
     with pytest.raises(OAuthTokenUnavailableError, match="did not return within"):
-        await provider_source(lambda: release.wait(10)).get()
+        await provider_source(lambda: release.wait(60)).get()
     release.set()
 
 
