@@ -235,6 +235,11 @@ REMEDIES: Final[dict[str, Remedy]] = {
         "shorter than ``max_poll_interval_ms``.",
         "troubleshooting.md#a-commit-raises-commitfailederror",
     ),
+    "OffsetConflictError": Remedy(
+        "Start again: the stored offsets decide where to go on. If the message says that the log "
+        "or the table was changed, correct results and offset in the database first.",
+        "exactly-once.md#what-stops-it",
+    ),
     "RebalanceListenerError": Remedy(
         "Correct the listener: ``__cause__`` has its error and ``callback`` the method. Then "
         "continue to poll.",

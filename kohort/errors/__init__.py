@@ -48,6 +48,7 @@ The tree groups errors by their cause and by what you do about them::
     |   +-- TopicRecreatedError                 the topic was deleted and created again
     +-- GroupError                          membership of a consumer group
     |   +-- CommitFailedError                   the group did not accept the commit
+    |   +-- OffsetConflictError                 another program changed the stored offset
     |   +-- RebalanceListenerError              a listener raised: __cause__ is its error
     |   +-- AssignorError                       an assignor raised or assigned wrong partitions
     +-- BrokerResponseError                 an error code of a broker: one class per code below
@@ -170,6 +171,7 @@ from kohort.errors._tree import (
     NotAssignedError,
     OAuthTokenError,
     OAuthTokenUnavailableError,
+    OffsetConflictError,
     OffsetsTimeoutError,
     ProtocolError,
     ProxyAuthenticationFailedError,
@@ -265,6 +267,7 @@ __all__ = [
     "NotLeaderOrFollowerError",
     "OAuthTokenError",
     "OAuthTokenUnavailableError",
+    "OffsetConflictError",
     "OffsetMetadataTooLargeError",
     "OffsetMovedToTieredStorageError",
     "OffsetNotAvailableError",

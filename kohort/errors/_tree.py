@@ -338,6 +338,28 @@ class CommitFailedError(GroupError):
         self.offsets: Mapping[TopicPartition, Any] = dict(offsets or {})
 
 
+class OffsetConflictError(GroupError):
+    """Stored offset that is not the expected one, so a transaction was rolled back.
+
+    Another program, such as the former owner of the partition, has changed the offset of
+    ``topic_partition`` beside the results. ``expected`` is the offset that should have been
+    stored. ``stored`` is the one that was found, or None if there is none or it is unknown.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic_partition: TopicPartition,
+        expected: int,
+        stored: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.topic_partition: TopicPartition = topic_partition
+        self.expected: int = expected
+        self.stored: int | None = stored
+
+
 class RebalanceListenerError(GroupError):
     """Failure of a rebalance listener. The rebalance continued.
 
