@@ -8,18 +8,22 @@ from kohort.processing._policies import Batch, GiveUp, Retry, Skip, Stop
 from kohort.processing._process import process
 from kohort.processing._streams import AsyncPartitionRecords, PartitionRecords
 from kohort.processing._types import FailureHandler
+from kohort.processing.stores import DeltaOffsets, IcebergOffsets, SqlOffsets
 
 __all__ = [
     "AsyncPartitionRecords",
     "Batch",
     "DeadLetter",
     "DeadLetters",
+    "DeltaOffsets",
     "FailureHandler",
     "GiveUp",
     "HandlerContext",
+    "IcebergOffsets",
     "PartitionRecords",
     "Retry",
     "Skip",
+    "SqlOffsets",
     "Stop",
     "context",
     "process",

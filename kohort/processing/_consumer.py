@@ -6,11 +6,12 @@ All other modules of this package use public names of kohort alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, ProcessingFacts, TopicPartition
 from kohort.errors import ConfigurationError, UnknownTopicOrPartitionError
@@ -94,6 +95,24 @@ def drain_seconds(rebalance: RebalanceContext, now: float) -> float:
     return max(left - RESERVE_SECONDS, left / 2)
 
 
+def group_id(consumer: AnyConsumer) -> str:
+    """Return the group of a consumer that has one."""
+    return consumer._driver.config.group.group_id or ""
+
+
+def is_reset(consumer: AnyConsumer) -> bool:
+    """Return False if the consumer raises an error for an offset that its log does not have."""
+    return consumer._driver.config.fetch.auto_offset_reset != "none"
+
+
+def position_ids(
+    consumer: AnyConsumer, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, UUID | None]:
+    """Return the id of the topic that each position belongs to, or None if it is unknown."""
+    ids = consumer._driver.engine.subscription.topic_ids(tps)
+    return {tp: UUID(bytes=each) if any(each) else None for tp, each in ids.items()}
+
+
 def buffer_memory(consumer: AnyConsumer) -> int:
     """Return the option ``buffer_memory``, which also limits the records in flight."""
     limit: int = consumer._driver.config.fetch.buffer_memory
@@ -110,11 +129,6 @@ def call_soon(consumer: AnyConsumer, action: Callable[[], object]) -> None:
     task = getattr(consumer._driver, "background_task", None)
     if task is not None:
         task.call_soon(action)
-
-
-def group_of(consumer: AnyConsumer) -> str:
-    """Return the name of the consumer's group."""
-    return consumer._driver.config.group.group_id or ""
 
 
 async def write_in_task(

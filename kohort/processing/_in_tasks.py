@@ -13,14 +13,16 @@ from __future__ import annotations
 import inspect
 import math
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
-from kohort import AsyncKafkaConsumer, KafkaError, TopicPartition
+from kohort import AsyncKafkaConsumer, KafkaError, OffsetAndMetadata, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, DataError, WakeupError
 from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
@@ -41,7 +43,9 @@ from kohort.processing._processor import (
 )
 from kohort.processing._reports import logger
 from kohort.processing._signals import stop_signals
+from kohort.processing._stored import StoredOffsets
 from kohort.processing._streams import AsyncPartitionRecords
+from kohort.processing.stores import Steps, await_steps, run_steps
 
 POLL_MS = 1000
 GRACE_SECONDS = 1.0
@@ -52,6 +56,7 @@ TURN_SECONDS = 0.01
 """Seconds after which a slot lets other tasks run."""
 
 Handler = Callable[..., Awaitable[object]]
+T = TypeVar("T")
 
 
 class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
@@ -64,9 +69,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         options: ProcessOptions,
     ) -> None:
         super().__init__(consumer, options)
-        self._handler = checked_handler(handler)
-        if self._poll_rows is not None:
-            self._handler = _with_table(self._handler)
+        self._handler: Handler
         self._letters: AsyncLetters | None = None
         self._policy: Callable[..., Awaitable[object]] | None = None
         policy = options.policy
@@ -75,7 +78,19 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             self._policy = self._letters = AsyncLetters(consumer, policy, send)
         elif policy is not None:
             self._policy = _awaited(policy)
+        is_async = inspect.iscoroutinefunction(handler)
+        pause = anyio.sleep if is_async else time.sleep
+        if (stored := self._open_store(handler, pause, is_async=is_async)) is not None:
+            self._handler = lambda load: self._in_store(stored.handle(load))
+            if self._policy is not None:
+                self._policy = self._and_advance(self._policy, stored)
+        elif self._poll_rows is not None:
+            self._handler = _with_table(checked_handler(handler))
+        else:
+            self._handler = checked_handler(handler)
         self._group: anyio.abc.TaskGroup
+        self._threads = anyio.CapacityLimiter(options.concurrency + 1)
+        """The threads of handlers with a store, and one more for new partitions."""
         self._is_starting = False
         """True from the start of a slot until it runs."""
         self._news = anyio.Event()
@@ -103,6 +118,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                     await self._process()
         finally:
             _consumer.give_back(consumer, listener, self._last_facts(sys.exception()))
+            if self._stored is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._in_store(self._stored.close())
         if self._error is not None:
             raise self._error
 
@@ -151,6 +169,8 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 else:
                     polled = chunks_of(await consumer.poll_batches(POLL_MS, rows))
                 now = anyio.current_time()
+                if self._stored is not None:
+                    self._stored.check(consumer, polled)
                 for tp, records in polled.items():
                     core.records(tp, records, now)
             except WakeupError:
@@ -328,15 +348,55 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         tps = sorted(tps)
         if not tps:
             return
-        found = {}
-        try:
-            found = await self._consumer.committed(tps, metadata=True)
-        except KafkaError as error:
-            self._warn_of_done_sets(error)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        if self._stored is not None:
+            if not await self._admit(self._stored, tps):
+                return
+        else:
+            try:
+                found = await self._consumer.committed(tps, metadata=True)
+            except KafkaError as error:
+                self._warn_of_done_sets(error)
         for tp in tps:
             self._core.assigned(tp, found.get(tp))
         if self._core.has_news:
             self._apply()
+
+    async def _admit(self, stored: StoredOffsets, tps: list[TopicPartition]) -> bool:
+        """Begin at the stored offsets of new partitions. Return False if process() stops."""
+        attempt = 0
+        while not self._stop.is_set():
+            attempt += 1
+            try:
+                await await_steps(stored.admit(self._consumer, tps, self._in_store))
+                return True
+            except WakeupError:
+                self._note_wakeup()
+            except Exception as error:
+                pause = self._pause_of_admission(error, attempt)
+                with anyio.move_on_after(pause or 0.0):
+                    await self._stop.wait()
+        return False
+
+    async def _in_store(self, steps: Steps[T]) -> T:
+        """Run steps of the store, in a thread unless its calls are asynchronous.
+
+        A thread cannot be cancelled. It goes on, and the offset of the store is the fence.
+        """
+        if self._stored is not None and self._stored.is_async:
+            return await await_steps(steps)
+        return await anyio.to_thread.run_sync(
+            run_steps, steps, abandon_on_cancel=True, limiter=self._threads
+        )
+
+    def _and_advance(self, policy: Handler, stored: StoredOffsets) -> Handler:
+        """Return a policy that stores the end of the failed record."""
+
+        async def call(record: Any, error: Exception, attempts: int) -> None:
+            await policy(record, error, attempts)
+            await self._in_store(stored.advance(record))
+
+        return call
 
     async def revoked(self, tps: Iterable[TopicPartition], rebalance: RebalanceContext) -> None:
         """Drain and commit partitions that the group is about to take away."""

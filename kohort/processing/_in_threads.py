@@ -52,7 +52,9 @@ from kohort.processing._processor import (
 )
 from kohort.processing._reports import logger
 from kohort.processing._signals import stop_signals
+from kohort.processing._stored import StoredOffsets
 from kohort.processing._streams import PartitionRecords
+from kohort.processing.stores import run_steps
 
 LOOK_SECONDS = 0.1
 """Seconds after which the calling thread looks for stops and commands while it waits."""
@@ -79,6 +81,12 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             self._policy = self._letters = ThreadLetters(consumer, policy, send)
         elif policy is not None:
             self._policy = checked_handler(policy)
+        if (stored := self._open_store(self._handler, time.sleep, is_async=False)) is not None:
+            self._handler = lambda load: run_steps(stored.handle(load))
+            if self._policy is not None:
+                self._policy = _and_advance(self._policy, stored)
+        elif self._poll_rows is not None:
+            self._handler = _with_table(self._handler)
         self._lock = threading.Lock()
         self._ready = threading.Condition(self._lock)
         self._ended = threading.Condition(self._lock)
@@ -113,6 +121,8 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._is_over = True
                 self._ready.notify_all()
             _consumer.give_back(consumer, listener, self._last_facts(sys.exception()))
+            if self._stored is not None:
+                run_steps(self._stored.close())
         if self._error is not None:
             raise self._error
 
@@ -170,10 +180,12 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                     polled = self._consumer.poll(timeout_ms=1000 * LOOK_SECONDS)
                 else:
                     polled = chunks_of(self._consumer.poll_batches(1000 * LOOK_SECONDS, rows))
+                if self._stored is not None:
+                    self._stored.check(self._consumer, polled)
             except WakeupError:
                 self._note_wakeup()
             except KafkaError as raised:
-                error = raised
+                error, polled = raised, {}
             error = self._without_letter(error)
             now = time.monotonic()
             with self._lock:
@@ -272,7 +284,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         failure: BaseException | None = None
         try:
             if lane.error is None:
-                self._handler(argument_of(lane.load))
+                self._handler(lane.load)
             else:
                 assert self._policy is not None
                 self._policy(record_of(lane.load), lane.error, lane.attempt)
@@ -336,6 +348,10 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         """Note new partitions, with the done sets of their former owners."""
         tps = sorted(tps)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        if self._stored is not None and tps:
+            if not self._admit(self._stored, tps):
+                return
+            found = dict.fromkeys(tps)
         while tps and not found:
             try:
                 found = self._consumer.committed(tps, metadata=True)
@@ -349,6 +365,23 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._core.assigned(tp, found.get(tp))
             if self._core.has_news:
                 self._apply()
+
+    def _admit(self, stored: StoredOffsets, tps: list[TopicPartition]) -> bool:
+        """Begin at the stored offsets of new partitions. Return False if process() stops."""
+        attempt = 0
+        while not self._is_stopping:
+            attempt += 1
+            try:
+                run_steps(stored.admit(self._consumer, tps, run_steps))
+                return True
+            except WakeupError:
+                self._note_wakeup()
+            except Exception as error:
+                pause = self._pause_of_admission(error, attempt)
+                end = time.monotonic() + (pause or 0.0)
+                while not self._is_stopping and (left := end - time.monotonic()) > 0:
+                    time.sleep(min(left, LOOK_SECONDS))
+        return False
 
     def revoked(self, tps: Iterable[TopicPartition], rebalance: RebalanceContext) -> None:
         """Drain and commit partitions that the group is about to take away."""
@@ -443,6 +476,20 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
 
 def _ignore(offsets: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
     """Do nothing, in place of ``default_offset_commit_callback``."""
+
+
+def _with_table(handler: Handler) -> Handler:
+    return lambda load: handler(argument_of(load))
+
+
+def _and_advance(policy: Callable[..., Any], stored: StoredOffsets) -> Callable[..., Any]:
+    """Return a policy that stores the end of the failed record."""
+
+    def call(record: Any, error: Exception, attempts: int) -> None:
+        policy(record, error, attempts)
+        run_steps(stored.advance(record))
+
+    return call
 
 
 def checked_handler(handler: Callable[..., Any]) -> Callable[..., object]:

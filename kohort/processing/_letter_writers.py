@@ -42,13 +42,13 @@ class AsyncLetters:
         self, record: ConsumerRecord[Any, Any], error: Exception, attempts: int
     ) -> None:
         """Write the letter of a failed record, and wait until a broker has acknowledged it."""
-        group = _consumer.group_of(self._consumer)
+        group = _consumer.group_id(self._consumer)
         letter = letter_of(self._letters.topic, record, error, attempts, group)
         await self._write(letter, self._letters.timeout)
 
     async def bad_data(self, error: DataError) -> bool:
         """Write the letter of data that cannot be read, and pass it. Return False if it stays."""
-        group = _consumer.group_of(self._consumer)
+        group = _consumer.group_id(self._consumer)
         letter = letter_of_bad_data(self._letters.topic, error, group)
         if letter is None:
             return False
@@ -93,13 +93,13 @@ class ThreadLetters:
 
     def __call__(self, record: ConsumerRecord[Any, Any], error: Exception, attempts: int) -> None:
         """Write the letter of a failed record, and wait until a broker has acknowledged it."""
-        group = _consumer.group_of(self._consumer)
+        group = _consumer.group_id(self._consumer)
         letter = letter_of(self._letters.topic, record, error, attempts, group)
         self._write(letter, self._letters.timeout)
 
     def bad_data(self, error: DataError) -> bool:
         """Write the letter of data that cannot be read, and pass it. Return False if it stays."""
-        group = _consumer.group_of(self._consumer)
+        group = _consumer.group_id(self._consumer)
         letter = letter_of_bad_data(self._letters.topic, error, group)
         if letter is None:
             return False

@@ -11,6 +11,7 @@ from kohort.processing._core import CoreOptions
 from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._policies import Batch, Retry
 from kohort.processing._types import Order
+from kohort.processing.stores import OffsetStore, is_store
 
 MAX_WINDOW = 20_000
 """Offsets whose done set fits into the metadata of a commit."""
@@ -33,6 +34,7 @@ class ProcessOptions:
     is_stream: bool
     delay: float
     handle_signals: bool
+    offsets: OffsetStore | None
 
     def core(self, max_bytes: int) -> CoreOptions:
         """Return the options of the core."""
@@ -62,6 +64,7 @@ def make_options(
     batch: Any,
     delay: Any,
     handle_signals: Any,
+    offsets: Any = None,
 ) -> ProcessOptions:
     """Return the options. Raise ConfigurationError for a wrong one."""
     if order not in ("partition", "key", "none"):
@@ -91,6 +94,8 @@ def make_options(
             "process(each_partition=...) leaves batches, retries and failed records to the "
             "function. Leave batch, retry and failed out"
         )
+    if offsets is not None:
+        _check_offsets(offsets, order, is_stream=each_partition is not None)
     kind, policy = _policy(failed)
     return ProcessOptions(
         order=order,
@@ -106,7 +111,24 @@ def make_options(
         is_stream=each_partition is not None,
         delay=delay,
         handle_signals=handle_signals,
+        offsets=offsets,
     )
+
+
+def _check_offsets(offsets: Any, order: Order, *, is_stream: bool) -> None:
+    if not is_store(offsets):
+        raise _wrong("offsets", offsets, "SqlOffsets, DeltaOffsets, IcebergOffsets or None")
+    if order != "partition":
+        raise ConfigurationError(
+            f'process(order="{order}", offsets=...) is wrong: the store has one offset for a '
+            "partition, and records that finish out of order need more. Leave order out. For more "
+            "throughput add partitions, or use batch"
+        )
+    if is_stream:
+        raise ConfigurationError(
+            "process(each_partition=..., offsets=...) is wrong: a transaction needs the first and "
+            "the last record of its work. Use a handler of records, or batch"
+        )
 
 
 def _policy(

@@ -18,8 +18,10 @@ from kohort.processing._types import (
     K,
     Order,
     RecordOptions,
+    StoredOptions,
     V,
 )
+from kohort.processing.stores import DeltaOffsets, IcebergOffsets, OffsetStore, SqlOffsets
 
 
 @overload
@@ -57,6 +59,42 @@ def process(
 
 @overload
 def process(
+    consumer: AsyncKafkaConsumer[K, V],
+    handler: Callable[[ConsumerRecord[K, V], Any], object],
+    *,
+    batch: None = None,
+    each_partition: None = None,
+    offsets: SqlOffsets,
+    **options: Unpack[StoredOptions],
+) -> Coroutine[Any, Any, None]: ...
+
+
+@overload
+def process(
+    consumer: AsyncKafkaConsumer[K, V],
+    handler: Callable[[Any, Any], object],
+    *,
+    batch: Batch,
+    each_partition: None = None,
+    offsets: SqlOffsets,
+    **options: Unpack[BatchOptions],
+) -> Coroutine[Any, Any, None]: ...
+
+
+@overload
+def process(
+    consumer: AsyncKafkaConsumer[K, V],
+    handler: Callable[[Any], object],
+    *,
+    batch: Batch,
+    each_partition: None = None,
+    offsets: DeltaOffsets | IcebergOffsets,
+    **options: Unpack[BatchOptions],
+) -> Coroutine[Any, Any, None]: ...
+
+
+@overload
+def process(
     consumer: KafkaConsumer[K, V],
     handler: Callable[[ConsumerRecord[K, V]], None],
     *,
@@ -88,9 +126,45 @@ def process(
 ) -> None: ...
 
 
+@overload
+def process(
+    consumer: KafkaConsumer[K, V],
+    handler: Callable[[ConsumerRecord[K, V], Any], None],
+    *,
+    batch: None = None,
+    each_partition: None = None,
+    offsets: SqlOffsets,
+    **options: Unpack[StoredOptions],
+) -> None: ...
+
+
+@overload
+def process(
+    consumer: KafkaConsumer[K, V],
+    handler: Callable[[Any, Any], None],
+    *,
+    batch: Batch,
+    each_partition: None = None,
+    offsets: SqlOffsets,
+    **options: Unpack[BatchOptions],
+) -> None: ...
+
+
+@overload
+def process(
+    consumer: KafkaConsumer[K, V],
+    handler: Callable[[Any], object],
+    *,
+    batch: Batch,
+    each_partition: None = None,
+    offsets: DeltaOffsets | IcebergOffsets,
+    **options: Unpack[BatchOptions],
+) -> None: ...
+
+
 def process(
     consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any],
-    handler: Callable[[Any], Any] | None = None,
+    handler: Callable[..., Any] | None = None,
     *,
     order: Order = "partition",
     concurrency: int = 16,
@@ -104,6 +178,7 @@ def process(
     commit_interval: float = 1.0,
     stuck_after: float = 300.0,
     handle_signals: bool = True,
+    offsets: OffsetStore | None = None,
 ) -> Coroutine[Any, Any, None] | None:
     """Call ``handler(record)`` for each record, commit what is done, and return after a stop.
 
@@ -125,6 +200,9 @@ def process(
     - ``each_partition(tp, records)`` takes the place of a handler. It runs as long as the partition
       is owned, iterates over ``records``, and calls ``records.done(record)``.
     - ``batch`` is a :class:`Batch`, whose handler gets many records of one partition.
+    - ``offsets`` stores results and offsets in one transaction, so each record has its effect
+      exactly once. With :class:`SqlOffsets` the handler gets a cursor as its second argument. With
+      :class:`DeltaOffsets` or :class:`IcebergOffsets` it returns the rows to append.
     - ``delay`` holds each record until this number of seconds after its timestamp.
     - ``commit_interval`` is the time between commits.
     - ``stuck_after`` is how many seconds a record may be in flight. Then a warning, explain() and
@@ -155,6 +233,7 @@ def process(
         commit_interval=commit_interval,
         stuck_after=stuck_after,
         handle_signals=handle_signals,
+        offsets=offsets,
     )
     function = each_partition if handler is None else handler
     if not callable(function) or (handler is not None and each_partition is not None):

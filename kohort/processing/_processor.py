@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from kohort import (
@@ -22,7 +22,10 @@ from kohort.processing._context import Slot
 from kohort.processing._core import Core
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
+from kohort.processing._policies import pause_after
 from kohort.processing._reports import StuckWatch, described, logger, place, report
+from kohort.processing._stored import StoredOffsets
+from kohort.processing.stores import open_session
 
 C = TypeVar("C", AsyncKafkaConsumer[Any, Any], KafkaConsumer[Any, Any])
 
@@ -58,6 +61,8 @@ class Processor(Generic[C]):
         """Number of signals whose WakeupError has not been raised yet."""
         self._error: BaseException | None = None
         self._has_warned_of_metadata = False
+        self._stored: StoredOffsets | None = None
+        """Stored offsets that decide where partitions begin, in place of those of the group."""
 
     def _notify(self) -> None:
         """Wake what waits for the core."""
@@ -156,6 +161,34 @@ class Processor(Generic[C]):
         for slot in found:
             slot.is_cancelled = True
         return found
+
+    def _open_store(
+        self, handler: Callable[..., Any], pause: Callable[[float], Any], *, is_async: bool
+    ) -> StoredOffsets | None:
+        """Open the store of the option ``offsets``."""
+        if (store := self._options.offsets) is None:
+            return None
+        session = open_session(store, _consumer.group_id(self._consumer), is_async=is_async)
+        self._stored = StoredOffsets(session, handler, pause, is_async=is_async)
+        return self._stored
+
+    def _pause_of_admission(self, error: Exception, attempt: int) -> float | None:
+        """Return the seconds until new partitions are admitted again; None if process() stops."""
+        pause: float | None = TICK_SECONDS
+        if not isinstance(error, KafkaError):
+            pause = pause_after(self._options.retries, error, attempt)
+        elif not error.retriable:
+            pause = None
+        if pause is None:
+            self._fail(error)
+        else:
+            logger.warning(
+                "process() cannot begin with new partitions: %s. The next attempt follows in "
+                "%.1f s",
+                described(error),
+                pause,
+            )
+        return pause
 
     def _warn_of_done_sets(self, error: KafkaError) -> None:
         logger.warning(

@@ -48,8 +48,13 @@ class BatchOptions(CommonOptions, total=False):
     failed: FailedPolicy
 
 
-class RecordOptions(BatchOptions, total=False):
+class StoredOptions(BatchOptions, total=False):
+    """Options of process() for handlers of single records with a store of offsets."""
+
+    delay: float
+
+
+class RecordOptions(StoredOptions, total=False):
     """Options of process() for handlers of single records."""
 
     order: Order
-    delay: float

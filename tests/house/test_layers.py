@@ -29,7 +29,7 @@ THIRD_PARTY = {
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
-    "processing": {"anyio", "pyarrow"},
+    "processing": {"anyio", "deltalake", "pyarrow", "pyiceberg"},
     "compat": {"confluent_kafka"},  # other clients' names come by import_module(), if installed
     "cli": {"anyio"},
 }

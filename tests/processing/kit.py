@@ -65,10 +65,12 @@ class World:
     def produce(self, *values: str, key: str | None = None, partition: int = 0) -> None:
         self.cluster.produce("orders", [(key, value) for value in values], partition=partition)
 
-    def consumer(self, *topics: str, **options: Any) -> AsyncKafkaConsumer[bytes, bytes]:
+    def consumer(
+        self, *topics: str, subscribe: bool = True, **options: Any
+    ) -> AsyncKafkaConsumer[bytes, bytes]:
         self._consumers += 1
         return AsyncKafkaConsumer(
-            *(topics or ("orders",)),
+            *(topics or ("orders",) if subscribe else ()),
             **{
                 "bootstrap_servers": self.cluster.bootstrap_servers,
                 "connect": self.cluster.connect,
@@ -103,7 +105,7 @@ def in_world(
 
 @asynccontextmanager
 async def processing(
-    consumer: AsyncKafkaConsumer[Any, Any], handler: Callable[[Any], Any], **options: Any
+    consumer: AsyncKafkaConsumer[Any, Any], handler: Callable[..., Any], **options: Any
 ) -> AsyncIterator[None]:
     """Process in another task until the block ends, then wait for the stop."""
     async with anyio.create_task_group() as tasks:

@@ -1,0 +1,53 @@
+"""Steps: one text of a call for both APIs, and the two functions that run it.
+
+A function of steps is a generator that yields the result of each call. The result of a
+synchronous call is sent back as it is. That of an asynchronous one is awaited first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator
+from typing import Any, TypeAlias, TypeVar
+
+import anyio
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Any, Any, T]
+
+END_SECONDS = 5.0
+"""Longest time of the steps that remain after a cancellation, such as a rollback."""
+
+
+def run_steps(steps: Steps[T]) -> T:
+    """Run steps whose calls are synchronous."""
+    result: Any = None
+    while True:
+        try:
+            result = steps.send(result)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
+async def await_steps(steps: Steps[T]) -> T:
+    """Run steps whose calls may be asynchronous. Steps after a failure cannot be cancelled."""
+    result: Any = None
+    error: BaseException | None = None
+    with anyio.CancelScope() as end:
+        while True:
+            try:
+                result = steps.send(result) if error is None else steps.throw(error)
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            error = None
+            if inspect.isawaitable(result):
+                try:
+                    result = await result
+                except BaseException as raised:
+                    if not isinstance(raised, Exception):
+                        end.shield = True
+                        end.deadline = anyio.current_time() + END_SECONDS
+                    error, result = raised, None
+    raise AssertionError("the scope of steps absorbed a cancellation")
