@@ -171,7 +171,7 @@ static uint32_t kohort_table[8][256];
 static uint32_t kohort_shift[4][256]; /* the effect of KOHORT_BLOCK zero bytes, a byte of the CRC each */
 static int kohort_hardware = 0;
 
-static void kohort_prepare(void) {
+static inline void kohort_prepare(void) {
     for (uint32_t n = 0; n < 256; n++) {
         uint32_t crc = n;
         for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ KOHORT_POLYNOMIAL : crc >> 1;
@@ -335,7 +335,7 @@ static inline PyObject *kohort_blank(void) {
     return record;
 }
 
-static int kohort_learn_slots(PyObject *type) {
+static inline int kohort_learn_slots(PyObject *type) {
     for (int field = 0; field < KOHORT_FIELDS; field++) {
         PyObject *slot = PyObject_GetAttrString(type, kohort_names[field]);
         if (slot == NULL) return -1;
@@ -386,9 +386,9 @@ static inline PyObject *kohort_time(int64_t timestamp) {
 #endif
 }
 
-static PyObject *kohort_record(PyObject *topic, PyObject *partition, PyObject *origin, const uint8_t *key,
-                               Py_ssize_t key_size, const uint8_t *value, Py_ssize_t value_size, int64_t offset,
-                               int64_t timestamp, PyObject *headers, PyObject *sizes) {
+static inline PyObject *kohort_record(PyObject *topic, PyObject *partition, PyObject *origin, const uint8_t *key,
+                                      Py_ssize_t key_size, const uint8_t *value, Py_ssize_t value_size, int64_t offset,
+                                      int64_t timestamp, PyObject *headers, PyObject *sizes) {
     PyObject *record = kohort_blank();
     if (record == NULL) return NULL;
     int failed = 0;

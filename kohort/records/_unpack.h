@@ -72,7 +72,7 @@ static kohort_zstd_decompress kohort_zstd = NULL;
 static kohort_zstd_create kohort_new_context = NULL;
 static kohort_zstd_free kohort_free_context = NULL;
 
-static void kohort_use(void *lz4, void *zstd, void *create, void *release) {
+static inline void kohort_use(void *lz4, void *zstd, void *create, void *release) {
     kohort_lz4 = (kohort_lz4_decompress)lz4;
     kohort_new_context = (kohort_zstd_create)create;
     kohort_free_context = (kohort_zstd_free)release;
