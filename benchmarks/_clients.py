@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from benchmarks import _names as names
 from benchmarks import _read
-from benchmarks._java import java_program, missing_java_program
+from benchmarks._kafka import java_program, missing_java_program
 from benchmarks._program import ProgramError, new_group, run_command
 from benchmarks._reading import Reading
 from benchmarks._topics import Filled, checksum

@@ -16,8 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks._java import java_program
-from benchmarks._kafka import kafka
+from benchmarks._kafka import java_program, kafka
 from benchmarks._program import new_group
 from benchmarks._rounds import table, turns
 from tests.interop.brokers import Broker

@@ -1,15 +1,17 @@
-"""Apache Kafka for a measurement: one node that runs as long as the measurement."""
+"""Apache Kafka for a measurement, one node as long as it runs, and clients in Java."""
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tests.support.jars import jars
+from tests.support.jars import jars, missing_kafka
 from tests.support.kafka_server import KafkaServer
+from tests.support.needs import java
 from tests.support.secure_kafka import SecureKafka
 
 
@@ -45,3 +47,25 @@ def kafka(properties: Mapping[str, str] | None = None) -> Iterator[FastKafka]:
     with node(FastKafka, properties) as server:
         server.start()
         yield server
+
+
+def missing_java_program() -> str | None:
+    """Return why a program cannot be compiled and run, or None."""
+    if _compiler() is None:
+        return "there is no compiler for Java (javac)"
+    return missing_kafka()
+
+
+def java_program(name: str, folder: Path) -> list[str]:
+    """Compile a program into ``folder``, and return the command that runs it."""
+    path = f"{jars()}/*:{folder}"
+    source = Path(__file__).with_name(f"{name}.java")
+    subprocess.run([str(_compiler()), "-cp", path, "-d", str(folder), str(source)], check=True)
+    return [str(java()), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path, name]
+
+
+def _compiler() -> Path | None:
+    """Return the compiler of the Java that is run."""
+    program = java()
+    compiler = None if program is None else Path(program).resolve().with_name("javac")
+    return compiler if compiler is not None and compiler.exists() else None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kohort.config import (
-    OPTIONS,
-)
+from kohort.config import OPTIONS
 from tests.house._source import modules
 
 # Read by the configuration, under another name.

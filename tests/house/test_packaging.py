@@ -21,7 +21,8 @@ from kohort.records._decoder_choice import SOURCES
 from kohort.transport.network import _poller
 from tests.house._source import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TOML = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = TOML["project"]
 PINS = (ROOT / "constraints" / "pins.txt").read_text()
 
 
@@ -60,11 +61,6 @@ def test_dependencies_are_pinned_to_one_version_without_address() -> None:
     lines = [line for line in PINS.splitlines() if line and not line.startswith("#")]
     assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
     assert {normal(name) for name in wanted} <= {normal(line) for line in lines}
-
-
-def test_the_licence_is_shipped() -> None:
-    for name in PROJECT["license-files"]:
-        assert (ROOT / name).stat().st_size > 0
 
 
 def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> None:
@@ -115,3 +111,15 @@ def test_links_of_the_shown_readme_are_absolute(tmp_path: Path) -> None:
     assert shown["Description-Content-Type"] == "text/markdown"
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
     assert [link.removeprefix(tree) for link in links] == written
+
+
+def test_workflows_test_and_build_each_python_of_the_classifiers() -> None:
+    pattern = r"Programming Language :: Python :: (3\.\d+)"
+    listed = re.findall(pattern, "\n".join(PROJECT["classifiers"]))
+    matrices = re.findall(
+        r"python: \[(.*)\]", (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    )
+    tested = sorted(each for matrix in matrices for each in re.findall(r"[\d.]+t?", matrix))
+    built = TOML["tool"]["cibuildwheel"]["build"].split()
+    assert [each for each in tested if not each.endswith("t")] == listed
+    assert [f"cp{each.replace('.', '')}-*" for each in tested] == built

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +20,6 @@ import markdown
 from markdown_it import MarkdownIt
 
 from tools.site.docstrings import to_markdown
-from tools.site.html_check import check_site
 
 COUNTED = re.compile(r"<(h[1-6]|li|table|tr|pre|blockquote)\b")
 
@@ -67,30 +65,6 @@ def test_site_lists_every_page_for_language_models(built: Path) -> None:
     assert [name for name in listed if not (built / "site" / name).is_file()] == []
     assert {str(page.relative_to(ROOT / "docs")) for page in PAGES} <= set(listed)
     assert "## From aiokafka" in (built / "site" / "llms-full.txt").read_text()
-
-
-@pytest.mark.long  # the site is built in half a minute
-@pytest.mark.timeout(300)
-def test_check_reports_faults_of_a_site(built: Path, tmp_path: Path) -> None:
-    """A dead link, a missing anchor, a request and a page outside of nav are reported."""
-    shutil.copytree(built / "site" / "types", tmp_path / "types")
-    page = tmp_path / "types" / "index.html"
-    page.write_text(
-        '<a href="../nowhere/">x</a><a href="#nowhere">x</a><autoref identifier="kohort.X">'
-        '<script src="https://cdn.example/x.js"></script><a id="here" href="#here">x</a>'
-        "[<code>X</code>][kohort.X]"
-    )
-    (tmp_path / "pages").mkdir()
-    for name in ("types.md", "lost.md"):
-        (tmp_path / "pages" / name).write_text("# Page\n")
-    assert check_site(tmp_path, ["types.md"], tmp_path / "pages") == [
-        "lost.md: the page is not in nav of mkdocs.yml",
-        "types/index.html: the reference to kohort.X is not resolved",
-        "types/index.html: the text contains Markdown, ][kohort.X]",
-        "types/index.html: the page requests https://cdn.example/x.js from another host",
-        "types/index.html: the link ../nowhere/ is dead",
-        "types/index.html: the anchor of #nowhere does not exist",
-    ]
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))

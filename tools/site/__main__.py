@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from browser.bundle import BundleError, write_bundle
-from tools.site.html_check import check_site
 from tools.site.llms import write_texts
 from tools.site.search import arrange_index
 from tools.site.staging import BROWSER, OUTPUT, ROOT, pages_of, read_configuration, stage
@@ -21,7 +20,7 @@ RESTAGE_S: Final = 1.0
 
 
 def build(output: Path = OUTPUT) -> int:
-    """Build the site strictly. Return 1 if something is wrong, which is printed."""
+    """Build the site strictly. Return 1 if the generator reports a fault, which is printed."""
     configuration = stage(output)
     pages = pages_of(read_configuration()["nav"])
     done = _zensical("build", "--strict", "--clean", "--config-file", str(configuration))
@@ -31,9 +30,8 @@ def build(output: Path = OUTPUT) -> int:
         return 1
     write_texts(pages, output / "pages", output / "site")
     arrange_index(output / "site")
-    faults = check_site(output / "site", [page for _, page in pages], output / "pages")
-    print("\n".join([*faults, f"{len(pages)} pages, {len(faults)} faults: {output / 'site'}"]))
-    return 1 if faults else 0
+    print(f"{len(pages)} pages: {output / 'site'}")
+    return 0
 
 
 def serve(address: str, output: Path = OUTPUT) -> int:
