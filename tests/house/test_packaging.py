@@ -73,6 +73,21 @@ def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> Non
         assert set(sources) <= packed_sources
 
 
+def test_make_compiles_again_after_each_change_of_a_compiled_source() -> None:
+    printed = subprocess.run(
+        ["make", "--print-data-base", "--question", "help"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    ).stdout
+    found = re.search(r"^PACKAGING := (.+)$", printed, re.MULTILINE)
+    assert found is not None
+    for folder, sources in ("records", SOURCES), ("transport/network", _poller.SOURCES):
+        assert {f"kohort/{folder}/{name}" for name in sources} <= set(found[1].split())
+
+
 @pytest.mark.long  # builds a release twice
 def test_source_distribution_is_the_same_when_built_twice(tmp_path: Path) -> None:
     # The tree has generated C files once kohort was compiled, and a source distribution has not.
