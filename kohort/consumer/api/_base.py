@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
-import warnings
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kohort.config import ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
-from kohort.consumer.driver._driver import Driver
+from kohort.consumer.driver._driver import Driver, DriverOwner
 from kohort.errors import (
     IllegalStateError,
     InvalidOptionError,
@@ -37,16 +35,11 @@ else:
     _health = LazyModule("kohort.consumer.diagnosis._health")
 
 
-class ConsumerBase:
+class ConsumerBase(DriverOwner):
     """The methods of a consumer that do no I/O. They may be called before it has started.
 
     Both consumers have them. Each has a driver, which does all that waits.
     """
-
-    _driver: Driver
-    _close_hint: str
-    _is_finalizing = staticmethod(sys.is_finalizing)
-    """For __del__, because the end of the interpreter clears modules."""
 
     @classmethod
     def _from_properties(
@@ -86,12 +79,6 @@ class ConsumerBase:
 
     # -- guards -------------------------------------------------------------------------------
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{type(self).__name__} cannot be pickled or copied: it owns connections. Pass its "
-            "options instead, and create the consumer where it is used"
-        )
-
     def __repr__(self) -> str:
         # Debuggers show consumers that are half made, closed, or copied by fork(). No lock is
         # taken here.
@@ -101,16 +88,6 @@ class ConsumerBase:
         group_id = driver.config.group.group_id
         group = "" if group_id is None else f" group={group_id!r}"
         return f"<{name}{group} {driver.engine.subscription!r} {driver.life}>"
-
-    def __del__(self) -> None:
-        driver = getattr(self, "_driver", None)
-        if driver is not None and not self._is_finalizing() and driver.abandon():
-            # Last, because it raises with "python -W error".
-            warnings.warn(
-                f"{type(self).__name__} was not closed: {self._close_hint}",
-                ResourceWarning,
-                stacklevel=2,
-            )
 
     # -- subscription -------------------------------------------------------------------------
 

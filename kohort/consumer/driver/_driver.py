@@ -28,10 +28,12 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
+import warnings
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar
 
 from kohort.config import ConsumerConfig
 from kohort.consumer.driver._callback_runner import CallbackRunner
@@ -93,6 +95,31 @@ def make_engine(
     from kohort.consumer.diagnosis._metrics import report_stats
 
     return make(report_stats=report_stats)
+
+
+class DriverOwner:
+    """The guards of an object whose driver runs an engine: a consumer or an admin client."""
+
+    _driver: Driver
+    _close_hint: str
+    _is_finalizing = staticmethod(sys.is_finalizing)
+    """For __del__, because the end of the interpreter clears modules."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled or copied: it owns connections. Pass its "
+            "options instead, and create the object where it is used"
+        )
+
+    def __del__(self) -> None:
+        driver = getattr(self, "_driver", None)
+        if driver is not None and not self._is_finalizing() and driver.abandon():
+            # Last, because it raises with "python -W error".
+            warnings.warn(
+                f"{type(self).__name__} was not closed: {self._close_hint}",
+                ResourceWarning,
+                stacklevel=2,
+            )
 
 
 class Driver:

@@ -77,6 +77,8 @@ class ConsumerLife:
     """The state of one consumer, with the process and the event loop that it lives in."""
 
     def __init__(self) -> None:
+        self.what = "consumer"
+        """What errors call the object. An admin client has such a life, too."""
         self.state = ConsumerState.NEW
         self.pid: int | None = None
         """The process in which the engine was started; None before the start."""
@@ -135,15 +137,16 @@ class ConsumerLife:
         """Raise ForkedConsumerError in a child of the process that started the consumer."""
         if not self.is_of_this_process:
             raise ForkedConsumerError(
-                "the consumer cannot be used in this process: it was started before fork(), and "
-                "its connections and its thread belong to the parent. Create a new consumer here"
+                f"the {self.what} cannot be used in this process: it was started before fork(), "
+                "and its connections and its thread belong to the parent. Create a new "
+                f"{self.what} here"
             )
 
     def check_usable(self) -> None:
         """Raise ConsumerClosedError if the consumer is closed, or ForkedConsumerError."""
         self.check_process()
         if self.state is ConsumerState.CLOSED:
-            raise ConsumerClosedError("the consumer is closed. Create a new one")
+            raise ConsumerClosedError(f"the {self.what} is closed. Create a new one")
 
     def __str__(self) -> str:
         if self.is_closed:
