@@ -8,10 +8,10 @@ the records. The subscription's lock guards the state that both use.
 from __future__ import annotations
 
 from kohort.fetcher._environment import FetcherEvents, FetcherOptions
-from kohort.fetcher._errors import denied_topics_error
+from kohort.fetcher._errors import Failure, FailureAction, denied_topics_error
 from kohort.fetcher._failure_reports import LOGGED_POLICIES
 from kohort.fetcher._fetcher import Fetcher
-from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
+from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, OffsetResult
 from kohort.fetcher.buffer._buffer import FetchBuffer
 from kohort.fetcher.buffer._drain import Records, RecordTarget, TableTarget
 from kohort.fetcher.requests._parallel import is_distant
@@ -20,11 +20,14 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "LOGGED_POLICIES",
+    "Failure",
+    "FailureAction",
     "FetchBuffer",
     "Fetcher",
     "FetcherEvents",
     "FetcherOptions",
     "OffsetLookup",
+    "OffsetResult",
     "RecordTarget",
     "Records",
     "TableTarget",

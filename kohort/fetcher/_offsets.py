@@ -25,6 +25,10 @@ EARLIEST = -2
 LATEST = -1
 """The timestamp that stands for the log end offset, or the last stable offset (read_committed)."""
 
+_FIRST_VERSIONS = {-3: 7, -4: 8, -5: 9}
+"""The first version of ListOffsets with each special timestamp."""
+_FIRST_WITH_LAST_STABLE = 2
+
 OffsetResult: TypeAlias = OffsetAndTimestamp | Failure | None
 
 
@@ -54,7 +58,7 @@ class OffsetLookup:
             while missing:
                 results: dict[TopicPartition, OffsetResult] = {}
                 try:
-                    await self._request_from_leaders(missing, results)
+                    await self.request_from_leaders(missing, results)
                 finally:  # after a timeout, the responses of the other brokers still count
                     for tp, result in results.items():
                         if not isinstance(result, Failure):
@@ -90,15 +94,17 @@ class OffsetLookup:
     async def request_offsets(
         self, node: int, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetResult]:
-        """Send one request to one broker. Failures are returned, and no error is raised."""
+        """Send one request to one broker. Failures are returned, and no error is raised.
+
+        The broker must know the special timestamps of the request.
+        """
         committed = self._config.isolation_level == "read_committed"
         leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
         try:
             response = await self._cluster.request(
                 _request(timestamps, leaders, committed),
                 node=node,
-                # Version 1 does not have the last stable offset.
-                min_version=2 if committed else None,
+                min_version=_first_version(timestamps.values(), committed),
             )
         except KafkaError as error:
             self._cluster.request_refresh()
@@ -109,7 +115,7 @@ class OffsetLookup:
             self._cluster.request_refresh()
         return results
 
-    async def _request_from_leaders(
+    async def request_from_leaders(
         self, timestamps: Mapping[TopicPartition, int], results: dict[TopicPartition, OffsetResult]
     ) -> None:
         """Send a request to each leader. ``results`` gets each response as it arrives."""
@@ -157,6 +163,12 @@ def left_out(tp: TopicPartition, api: str) -> Failure:
     """Return the failure of a partition that a response leaves out."""
     words = f"the response to {api} leaves out {tp.topic}-{tp.partition}"
     return Failure(LeaderNotAvailableError(words), FailureAction.RETRY, needs_refresh=True)
+
+
+def _first_version(timestamps: Iterable[int], committed: bool) -> int | None:
+    """Return the first version of ListOffsets that has what a request needs."""
+    needed = {_FIRST_VERSIONS.get(each, 0) for each in timestamps}
+    return max(needed, default=0) or (_FIRST_WITH_LAST_STABLE if committed else None)
 
 
 def _request(

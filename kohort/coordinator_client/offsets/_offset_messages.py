@@ -94,16 +94,16 @@ def commit_codes(
 def fetch_forms(
     group_id: str,
     reader: OffsetsSender,
-    partitions: Iterable[TopicPartition],
+    partitions: Iterable[TopicPartition] | None,
     ids: Mapping[str, bytes] | None,
     require_stable: bool,
 ) -> Sequence[RequestForm[OffsetFetchResponse]]:
-    """Return the OffsetFetch request of one group.
+    """Return the OffsetFetch request of one group. None requests all its partitions, by name.
 
     The last form is for brokers that cannot wait for open transactions, so it does not ask for it.
     A member of a consumer group uses only the first form, in which it names itself.
     """
-    topics = _by_topic(partitions)
+    topics = _by_topic(partitions or ())
     group = OffsetFetchRequest.OffsetFetchRequestGroup(
         group_id=group_id,
         member_id=reader.member_id if reader.has_epoch else None,
@@ -113,12 +113,15 @@ def fetch_forms(
                 name=topic, topic_id=_topic_id(ids, topic), partition_indexes=numbers
             )
             for topic, numbers in topics.items()
-        ],
+        ]
+        if partitions is not None
+        else None,
     )
     single = [
         OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
         for topic, numbers in topics.items()
     ]
+    listed = None if partitions is None else single
     newest = RequestForm(
         OffsetFetchRequest(groups=[group], require_stable=require_stable),
         min_version=_FIRST_EPOCHS if reader.has_epoch else _OLD_FETCH + 1,
@@ -129,12 +132,12 @@ def fetch_forms(
     return [
         newest,
         RequestForm(
-            OffsetFetchRequest(group_id=group_id, topics=single, require_stable=require_stable),
+            OffsetFetchRequest(group_id=group_id, topics=listed, require_stable=require_stable),
             min_version=_FIRST_STABLE,
             max_version=_OLD_FETCH,
         ),
         RequestForm(
-            OffsetFetchRequest(group_id=group_id, topics=single),
+            OffsetFetchRequest(group_id=group_id, topics=listed),
             max_version=_FIRST_STABLE - 1,
         ),
     ]
@@ -143,10 +146,10 @@ def fetch_forms(
 def fetched_offsets(
     response: OffsetFetchResponse,
     group_id: str,
-    requested: Iterable[TopicPartition],
+    requested: Iterable[TopicPartition] | None,
     ids: Mapping[str, bytes] | None,
 ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
-    """Return the error code of the whole response and the results by partition.
+    """Return the error code of the whole response and the results by partition, or all if None.
 
     A partition that the response leaves out has no result. It may have a committed offset.
     """
@@ -154,7 +157,8 @@ def fetched_offsets(
     for group in response.groups:
         if group.group_id == group_id:
             code, found = group.error_code, dict(_fetched_group(group, _names_by_id(ids)))
-    return code, {tp: found[tp] for tp in requested if tp in found}
+    wanted = found if requested is None else requested
+    return code, {tp: found[tp] for tp in wanted if tp in found}
 
 
 def has_topic_ids(response: OffsetFetchResponse) -> bool:
