@@ -1,7 +1,8 @@
 """Client for Kafka consumer groups.
 
-:class:`KafkaConsumer` and :class:`AsyncKafkaConsumer` read topics. ``kohort.testing`` has an
-in-process cluster for tests. ``spark.read.format("kohort")`` reads topics into Spark.
+:class:`KafkaConsumer` and :class:`AsyncKafkaConsumer` read topics. :class:`KafkaAdminClient` and
+:class:`AsyncKafkaAdminClient` show and change groups. ``kohort.testing`` has an in-process cluster
+for tests. ``spark.read.format("kohort")`` reads topics into Spark.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from kohort.types import (
 
 __all__ = [
     "AsyncConsumerOptions",
+    "AsyncKafkaAdminClient",
     "AsyncKafkaConsumer",
     "AsyncRebalanceListener",
     "CommitFailedError",
@@ -48,6 +50,7 @@ __all__ = [
     "ExplanationFacts",
     "GroupFacts",
     "Health",
+    "KafkaAdminClient",
     "KafkaConnectionError",
     "KafkaConsumer",
     "KafkaError",
@@ -72,6 +75,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kohort._options import AsyncConsumerOptions, ConsumerOptions
+    from kohort.admin import AsyncKafkaAdminClient, KafkaAdminClient
     from kohort.consumer import (
         AsyncKafkaConsumer,
         Explanation,
@@ -90,12 +94,14 @@ else:
         __name__,
         {
             "AsyncConsumerOptions": "kohort._options",
+            "AsyncKafkaAdminClient": "kohort.admin",
             "AsyncKafkaConsumer": "kohort.consumer",
             "ConsumerOptions": "kohort._options",
             "Explanation": "kohort.consumer",
             "ExplanationFacts": "kohort.consumer",
             "GroupFacts": "kohort.consumer",
             "Health": "kohort.consumer",
+            "KafkaAdminClient": "kohort.admin",
             "KafkaConsumer": "kohort.consumer",
             "PartitionFacts": "kohort.consumer",
             "ProcessingFacts": "kohort.consumer",

@@ -11,8 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-API = Path(__file__).parents[1] / "kohort" / "consumer" / "api"
-SOURCE, TARGET = API / "_async.py", API / "_sync.py"
+PACKAGE = Path(__file__).parents[1] / "kohort"
 
 MODULE = '''"""The sync API. Its driver runs the engine in a daemon thread, the consumer thread.
 
@@ -39,6 +38,37 @@ CONSUMER = '''\
     and a later call tries again.
     """'''
 
+ADMIN_MODULE = '''"""The sync admin client. Its driver runs the engine in a daemon thread.
+
+Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file instead.
+"""'''
+ADMIN = '''\
+    """A client for the groups, offsets, topics and settings of a cluster.
+
+    ``with KafkaAdminClient(bootstrap_servers="localhost:9092") as admin``
+
+    The constructor does no I/O and takes the options of a connection, which
+    ``docs/reference/options.md`` lists. Methods that change or read several resources return
+    AdminResults, with an error for each resource that failed.
+
+    Every call has a time limit, also if the client's thread does not respond. The limit is its
+    ``timeout_ms``, or else ``request_timeout_ms``, plus one second.
+    """'''
+
+COMMON_RULES = (
+    (r"\basync def ", "def "),
+    (r"\bawait (?=self\.)", ""),
+    (r"await close\(\), or use an async with block", "call close(), or use a with block"),
+    (r"_task_driver\b", "_thread_driver"),
+    (r"\bTaskDriver\b", "ThreadDriver"),
+)
+ADMIN_RULES = (
+    (r'(?s)\A""".*?"""', ADMIN_MODULE),
+    (r'(?s)    """A client for the groups.*?"""', ADMIN),
+    (r"__a(enter|exit)__", r"__\1__"),
+    (r"\bAsync(KafkaAdminClient)\b(?=[\[(])", r"\1"),
+    *COMMON_RULES,
+)
 RULES = (
     (r'(?s)\A""".*?"""', MODULE),
     (r'(?s)    """A client that reads topics.*?"""', CONSUMER),
@@ -47,26 +77,29 @@ RULES = (
     (r"(from collections.abc import .*)", r"\1\nfrom concurrent.futures import Future"),
     (r"from \S*_commit_future import .*\n", ""),
     (r"AsyncCommitFuture", "Future[None]"),
-    (r"\basync def ", "def "),
-    (r"\bawait (?=self\.)", ""),
-    (r"await close\(\), or use an async with block", "call close(), or use a with block"),
     (r"__a(enter|exit|iter|next)__", r"__\1__"),
     (r"\bAsync(KafkaConsumer)\b(?=[\[(])", r"\1"),
     (r"\bAsync(RebalanceListener|ConsumerOptions)\b", r"\1"),
     (r"\bAsyncIteration\b", "SyncIteration"),
-    (r"_task_driver\b", "_thread_driver"),
-    (r"\bTaskDriver\b", "ThreadDriver"),
+    *COMMON_RULES,
 )
+FOLDERS = {PACKAGE / "consumer" / "api": RULES, PACKAGE / "admin": ADMIN_RULES}
+"""Folders with a module ``_async.py``, and the rules that make ``_sync.py`` of it."""
 
 
-def sync_text() -> str:
-    """Return the text of the sync API."""
-    text = SOURCE.read_text()
-    for pattern, replacement in RULES:
-        text, count = re.subn(pattern, replacement, text)
-        if not count:
-            sys.exit(f"the rule {pattern!r} matches nothing in {SOURCE.name}: remove or correct it")
-    return formatted(text, TARGET)
+def sync_texts() -> dict[Path, str]:
+    """Return the text of each sync API by its path."""
+    texts = {}
+    for folder, rules in FOLDERS.items():
+        source = folder / "_async.py"
+        text = source.read_text()
+        for pattern, replacement in rules:
+            text, count = re.subn(pattern, replacement, text)
+            if not count:
+                name = source.relative_to(PACKAGE)
+                sys.exit(f"the rule {pattern!r} matches nothing in {name}: remove or correct it")
+        texts[folder / "_sync.py"] = formatted(text, folder / "_sync.py")
+    return texts
 
 
 def formatted(text: str, path: Path) -> str:
@@ -80,12 +113,12 @@ def formatted(text: str, path: Path) -> str:
 
 
 def main() -> None:
-    """Write the file, or with ``--check`` fail if it is not current."""
-    text = sync_text()
-    if sys.argv[1:] != ["--check"]:
-        TARGET.write_text(text)
-    elif TARGET.read_text() != text:
-        sys.exit(f"{TARGET.name} is not current: run python -m tools.sync_api")
+    """Write the files, or with ``--check`` fail if one is not current."""
+    for path, text in sync_texts().items():
+        if sys.argv[1:] != ["--check"]:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{path.relative_to(PACKAGE)} is not current: run python -m tools.sync_api")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kohort.config import OPTIONS, Option
+from kohort.config import ADMIN_OPTIONS, OPTIONS, Option
 from tools.sync_api import formatted
 
 ROOT: Final = Path(__file__).parents[1]
@@ -77,7 +77,18 @@ def files() -> dict[Path, str]:
     common = [each for each in OPTIONS.values() if each.name not in alone]
     common.sort(key=lambda each: not each.is_security)
     classes = (
-        _typed_dict("CommonOptions", "TypedDict", "Options of both consumers.", common),
+        _typed_dict(
+            "AdminOptions",
+            "TypedDict",
+            "Options of both admin clients.",
+            (each for each in common if each.name in ADMIN_OPTIONS),
+        ),
+        _typed_dict(
+            "CommonOptions",
+            "AdminOptions",
+            "Options of both consumers.",
+            (each for each in common if each.name not in ADMIN_OPTIONS),
+        ),
         _typed_dict(
             "ConsumerOptions",
             "CommonOptions",
@@ -92,7 +103,7 @@ def files() -> dict[Path, str]:
         ),
     )
     name = "kohort/_options.py"
-    return {ROOT / name: _module(name, "Options of the consumers", _TYPES, *classes)}
+    return {ROOT / name: _module(name, "Options of the clients", _TYPES, *classes)}
 
 
 def _module(name: str, title: str, *parts: str) -> str:

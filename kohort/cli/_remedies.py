@@ -250,6 +250,15 @@ REMEDIES: Final[dict[str, Remedy]] = {
         "subscriptions.",
         "rebalancing.md#a-custom-assignor",
     ),
+    "GroupHasMembersError": Remedy(
+        "Stop the members that the message names, wait until the group is empty, then reset again.",
+        "operating.md#reset-a-group",
+    ),
+    "OffsetsChangedError": Remedy(
+        "Find the client that commits for the group, such as a consumer with ``assign()``, and "
+        "stop it. Then make a new plan and carry it out.",
+        "operating.md#reset-a-group",
+    ),
     # Spark
     "OffsetFormatError": Remedy(
         "Correct the JSON of ``startingOffsets`` or ``endingOffsets``. For a checkpoint, check "

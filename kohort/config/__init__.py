@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from kohort.config._client import CLOSE_TIMEOUT, ClientConfig
 from kohort.config._config import (
+    ADMIN_OPTIONS,
     OPTIONS,
     UNSUPPORTED,
     ConsumerConfig,
@@ -30,6 +31,7 @@ from kohort.config.security._security import SecurityConfig
 from kohort.config.security._tls import StoreConfig, TlsConfig
 
 __all__ = [
+    "ADMIN_OPTIONS",
     "CLOSE_TIMEOUT",
     "OPTIONS",
     "UNSUPPORTED",

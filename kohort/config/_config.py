@@ -284,6 +284,13 @@ OPTIONS: dict[str, Option] = {
 }
 """Supported options by keyword."""
 
+ADMIN_OPTIONS = frozenset(
+    each.name
+    for section in (ClientConfig, SecurityConfig, *SECURITY_SECTIONS.values())
+    for each in options_of(section)
+) | {"connect", "connect_encrypts", "rng", "wall_clock"}
+"""Names of the options that an admin client has, too."""
+
 UNSUPPORTED = {each.name: each for each in KEYWORDS}
 """Keywords of other clients that are not supported."""
 

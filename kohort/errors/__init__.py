@@ -51,6 +51,8 @@ The tree groups errors by their cause and by what you do about them::
     |   +-- OffsetConflictError                 another program changed the stored offset
     |   +-- RebalanceListenerError              a listener raised: __cause__ is its error
     |   +-- AssignorError                       an assignor raised or assigned wrong partitions
+    |   +-- GroupHasMembersError                a reset of the offsets of a group with members
+    |   +-- OffsetsChangedError                 another client committed during a reset
     +-- BrokerResponseError                 an error code of a broker: one class per code below
 
 ``retriable`` is True if the same call may succeed later. ``refresh_metadata`` and
@@ -158,6 +160,7 @@ from kohort.errors._tree import (
     ForkedConsumerError,
     FrameTooLargeError,
     GroupError,
+    GroupHasMembersError,
     IllegalStateError,
     InvalidOptionError,
     KafkaConnectionError,
@@ -172,6 +175,7 @@ from kohort.errors._tree import (
     OAuthTokenError,
     OAuthTokenUnavailableError,
     OffsetConflictError,
+    OffsetsChangedError,
     OffsetsTimeoutError,
     ProtocolError,
     ProxyAuthenticationFailedError,
@@ -224,6 +228,7 @@ __all__ = [
     "FrameTooLargeError",
     "GroupAuthorizationFailedError",
     "GroupError",
+    "GroupHasMembersError",
     "GroupIdNotFoundError",
     "GroupMaxSizeReachedError",
     "IllegalGenerationError",
@@ -272,6 +277,7 @@ __all__ = [
     "OffsetMovedToTieredStorageError",
     "OffsetNotAvailableError",
     "OffsetOutOfRangeError",
+    "OffsetsChangedError",
     "OffsetsTimeoutError",
     "OutOfOrderSequenceNumberError",
     "PolicyViolationError",

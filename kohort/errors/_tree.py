@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kohort.errors.addresses import note_of
-from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
+from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     import uuid
@@ -376,3 +376,25 @@ class RebalanceListenerError(GroupError):
 
 class AssignorError(GroupError):
     """Failure of an assignor, or an assignment that does not match members or partitions."""
+
+
+class GroupHasMembersError(GroupError):
+    """Reset of the offsets of a group that has members. ``members`` has their ids."""
+
+    def __init__(self, message: str, *, group_id: str, members: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.group_id = group_id
+        self.members = members
+
+
+class OffsetsChangedError(GroupError):
+    """Commit of another client between the plan of a reset and its end.
+
+    ``found`` has the offsets that differ from the plan, as they were found.
+    """
+
+    def __init__(
+        self, message: str, *, found: Mapping[TopicPartition, OffsetAndMetadata | None]
+    ) -> None:
+        super().__init__(message)
+        self.found: dict[TopicPartition, OffsetAndMetadata | None] = dict(found)

@@ -26,6 +26,7 @@ THIRD_PARTY = {
     "producer": {"anyio"},
     # trio is notified of Ctrl-C where it runs.
     "consumer": {"anyio", "pyarrow", "trio"},
+    "admin": {"anyio"},
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},

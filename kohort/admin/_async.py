@@ -1,0 +1,232 @@
+"""The async admin client. Its driver runs the engine in a task of the caller's event loop.
+
+``python -m tools.sync_api`` writes the sync admin client, ``_sync.py``, from this text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast
+
+from kohort.admin import _base, _groups, _offsets, _reset
+from kohort.admin._plan import ResetPlan
+from kohort.admin._results import AdminResults, GroupDescription, GroupListings
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
+from kohort.consumer.api import _arguments
+from kohort.consumer.driver._driver import Plan
+from kohort.consumer.driver._state import CloseRequest
+from kohort.consumer.driver._task_driver import TaskDriver
+from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from kohort import _options
+    from kohort.consumer.api import _typing
+else:
+    _options = LazyModule("kohort._options")
+    _typing = LazyModule("kohort.consumer.api._typing")
+
+T = TypeVar("T")
+
+
+class AsyncKafkaAdminClient(_base.AdminBase):
+    """A client for the groups, offsets, topics and settings of a cluster, on asyncio or trio.
+
+    ``async with AsyncKafkaAdminClient(bootstrap_servers="localhost:9092") as admin``
+
+    The options, methods and errors are those of :class:`~kohort.KafkaAdminClient`. The methods that
+    wait are awaited. ``async with``, ``start()`` or the first awaited call starts the client. On
+    trio only ``async with`` can.
+    """
+
+    __module__ = "kohort"
+
+    _close_hint = "await close(), or use an async with block"
+
+    if TYPE_CHECKING:
+        _driver: TaskDriver
+
+    def __init__(self, **options: Unpack[_options.AdminOptions]) -> None:
+        configs = cast("dict[str, Any]", options)
+        conceal_secrets(configs)
+        self._set_up(_base.config_of_options(configs))
+
+    @staticmethod
+    def _make_driver(config: ConsumerConfig) -> TaskDriver:
+        return TaskDriver(config)
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, Any], *, unsupported: Literal["raise", "warn"] = "raise"
+    ) -> Self:
+        """Return an admin client with the dotted names of Java and librdkafka as options.
+
+        The options of consumers are ignored with a DEBUG line. ``unsupported="warn"`` logs other
+        names that are unknown or not supported, in place of an error.
+        """
+        return cls._from_properties(properties, unsupported)
+
+    async def _call(
+        self, timeout_ms: float | None, function: Callable[..., Awaitable[T]], *arguments: Any
+    ) -> T:
+        self._driver.life.check_usable()
+        seconds = self._seconds(timeout_ms)
+        return await self._driver.call(Plan(function, (*arguments, seconds), seconds))
+
+    # -- start and close ----------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect to the cluster. The first call does so as well.
+
+        Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
+        and SecurityError if all of them reject TLS or the login.
+        """
+        await self._driver.start()
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Close the connections, within ``timeout_ms``, by default 5,000. Idempotent."""
+        timeout = _arguments.timeout_seconds(timeout_ms, 1000 * CLOSE_TIMEOUT)
+        assert timeout is not None
+        await self._driver.close(CloseRequest(False, timeout, None))
+
+    async def __aenter__(self) -> Self:
+        await self._driver.enter_block()
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        self._driver.life.note_left(exc_type)
+        try:
+            await self.close()
+        finally:
+            await self._driver.leave_block()
+
+    # -- groups -------------------------------------------------------------------------------
+
+    async def list_groups(
+        self,
+        states_filter: Iterable[str] | None = None,
+        types_filter: Iterable[str] | None = None,
+        timeout_ms: float | None = None,
+    ) -> GroupListings:
+        """Return the groups of all brokers, of every type: classic, consumer, share and streams.
+
+        The filters name states and types in upper or lower case, such as ``["Stable", "Empty"]``
+        and ``["consumer"]``. ``errors`` of the result has the brokers that did not respond. The
+        default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        states = _base.lowered(states_filter, "a state")
+        types = _base.lowered(types_filter, "a type of group")
+        return await self._call(timeout_ms, _groups.list_groups, states, types)
+
+    async def describe_groups(
+        self, group_ids: str | Iterable[str], timeout_ms: float | None = None
+    ) -> AdminResults[str, GroupDescription]:
+        """Return the state of groups, and their members with the partitions that they own.
+
+        A group that does not exist has GroupIdNotFoundError. The default of ``timeout_ms`` is
+        ``request_timeout_ms``.
+        """
+        wanted = _base.names(group_ids, "a group id")
+        return await self._call(timeout_ms, _groups.describe_groups, wanted)
+
+    async def delete_groups(
+        self, group_ids: str | Iterable[str], timeout_ms: float | None = None
+    ) -> AdminResults[str, None]:
+        """Delete groups with their offsets. A group with members has NonEmptyGroupError.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        wanted = _base.names(group_ids, "a group id")
+        return await self._call(timeout_ms, _groups.delete_groups, wanted)
+
+    # -- offsets ------------------------------------------------------------------------------
+
+    async def list_group_offsets(
+        self,
+        group_specs: str | Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        timeout_ms: float | None = None,
+    ) -> AdminResults[str, AdminResults[TopicPartition, OffsetAndMetadata]]:
+        """Return the committed offsets of groups. Partitions without an offset are left out.
+
+        A mapping has the partitions of each group, or None for all with an offset. A group that
+        does not exist has no offsets. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        specs = _base.group_specs(group_specs)
+        return await self._call(timeout_ms, _offsets.list_group_offsets, specs)
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: _typing.CommitOffsets,
+        timeout_ms: float | None = None,
+    ) -> AdminResults[TopicPartition, None]:
+        """Commit offsets for a group without members, ``{partition: OffsetAndMetadata | offset}``.
+
+        A group that does not exist is created. Offsets of a group with members have
+        UnknownMemberIdError. :meth:`reset_group_offsets` also checks the group and the offsets.
+        The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        [group] = _base.names(group_id, "a group id")
+        chosen = _arguments.commit_offsets(offsets)
+        return await self._call(timeout_ms, _offsets.alter_group_offsets, group, chosen)
+
+    async def delete_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        timeout_ms: float | None = None,
+    ) -> AdminResults[TopicPartition, None]:
+        """Delete committed offsets of topics that no member of the group subscribes to.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        [group] = _base.names(group_id, "a group id")
+        chosen = _arguments.topic_partitions(partitions)
+        return await self._call(timeout_ms, _offsets.delete_group_offsets, group, chosen)
+
+    async def reset_group_offsets(
+        self,
+        group_id: str,
+        to: str | int | datetime | timedelta | Mapping[TopicPartition, int] | ResetPlan,
+        *,
+        topics: str | Iterable[str] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+        plan: bool = False,
+        timeout_ms: float | None = None,
+    ) -> ResetPlan:
+        """Set the offsets of a group without members, and return what changed as a plan.
+
+        ``plan=True`` changes nothing and returns the plan, to look at and to give as ``to`` later.
+        The property ``undo`` of a plan is the plan for the way back.
+
+        ``to`` is ``"earliest"``, ``"latest"``, an offset, a shift such as ``"+100"``, a time ago
+        such as ``"-2h"`` or a ``timedelta``. It may be a time with a zone, as a ``datetime`` or in
+        ISO format. A time stands for the first record at or after it, or the end of the log. A
+        target outside of the log becomes its nearest end. Without ``topics`` and ``partitions``
+        it applies to all partitions with a committed offset.
+
+        Raises GroupHasMembersError for a group with members, OffsetsChangedError if another client
+        committed since the plan was made, GroupIdNotFoundError, and ValueError for ``to``. An error
+        of one partition is raised, and the reset changes nothing then. The default of
+        ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        [group] = _base.names(group_id, "a group id")
+        named = None if topics is None else _base.names(topics, "a topic")
+        chosen = None if partitions is None else _arguments.topic_partitions(partitions)
+        _base.check_reset(to, named, chosen, group)
+        return await self._call(timeout_ms, _reset.reset, group, to, named, chosen, plan)
+
+    async def list_partition_offsets(
+        self,
+        topic_partition_specs: Mapping[TopicPartition, int],
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        timeout_ms: float | None = None,
+    ) -> AdminResults[TopicPartition, OffsetAndTimestamp | None]:
+        """Return an offset of each log, by an :class:`~kohort.admin.OffsetSpec` or a timestamp.
+
+        A timestamp in milliseconds stands for the first record at or after it. The result is None
+        if there is no such record. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        specs = _base.offset_specs(topic_partition_specs)
+        committed = _base.is_committed(isolation_level)
+        return await self._call(timeout_ms, _offsets.list_partition_offsets, specs, committed)

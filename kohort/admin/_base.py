@@ -1,0 +1,148 @@
+"""The parts of both admin clients that neither wait nor send requests: options and arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import weakref
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Self
+
+from kohort.admin._plan import ResetPlan
+from kohort.config import (
+    ADMIN_OPTIONS,
+    OPTIONS,
+    ConsumerConfig,
+    FetchConfig,
+    GroupConfig,
+    conceal_properties,
+)
+from kohort.consumer.api import _arguments
+from kohort.consumer.driver._driver import Driver, DriverOwner
+from kohort.errors import InvalidOptionError, UnsupportedOptionError
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.admin")
+
+
+class AdminBase(DriverOwner):
+    """The life and the options of an admin client."""
+
+    def __repr__(self) -> str:
+        driver = getattr(self, "_driver", None)
+        state = "without options" if driver is None else str(driver.life)
+        return f"<{type(self).__name__} {state}>"
+
+    @staticmethod
+    def _make_driver(config: ConsumerConfig) -> Driver:
+        raise NotImplementedError  # each admin client has it
+
+    def _set_up(self, config: ConsumerConfig) -> None:
+        self._driver = driver = self._make_driver(config)
+        driver.life.what = "admin client"
+        driver.owner = weakref.ref(self)
+
+    @classmethod
+    def _from_properties(cls, properties: Mapping[str, Any], unsupported: str) -> Self:
+        admin = cls.__new__(cls)
+        admin._set_up(config_of_properties(properties, unsupported))
+        return admin
+
+    def _seconds(self, timeout_ms: float | None) -> float:
+        seconds = _arguments.timeout_seconds(timeout_ms)
+        return self._driver.request_seconds if seconds is None else seconds
+
+
+def config_of_options(options: dict[str, Any]) -> ConsumerConfig:
+    """Return the options of an admin client, which are among those of a consumer.
+
+    Raise UnsupportedOptionError for another option of a consumer.
+    """
+    for name in options:
+        if name in OPTIONS and name not in ADMIN_OPTIONS:
+            raise UnsupportedOptionError(
+                f"{name} is an option of consumers, and has no meaning for an admin client: leave "
+                "it out"
+            )
+    return ConsumerConfig.from_kwargs(**options)
+
+
+def config_of_properties(properties: Mapping[str, Any], unsupported: str) -> ConsumerConfig:
+    """Return the options with these dotted names. Ignore those of a consumer alone."""
+    properties = conceal_properties(properties)
+    config = ConsumerConfig.from_properties(properties, unsupported=unsupported)
+    unused = {
+        dotted
+        for each in OPTIONS.values()
+        if each.name not in ADMIN_OPTIONS
+        for dotted in each.properties
+    }
+    for name in properties.keys() & unused:
+        logger.debug("%s changes nothing for an admin client", name)
+    return dataclasses.replace(config, group=GroupConfig(), fetch=FetchConfig())
+
+
+# -- arguments --------------------------------------------------------------------------------
+
+
+def names(values: str | Iterable[str], what: str) -> list[str]:
+    """Return one name or several as a list, without duplicates."""
+    given = [values] if isinstance(values, str) else list(values)
+    for each in given:
+        if not isinstance(each, str):
+            raise TypeError(f"{what} must be a str, not {each!r}")
+        _arguments.text(each, what)
+    return list(dict.fromkeys(given))
+
+
+def lowered(values: Iterable[str] | None, what: str) -> frozenset[str] | None:
+    """Return a filter in lower case, or None."""
+    if values is None:
+        return None
+    return frozenset(each.lower() for each in names(values, what))
+
+
+def group_specs(
+    specs: str | Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+) -> dict[str, Collection[TopicPartition] | None]:
+    """Return the partitions to read by group, or None for all."""
+    if not isinstance(specs, Mapping):
+        return dict.fromkeys(names(specs, "a group id"))
+    names(specs, "a group id")
+    return {
+        group_id: None if chosen is None else _arguments.topic_partitions(chosen)
+        for group_id, chosen in specs.items()
+    }
+
+
+def offset_specs(specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the checked timestamps or OffsetSpec values by partition."""
+    if not isinstance(specs, Mapping):
+        raise TypeError(f"expected a mapping of TopicPartition to OffsetSpec, not {specs!r}")
+    from kohort.admin._results import OffsetSpec
+
+    lowest = min(OffsetSpec)
+    return {
+        _arguments.topic_partition(tp): _arguments.integer(value, f"the spec of {tp}", lowest)
+        for tp, value in specs.items()
+    }
+
+
+def is_committed(isolation_level: str) -> bool:
+    """Return True for read_committed."""
+    if isolation_level not in ("read_uncommitted", "read_committed"):
+        raise InvalidOptionError(
+            f"isolation_level={isolation_level!r}: expected 'read_uncommitted' or 'read_committed'"
+        )
+    return isolation_level == "read_committed"
+
+
+def check_reset(
+    to: object, topics: list[str] | None, partitions: list[TopicPartition] | None, group_id: str
+) -> None:
+    """Raise ValueError for partitions besides a target that names them."""
+    names_them = isinstance(to, Mapping | ResetPlan)
+    if names_them and (topics is not None or partitions is not None):
+        raise ValueError("topics and partitions are those of the plan or mapping: leave them out")
+    if isinstance(to, ResetPlan) and to.group_id != group_id:
+        raise ValueError(f"the plan is for group {to.group_id!r}, not for {group_id!r}")

@@ -1,0 +1,208 @@
+"""The reset of a group's offsets: a plan, and its execution.
+
+1. The plan reads the members, the committed offsets, the bounds of the logs, and for a time the
+   offsets there. ``make_plan()`` computes it.
+2. The execution describes the group again. Members are an error, because they would go on from
+   their own positions and commit these.
+3. It reads the committed offsets again. If one differs from the plan, another client has committed
+   meanwhile, and nothing is changed.
+4. It commits from outside the group. The coordinator refuses that if a member has joined meanwhile.
+5. It reads the offsets once more, because another client from outside may commit at the same time.
+
+A reset is one change of one group. So the error of a partition is raised, and before step 4 nothing
+is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kohort.admin._groups import describe_group
+from kohort.admin._offsets import commit_offsets, committed_offsets, delete_offsets, log_offsets
+from kohort.admin._plan import ResetPlan, Target, is_same, make_plan, read_target
+from kohort.admin._requests import AdminRequests
+from kohort.admin._results import AdminResults, MemberDescription
+from kohort.coordinator_client import describe
+from kohort.errors import (
+    GroupHasMembersError,
+    GroupIdNotFoundError,
+    KafkaError,
+    OffsetsChangedError,
+    UnknownTopicOrPartitionError,
+    broker_error,
+)
+from kohort.fetcher import EARLIEST, LATEST
+from kohort.transport import counted, escaped
+from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.consumer.engine._engine import Engine
+
+_MAX_MEMBERS = 5
+"""Maximum number of members that an error names."""
+
+
+async def reset(
+    engine: Engine,
+    group_id: str,
+    to: object,
+    topics: list[str] | None,
+    partitions: list[TopicPartition] | None,
+    only_plan: bool,
+    seconds: float,
+) -> ResetPlan:
+    """Plan a reset, and carry it out unless ``only_plan`` is True."""
+    requests = await AdminRequests.begin(engine, seconds)
+    if isinstance(to, ResetPlan):
+        plan = to._replace(members=await _members(requests, group_id))
+    else:
+        target = read_target(to, (engine.config.wall_clock or time.time)())
+        plan = await _plan(requests, engine, group_id, target, topics, partitions)
+    if not only_plan:
+        await _execute(requests, plan)
+    return plan
+
+
+# -- the plan ---------------------------------------------------------------------------------
+
+
+async def _plan(
+    requests: AdminRequests,
+    engine: Engine,
+    group_id: str,
+    target: Target,
+    topics: list[str] | None,
+    partitions: list[TopicPartition] | None,
+) -> ResetPlan:
+    chosen = await _chosen(requests, target, topics, partitions)
+    members = await _members(requests, group_id, must_exist=chosen is None)
+    committed = (await committed_offsets(requests, group_id, chosen)).raise_errors()
+    wanted = chosen if chosen is not None else list(committed)
+    starts = await log_offsets(requests, engine, dict.fromkeys(wanted, EARLIEST))
+    ends = await log_offsets(requests, engine, dict.fromkeys(wanted, LATEST))
+    found: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
+    if target.kind == "time":
+        times = dict.fromkeys(wanted, max(0, target.value))
+        found = (await log_offsets(requests, engine, times)).raise_errors()
+    return make_plan(
+        group_id,
+        target,
+        wanted,
+        committed,
+        starts.raise_errors(),
+        ends.raise_errors(),
+        found,
+        members,
+    )
+
+
+async def _chosen(
+    requests: AdminRequests,
+    target: Target,
+    topics: list[str] | None,
+    partitions: list[TopicPartition] | None,
+) -> list[TopicPartition] | None:
+    """Return the partitions of the arguments, or None for those with a committed offset."""
+    if target.offsets is not None:
+        return list(target.offsets)
+    if topics is None:
+        return partitions
+    results = await partitions_of(requests, topics)
+    found = [TopicPartition(topic, each) for topic in topics for each in results[topic]]
+    return sorted({*found, *(partitions or ())})
+
+
+async def partitions_of(
+    requests: AdminRequests, topics: Iterable[str]
+) -> AdminResults[str, tuple[int, ...]]:
+    """Return the partitions of topics, by new metadata."""
+
+    async def attempt(
+        remaining: Collection[str],
+    ) -> dict[str, tuple[int, ...] | KafkaError]:
+        metadata = await requests.cluster.fetch_topics(remaining, may_create=False)
+        found: dict[str, tuple[int, ...] | KafkaError] = {}
+        for name in remaining:
+            known = metadata.topics.get(name)
+            code = UnknownTopicOrPartitionError.code if known is None else known.error
+            if code:
+                text = f"the topic {escaped(name)!r} was not found: {broker_error(code)}"
+                found[name] = broker_error(code, text)
+            else:
+                found[name] = metadata.partitions_for(name)
+        return found
+
+    return await requests.each(topics, attempt, "the look-up of topics")
+
+
+async def _members(
+    requests: AdminRequests, group_id: str, *, must_exist: bool = False
+) -> tuple[MemberDescription, ...]:
+    """Return the members of a group. A group that does not exist has none."""
+    try:
+        return (await describe_group(requests, group_id)).members
+    except GroupIdNotFoundError:
+        if must_exist:
+            raise
+        return ()
+
+
+# -- the execution ----------------------------------------------------------------------------
+
+
+async def _execute(requests: AdminRequests, plan: ResetPlan) -> None:
+    if plan.members:
+        raise _members_error(plan.group_id, plan.members)
+    before = {step.partition: step.before for step in plan.steps}
+    after = {step.partition: step.after for step in plan.steps if step.changes}
+    await _compare(
+        requests,
+        plan.group_id,
+        before,
+        "the plan has other offsets. Nothing was changed. Plan again",
+    )
+    to_commit = {tp: at for tp, at in after.items() if at is not None}
+    to_delete = [tp for tp, at in after.items() if at is None]
+    if to_commit:
+        (await commit_offsets(requests, plan.group_id, to_commit)).raise_errors()
+    if to_delete:
+        (await delete_offsets(requests, plan.group_id, to_delete)).raise_errors()
+    await _compare(
+        requests, plan.group_id, after, "another client committed after the reset. Stop it first"
+    )
+
+
+def _members_error(group_id: str, members: tuple[MemberDescription, ...]) -> GroupHasMembersError:
+    names = [
+        f"{escaped(each.member_id)} (client id {escaped(each.client_id)}, host "
+        f"{escaped(each.host)})"
+        for each in members[:_MAX_MEMBERS]
+    ]
+    if len(members) > _MAX_MEMBERS:
+        names.append(f"{len(members) - _MAX_MEMBERS} more")
+    return GroupHasMembersError(
+        f"the offsets of group {escaped(group_id)!r} cannot be reset: it has "
+        f"{counted(len(members), 'member')}: {', '.join(names)}. Stop them, then reset again",
+        group_id=group_id,
+        members=tuple(each.member_id for each in members),
+    )
+
+
+async def _compare(
+    requests: AdminRequests,
+    group_id: str,
+    expected: Mapping[TopicPartition, OffsetAndMetadata | None],
+    reason: str,
+) -> None:
+    """Raise OffsetsChangedError if the committed offsets are not the expected ones."""
+    if not expected:
+        return
+    found = (await committed_offsets(requests, group_id, list(expected))).raise_errors()
+    changed = {tp: found.get(tp) for tp, at in expected.items() if not is_same(at, found.get(tp))}
+    if changed:
+        raise OffsetsChangedError(
+            f"the offsets of group {escaped(group_id)!r} changed for {describe(changed)}: {reason}",
+            found=changed,
+        )

@@ -1,0 +1,208 @@
+"""kohort's admin client on Apache Kafka: groups and offsets as Kafka's own tool shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+import pytest
+
+from kohort import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kohort.admin import OffsetSpec
+from kohort.errors import GroupHasMembersError, GroupIdNotFoundError, OffsetsChangedError
+from tests.interop.producers import with_confluent
+from tests.interop.waiting import wait_until
+from tests.support.kafka_server import KafkaServer
+
+pytestmark = pytest.mark.real_kafka
+GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+PARTITIONS, RECORDS = 2, 10
+
+
+class Seen(NamedTuple):
+    """A partition of a group: its committed offset, and the client id of its owner."""
+
+    offset: str
+    client_id: str
+
+
+class Groups(NamedTuple):
+    """Groups of each kind, and the topic that they read."""
+
+    topic: str
+    names: dict[str, str]
+    members: dict[str, KafkaConsumer]
+
+
+@pytest.fixture
+def admin(kafka: KafkaServer) -> Iterator[KafkaAdminClient]:
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        yield admin
+
+
+@pytest.fixture
+def groups(kafka: KafkaServer) -> Iterator[Groups]:
+    """Ten groups: with members and empty, by both protocols, with and without lag."""
+    stamp = time.time_ns()
+    topic = kafka.create_topic(f"admin-{stamp}", PARTITIONS)
+    for number in range(PARTITIONS):
+        pairs = [(b"k", b"%d" % n) for n in range(RECORDS)]
+        with_confluent(kafka.bootstrap_servers, topic, number, "none", pairs, idempotent="true")
+    names: dict[str, str] = {}
+    members: dict[str, KafkaConsumer] = {}
+    with ExitStack() as stack:
+        for protocol in ("classic", "consumer"):
+            for kind in ("live", "live-behind", "empty", "empty-behind"):
+                name = f"{protocol}-{kind}-{stamp}"
+                names[f"{protocol} {kind}"] = name
+                member = stack.enter_context(_member(kafka, topic, name, protocol))
+                _commit(member, topic, 4 if "behind" in kind else RECORDS)
+                if "live" in kind:
+                    members[name] = member
+                else:
+                    member.close()
+        outside = stack.enter_context(
+            KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id=f"outside-{stamp}")
+        )
+        outside.commit({TopicPartition(topic, 0): OffsetAndMetadata(3, "by hand")})
+        names["offsets alone"] = f"outside-{stamp}"
+        names["absent"] = f"absent-{stamp}"
+        yield Groups(topic, names, members)
+
+
+def _member(kafka: KafkaServer, topic: str, group: str, protocol: Any) -> KafkaConsumer:
+    member = KafkaConsumer(
+        topic,
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id=group,
+        group_protocol=protocol,
+        client_id=f"client-of-{protocol}",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    member.start()
+    wait_until(lambda: member.poll(timeout_ms=100) is not None and len(member.assignment()) == 2)
+    return member
+
+
+def _commit(member: KafkaConsumer, topic: str, offset: int) -> None:
+    tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    member.commit(dict.fromkeys(tps, offset))
+
+
+def tables(output: str) -> list[dict[str, str]]:
+    """Return the rows of the tables that ConsumerGroupCommand prints, by their headings."""
+    rows: list[dict[str, str]] = []
+    heading: list[str] = []
+    for line in output.splitlines():
+        words = line.split()
+        if "GROUP" in words:
+            heading = words
+        elif heading and len(words) >= len(heading):
+            rows.append(dict(zip(heading, words, strict=False)))
+    return rows
+
+
+def test_groups_are_those_of_kafkas_tool(
+    kafka: KafkaServer, admin: KafkaAdminClient, groups: Groups
+) -> None:
+    names = groups.names
+    server = ("--bootstrap-server", kafka.bootstrap_servers)
+    existing = [name for kind, name in names.items() if kind != "absent"]
+    every = [word for name in existing for word in ("--group", name)]
+
+    listed = kafka.tool(GROUP_COMMAND, *server, "--list", "--state").stdout
+    states = {
+        row["GROUP"]: row["STATE"] for row in tables(listed) if row["GROUP"] in names.values()
+    }
+    found = admin.list_groups().raise_errors()
+    assert {g.group_id: g.state for g in found if g.group_id in names.values()} == states
+    assert len(states) == 9
+    types = {g.group_id: g.type for g in found}
+    for kind, name in names.items():
+        if kind != "absent":
+            assert types[name] == ("consumer" if kind.startswith("consumer") else "classic")
+
+    done = kafka.tool(GROUP_COMMAND, *server, *every, "--describe")
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout
+    expected: dict[tuple[str, int], Seen] = {
+        (row["GROUP"], int(row["PARTITION"])): Seen(row["CURRENT-OFFSET"], row["CLIENT-ID"])
+        for row in tables(shown)
+    }
+    described = admin.describe_groups(names.values())
+    committed = admin.list_group_offsets(names.values())
+    seen: dict[tuple[str, int], Seen] = {}
+    for name in described:
+        owners = described[name].owners()
+        for tp in sorted({*owners, *committed[name]}):
+            owner = owners.get(tp)
+            at = committed[name].get(tp)
+            seen[name, tp.partition] = Seen(
+                "-" if at is None else str(at.offset), "-" if owner is None else owner.client_id
+            )
+    assert seen == expected
+    assert list(described.errors) == [names["absent"]]
+    assert isinstance(described.errors[names["absent"]], GroupIdNotFoundError)
+
+
+def test_offsets_of_logs_are_found_by_spec(
+    kafka: KafkaServer, admin: KafkaAdminClient, groups: Groups
+) -> None:
+    tp = TopicPartition(groups.topic, 0)
+
+    def found(spec: int) -> Any:
+        at = admin.list_partition_offsets({tp: spec})[tp]
+        return None if at is None else at.offset
+
+    assert found(OffsetSpec.EARLIEST) == found(OffsetSpec.EARLIEST_LOCAL) == found(0) == 0
+    assert found(OffsetSpec.LATEST) == RECORDS
+    assert 0 <= found(OffsetSpec.MAX_TIMESTAMP) < RECORDS
+    assert found(OffsetSpec.LATEST_TIERED) is None
+    assert found(int(time.time() * 1000) + 3_600_000) is None
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.cases
+def test_reset_and_undo_do_on_kafka_what_the_plan_says(
+    kafka: KafkaServer, admin: KafkaAdminClient, groups: Groups, protocol: str
+) -> None:
+    group = groups.names[f"{protocol} empty-behind"]
+
+    def offsets() -> dict[int, int]:
+        found = admin.list_group_offsets(group)[group]
+        return {tp.partition: at.offset for tp, at in found.items()}
+
+    now = datetime.now(timezone(timedelta(hours=2)))
+    for to, expected in (
+        ("earliest", 0),
+        ("latest", RECORDS),
+        (7, 7),
+        ("+2", 6),
+        ("-1", 3),
+        ("-2h", 0),
+        (now + timedelta(hours=1), RECORDS),
+        ({TopicPartition(groups.topic, n): 5 for n in range(PARTITIONS)}, 5),
+    ):
+        plan = admin.reset_group_offsets(group, to, plan=True)
+        assert offsets() == {0: 4, 1: 4}
+        admin.reset_group_offsets(group, plan)
+        assert offsets() == {0: expected, 1: expected}
+        admin.reset_group_offsets(group, plan.undo)
+        assert offsets() == {0: 4, 1: 4}
+    plan = admin.reset_group_offsets(group, "earliest", plan=True)
+    admin.alter_group_offsets(group, {TopicPartition(groups.topic, 0): 2}).raise_errors()
+    with pytest.raises(OffsetsChangedError):
+        admin.reset_group_offsets(group, plan)
+    live = groups.names[f"{protocol} live"]
+    with pytest.raises(GroupHasMembersError, match=f"client-of-{protocol}"):
+        admin.reset_group_offsets(live, "earliest")
+    removed = admin.delete_group_offsets(group, [TopicPartition(groups.topic, 0)])
+    assert list(removed.raise_errors()) == [TopicPartition(groups.topic, 0)]
+    assert offsets() == {1: 4}
+    deleted = admin.delete_groups([group, live])
+    assert list(deleted) == [group]
+    assert list(deleted.errors) == [live]
