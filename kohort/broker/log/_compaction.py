@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kohort.records import (
-    NO_TIMESTAMP,
     BatchHeader,
+    Compression,
     ControlType,
     NewRecord,
     Record,
@@ -90,7 +90,7 @@ class Compaction:
         else:
             kept = list(self._kept(batch, latest, expired))
         if not kept:
-            return _emptied(header) if self._is_needed(header, end) else None
+            return _rewritten(header, (), None) if self._is_needed(header, end) else None
         expires = emptied or any(record.value is None for record in kept)
         if expires and horizon is None:
             return _rewritten(header, kept, self.now_ms + self.delete_retention_ms)
@@ -165,7 +165,7 @@ def _rewritten(header: BatchHeader, records: Sequence[Record], horizon: int | No
     return encode_batch(
         [NewRecord(r.timestamp, r.key, r.value, r.headers) for r in records],
         base_offset=header.base_offset,
-        compression=header.compression,
+        compression=header.compression if records else Compression.NONE,
         timestamp_type=header.timestamp_type,
         leader_epoch=header.partition_leader_epoch,
         producer_id=header.producer_id,
@@ -173,24 +173,8 @@ def _rewritten(header: BatchHeader, records: Sequence[Record], horizon: int | No
         base_sequence=header.base_sequence,
         transactional=header.is_transactional,
         control=header.is_control,
+        max_timestamp=None if records else header.max_timestamp,
         delete_horizon_ms=horizon,
         offset_deltas=[record.offset - header.base_offset for record in records],
-        last_offset_delta=header.last_offset_delta,
-    )
-
-
-def _emptied(header: BatchHeader) -> bytes:
-    return encode_batch(
-        [],
-        base_offset=header.base_offset,
-        timestamp_type=header.timestamp_type,
-        leader_epoch=header.partition_leader_epoch,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-        control=header.is_control,
-        base_timestamp=NO_TIMESTAMP,
-        max_timestamp=header.max_timestamp,
         last_offset_delta=header.last_offset_delta,
     )
