@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
-from kohort.errors import BrokerResponseError, IllegalStateError, KafkaError, broker_error
+from kohort.errors import BrokerResponseError, KafkaError, broker_error
 from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._retries import Retries
 from kohort.fetcher.buffer._completed import FailedFetch
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
-from kohort.transport import RepeatedLog, with_principal
+from kohort.transport import RepeatedLog, is_end_of_client, with_principal
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -171,7 +171,7 @@ class LookupFailures:
         self, tp: TopicPartition, epoch: int, error: KafkaError, *, is_transient: bool
     ) -> None:
         """Put an error into the buffer, which raises it from the next drain."""
-        if isinstance(error, IllegalStateError):
-            return  # the cluster client has ended with the consumer, which says why
+        if is_end_of_client(error):
+            return
         if self._queues.append(FailedFetch(tp, epoch, error, is_transient=is_transient)):
             self._on_ready()

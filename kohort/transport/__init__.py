@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kohort.transport._backoff import SYSTEM_RNG, Backoff
 from kohort.transport._printable import RepeatedLog, counted, in_seconds, with_principal
-from kohort.transport.cluster._cluster import ClusterClient
+from kohort.transport.cluster._cluster import ClusterClient, is_end_of_client
 from kohort.transport.cluster._metadata import (
     BrokerAddress,
     ClusterMetadata,
@@ -59,6 +59,7 @@ __all__ = [
     "escaped",
     "frame_selector",
     "in_seconds",
+    "is_end_of_client",
     "running_clock",
     "start_soon",
     "versions_request",

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from kohort.errors import IllegalStateError, KafkaError
-from kohort.transport import with_principal
+from kohort.errors import KafkaError
+from kohort.transport import is_end_of_client, with_principal
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -40,12 +40,8 @@ class ErrorReports:
         self.waiting: deque[Exception] = deque(maxlen=MAX_ERRORS)
 
     def report(self, error: Exception) -> None:
-        """Let the caller's next poll() raise an error. Equal errors are reported once.
-
-        IllegalStateError is left out: the cluster client has ended with the engine, and
-        ``check_running()`` says why.
-        """
-        if not isinstance(error, IllegalStateError):
+        """Let the caller's next poll() raise an error. Equal errors are reported once."""
+        if not is_end_of_client(error):  # check_running() says why it ended
             self._add(error)
 
     def report_refusal(self, error: KafkaError) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from kohort.errors import IllegalStateError, KafkaError, broker_error
+from kohort.errors import KafkaError, broker_error
 from kohort.fetcher._environment import FetchCluster, FetcherOptions
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._leaders import Leaders, Replicas
@@ -26,7 +26,7 @@ from kohort.fetcher.requests._planning import UNKNOWN_LINE, FetchPlanner, Planne
 from kohort.fetcher.requests._request import FetchResult, fetch_request, partitions_of, read_results
 from kohort.fetcher.requests._response_intake import ResponseIntake
 from kohort.fetcher.requests._sessions import SESSION_ERRORS
-from kohort.transport import Leased, OversizedFrameError, RepeatedLog
+from kohort.transport import Leased, OversizedFrameError, RepeatedLog, is_end_of_client
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -392,8 +392,8 @@ class FetchSender:
             text = f"fetching from broker {node} failed: {error}; trying again"
             self._repeats.log(node, logging.INFO, text)
             return False
-        if isinstance(error, IllegalStateError):
-            return False  # the cluster client has ended with the consumer, which says why
+        if is_end_of_client(error):
+            return False
         logger.warning("fetching from broker %d failed: %s", node, str(error))
         self._buffer.report(error)
         return True

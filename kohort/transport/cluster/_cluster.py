@@ -95,6 +95,14 @@ def _nothing() -> None:
     pass
 
 
+def is_end_of_client(error: BaseException) -> bool:
+    """True if an error says that the cluster client has ended with its owner.
+
+    The owner reports why it ended. No other part reports this error.
+    """
+    return isinstance(error, IllegalStateError)
+
+
 class ClusterClient:
     """The client of a cluster, which the other packages send their requests with.
 
