@@ -28,6 +28,8 @@ _EXAMPLES: Final = {
     "dead-letters": "kohort dead-letters dlq.billing\nkohort dead-letters dlq.billing --replay",
     "demo": "kohort demo --flights 50000 --no-spark",
     "errors": "kohort errors NoBrokersAvailable\nkohort errors UNKNOWN_MEMBER_ID\nkohort errors 25",
+    "groups": "kohort groups\nkohort groups billing --during 5\nkohort groups --fail-above 5m\n"
+    "kohort groups reset billing --to -2h --execute",
     "produce": "kohort produce orders lines.txt --key-separator :\n"
     """echo '{"key": "alice", "value": {"item": "tea"}}' | kohort produce orders --json""",
     "spark-compile": "kohort spark-compile --output /tmp/pyspark.zip",

@@ -35,18 +35,22 @@ __all__ = [
     "AdminResults",
     "AsyncKafkaAdminClient",
     "GroupDescription",
+    "GroupLag",
     "GroupListing",
     "GroupListings",
     "KafkaAdminClient",
     "MemberDescription",
     "OffsetSpec",
+    "PartitionLag",
     "ResetPlan",
     "ResetStep",
+    "stuck_reason",
 ]
 
 if TYPE_CHECKING:
     from kohort._options import AdminOptions
     from kohort.admin._async import AsyncKafkaAdminClient
+    from kohort.admin._lag import GroupLag, PartitionLag, stuck_reason
     from kohort.admin._plan import ResetPlan, ResetStep
     from kohort.admin._results import (
         AdminResults,
@@ -66,12 +70,15 @@ else:
             "AdminResults": "kohort.admin._results",
             "AsyncKafkaAdminClient": "kohort.admin._async",
             "GroupDescription": "kohort.admin._results",
+            "GroupLag": "kohort.admin._lag",
             "GroupListing": "kohort.admin._results",
             "GroupListings": "kohort.admin._results",
             "KafkaAdminClient": "kohort.admin._sync",
             "MemberDescription": "kohort.admin._results",
             "OffsetSpec": "kohort.admin._results",
+            "PartitionLag": "kohort.admin._lag",
             "ResetPlan": "kohort.admin._plan",
             "ResetStep": "kohort.admin._plan",
+            "stuck_reason": "kohort.admin._lag",
         }.get,
     )

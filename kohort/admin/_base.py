@@ -43,9 +43,14 @@ class AdminBase(DriverOwner):
         driver.owner = weakref.ref(self)
 
     @classmethod
-    def _from_properties(cls, properties: Mapping[str, Any], unsupported: str) -> Self:
+    def _from_properties(
+        cls, properties: Mapping[str, Any], unsupported: str, **client: Any
+    ) -> Self:
+        """Return a client with these properties. ``client`` has options without a dotted name."""
+        config = config_of_properties(properties, unsupported)
         admin = cls.__new__(cls)
-        admin._set_up(config_of_properties(properties, unsupported))
+        changed = dataclasses.replace(config.client, **client)
+        admin._set_up(dataclasses.replace(config, client=changed))
         return admin
 
     def _seconds(self, timeout_ms: float | None) -> float:

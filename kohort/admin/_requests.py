@@ -198,6 +198,10 @@ def group_error(
             group_id=group_id,
             operation=operation,
         )
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return broker_error(
+            code, f"group {escaped(group_id)!r} does not exist, or is a share or streams group"
+        )
     said = f" The broker's message is: {escaped(message)}" if message else ""
     return broker_error(code, f"{what} failed for group {group_id!r}: {broker_error(code)}{said}")
 

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast
 
-from kohort.admin import _base, _groups, _offsets, _reset
+from kohort.admin import _base, _groups, _offsets, _progress, _reset
+from kohort.admin._lag import GroupLag
 from kohort.admin._plan import ResetPlan
 from kohort.admin._results import AdminResults, GroupDescription, GroupListings
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
@@ -141,6 +142,22 @@ class KafkaAdminClient(_base.AdminBase):
         """
         wanted = _base.names(group_ids, "a group id")
         return self._call(timeout_ms, _groups.delete_groups, wanted)
+
+    def group_lag(
+        self,
+        group_ids: str | Iterable[str],
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        timeout_ms: float | None = None,
+    ) -> AdminResults[str, GroupLag]:
+        """Return how far groups are behind, in records and in seconds, and why they do not move.
+
+        Seconds are the age of the oldest record that is not done. It is read from the log at the
+        committed offset of each partition that is behind. With read_committed the end of a log is
+        its last stable offset. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        wanted = _base.names(group_ids, "a group id")
+        committed = _base.is_committed(isolation_level)
+        return self._call(timeout_ms, _progress.group_lag, wanted, committed)
 
     # -- offsets ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kohort.cli import _broker, _dead_letters, _demo, _errors, _produce, _spark_compile
+from kohort.cli import _broker, _dead_letters, _demo, _errors, _groups, _produce, _spark_compile
 from kohort.config import VERSION
 from kohort.records import decoder_choice
 
@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     _dead_letters.add_to(commands)
     _demo.add_to(commands)
     _errors.add_to(commands)
+    _groups.add_to(commands)
     _produce.add_to(commands)
     _spark_compile.add_to(commands)
     return found

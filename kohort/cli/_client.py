@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from kohort.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kohort import AsyncKafkaConsumer, KafkaConsumer
+    from kohort import AsyncKafkaConsumer, KafkaAdminClient, KafkaConsumer
     from kohort.producer import RecordProducer
 
 SERVERS = "localhost:9092"
+SERVERS_VARIABLE, PROPERTIES_VARIABLE = "KOHORT_BOOTSTRAP_SERVERS", "KOHORT_PROPERTIES"
+"""Environment variables in place of the options of the same names."""
 
 
 class CommandError(Exception):
@@ -26,12 +30,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap-servers",
         metavar="HOST:PORT,...",
-        help=f"addresses of brokers ({SERVERS}, or those of --properties)",
+        help=f"addresses of brokers ({SERVERS}, or those of --properties or of the environment "
+        f"variable {SERVERS_VARIABLE})",
     )
     parser.add_argument(
         "--properties",
         metavar="FILE",
-        help="options of a client such as security.protocol=SSL, in a file of Java properties",
+        help="options of a client such as security.protocol=SSL, in a file of Java properties "
+        f"(the one that {PROPERTIES_VARIABLE} names)",
     )
 
 
@@ -42,13 +48,25 @@ def properties_of(options: argparse.Namespace) -> dict[str, Any]:
     have options of producers.
     """
     given: dict[str, Any] = {"bootstrap.servers": SERVERS}
-    if options.properties is not None:
+    file = options.properties or os.environ.get(PROPERTIES_VARIABLE)
+    if file:
         from kohort.testing.properties import read_properties  # few commands need the package
 
-        given |= read_properties(Path(options.properties).read_text(encoding="utf-8"))
-    if options.bootstrap_servers is not None:
-        given["bootstrap.servers"] = options.bootstrap_servers
+        given |= read_properties(Path(file).read_text(encoding="utf-8"))
+    servers = options.bootstrap_servers or os.environ.get(SERVERS_VARIABLE)
+    if servers:
+        given["bootstrap.servers"] = servers
     return given
+
+
+def admin_of(options: argparse.Namespace) -> KafkaAdminClient:
+    """Return an admin client with the options of the connection.
+
+    A wrong address is an error as soon as each server has failed once.
+    """
+    from kohort import KafkaAdminClient  # other commands do not load it
+
+    return KafkaAdminClient._from_properties(properties_of(options), "warn", bootstrap_timeout_ms=0)
 
 
 def producer_of(consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]) -> RecordProducer:
@@ -58,6 +76,8 @@ def producer_of(consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
 
 def run(name: str, command: Callable[[], int]) -> int:
     """Run a command. Print its error and return 1 if it fails."""
+    # The error has the text of these warnings. Python prints them if there is no handler.
+    logging.getLogger("kohort.transport").addHandler(logging.NullHandler())
     try:
         return command()
     except (CommandError, KafkaError, OSError, UnicodeDecodeError) as error:

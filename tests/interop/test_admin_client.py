@@ -23,9 +23,11 @@ PARTITIONS, RECORDS = 2, 10
 
 
 class Seen(NamedTuple):
-    """A partition of a group: its committed offset, and the client id of its owner."""
+    """A partition of a group, with the columns of Kafka's tool."""
 
     offset: str
+    end: str
+    lag: str
     client_id: str
 
 
@@ -130,20 +132,26 @@ def test_groups_are_those_of_kafkas_tool(
     assert done.returncode == 0, done.stdout + done.stderr
     shown = done.stdout
     expected: dict[tuple[str, int], Seen] = {
-        (row["GROUP"], int(row["PARTITION"])): Seen(row["CURRENT-OFFSET"], row["CLIENT-ID"])
+        (row["GROUP"], int(row["PARTITION"])): Seen(
+            row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"], row["CLIENT-ID"]
+        )
         for row in tables(shown)
     }
     described = admin.describe_groups(names.values())
-    committed = admin.list_group_offsets(names.values())
+    lags = admin.group_lag(existing).raise_errors()
     seen: dict[tuple[str, int], Seen] = {}
-    for name in described:
-        owners = described[name].owners()
-        for tp in sorted({*owners, *committed[name]}):
-            owner = owners.get(tp)
-            at = committed[name].get(tp)
+    for name, lag in lags.items():
+        assert lag.group == described[name]
+        for tp, at in lag.partitions.raise_errors().items():
             seen[name, tp.partition] = Seen(
-                "-" if at is None else str(at.offset), "-" if owner is None else owner.client_id
+                "-" if at.committed is None else str(at.committed),
+                str(at.end),
+                "-" if at.records is None else str(at.records),
+                "-" if at.owner is None else at.owner.client_id,
             )
+            is_behind = bool(at.records)
+            assert (at.seconds or 0) > 0 if is_behind else at.seconds == 0.0
+            assert at.timestamp_type == ("CreateTime" if is_behind else None)
     assert seen == expected
     assert list(described.errors) == [names["absent"]]
     assert isinstance(described.errors[names["absent"]], GroupIdNotFoundError)

@@ -9,64 +9,14 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.errors import ErrorCode
-from kohort.protocol.messages import (
-    EndTxnRequest,
-    FindCoordinatorRequest,
-    InitProducerIdRequest,
-    ProduceRequest,
-)
-from kohort.records import NewRecord, encode_batch
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer, poll_for, values
+from tests.support.async_producer import AsyncProducer
 from tests.support.virtual import run_virtual
 
 LOG = "kohort.consumer"
 T0 = TopicPartition("t", 0)
 COMMITTED: dict[str, Any] = {"isolation_level": "read_committed"}
-
-
-class AsyncProducer:
-    """A transactional producer of "t" that sends over the connections of a consumer."""
-
-    def __init__(self, consumer: MemoryConsumer, name: str) -> None:
-        self._request = consumer._driver.engine.cluster.request
-        self._name = name
-        self.id = self.epoch = -1
-
-    async def init(self) -> None:
-        await self._request(FindCoordinatorRequest(key_type=1, coordinator_keys=[self._name]))
-        request = InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=900_000)
-        got = await self._request(request)
-        assert got.error_code == 0
-        self.id, self.epoch = got.producer_id, got.producer_epoch
-
-    async def write(self, *values: bytes, at_ms: int, partition: int = 0) -> None:
-        """Write a batch, which opens the transaction."""
-        batch = encode_batch(
-            [NewRecord(at_ms, None, value) for value in values],
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            base_sequence=0,
-            transactional=True,
-        )
-        data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
-        topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
-        got = await self._request(
-            ProduceRequest(
-                transactional_id=self._name, acks=-1, timeout_ms=10_000, topic_data=[topic]
-            ),
-            max_version=12,
-        )
-        assert got.responses[0].partition_responses[0].error_code == 0
-
-    async def commit(self) -> None:
-        request = EndTxnRequest(
-            transactional_id=self._name,
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            committed=True,
-        )
-        assert (await self._request(request)).error_code == 0
 
 
 def look_ups(cluster: MemoryCluster) -> int:

@@ -1,0 +1,77 @@
+"""Tables, durations and numbers as the commands print them.
+
+A pipe gets the same text as a terminal, without colours and control characters. If a table is too
+wide for a terminal, its last column is on separate lines.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+
+_GAP = "  "
+_INDENT = "    "
+_NUMBER = re.compile(r"\d[\d,]*(\.\d+)?(s|[dhm]\d\d[hms])?|-")
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return aligned columns. Those of numbers are aligned to the right."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return render(headings, rows, width)
+
+
+def render(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:
+    """Return the table for a terminal of this width, or for a pipe if None."""
+    lines = [list(headings), *(list(row) for row in rows)]
+    sizes = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    total = sum(sizes) + len(_GAP) * (len(sizes) - 1)
+    is_narrow = width is not None and total > width and len(sizes) > 1
+    shown = len(sizes) - 1 if is_narrow else len(sizes)
+    right = [all(is_number(row[column]) for row in rows) for column in range(len(headings))]
+    text = []
+    for number, line in enumerate(lines):
+        cells = [
+            each.rjust(sizes[column]) if right[column] else each.ljust(sizes[column])
+            for column, each in enumerate(line[:shown])
+        ]
+        text.append(_GAP.join(cells).rstrip())
+        if is_narrow and number:
+            assert width is not None
+            text += textwrap.wrap(
+                line[-1],
+                max(20, width),
+                initial_indent=_INDENT,
+                subsequent_indent=_INDENT,
+                break_long_words=False,
+            )
+    return "\n".join(text)
+
+
+def is_number(text: str) -> bool:
+    """True for a number, a duration, or the sign for an unknown one."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration such as ``3.2s``, ``4m10s`` or ``2d03h``, or ``-`` if it is unknown."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f}s".replace("0.0s", "0s")
+    whole = round(seconds)
+    for unit, size, smaller, part in (
+        ("d", 86_400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // part:02d}{smaller}"
+    return f"{whole}s"
+
+
+def number(value: int | None) -> str:
+    """Return a whole number with separators, or ``-`` if it is unknown."""
+    return "-" if value is None else f"{value:,}"
