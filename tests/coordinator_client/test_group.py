@@ -77,8 +77,7 @@ class Member:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    settings = {"min_session_timeout_ms": 500}
-    with Cluster(brokers=3, topics={"t": 6}, group_settings=settings) as cluster:
+    with Cluster(brokers=3, topics={"t": 6}) as cluster:
         yield cluster
 
 
@@ -185,7 +184,7 @@ async def test_a_cooperative_group_moves_only_what_has_to_move(cluster: Cluster)
 
 async def test_a_member_that_dies_is_replaced_after_its_session(cluster: Cluster) -> None:
     async with group(cluster) as g:
-        first = await g.join(session_timeout_ms=600)
+        first = await g.join()
         await g.settle(6)
         await g.join()
         await g.settle(3, 3)

@@ -1,4 +1,4 @@
-"""The bytes of the consumer protocol, compared with the bytes that other clients write."""
+"""The bytes of the embedded protocol, compared with the bytes that other clients write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kohort.errors import MessageDecodeError
 from kohort.types import TopicPartition
 
 VECTORS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[1] / "data" / "consumer_protocol.json").read_text()
+    (Path(__file__).parents[2] / "data" / "consumer_protocol.json").read_text()
 )
 SUBSCRIPTIONS = [vector for vector in VECTORS if vector["kind"] == "subscription"]
 ASSIGNMENTS = [vector for vector in VECTORS if vector["kind"] == "assignment"]
