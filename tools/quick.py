@@ -48,23 +48,24 @@ def changed_files() -> set[str]:
 def chosen_tests(changed: Collection[str]) -> list[str]:
     """Return the test files of changed files.
 
-    A module that no test names has the tests of its package that need no cluster in real time.
+    A module that no test names has the tests of its room, or of its package without a room. Tests
+    that need a cluster in real time are left out then.
     """
     texts = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
     found = {path for path in texts if str(path.relative_to(ROOT)) in changed}
     for module in (Path(name) for name in changed if name.startswith("kohort/")):
         name = module.stem.lstrip("_")
         dotted = re.compile(rf"\b{re.escape('.'.join(module.with_suffix('').parts))}\b")
-        own = {
+        package, room = (ROOT / "tests" / Path(*module.parts[1:end]) for end in (2, 3))
+        found |= {
             path
             for path, text in texts.items()
-            if path.stem == f"test_{name}" or dotted.search(text)
-        }
-        folder = ROOT / "tests" / module.parts[1]
-        found |= own or {
+            if dotted.search(text) or (path.stem == f"test_{name}" and path.is_relative_to(package))
+        } or {
             path
             for path, text in texts.items()
-            if path.is_relative_to(folder) and "import Cluster" not in text
+            if path.is_relative_to(room if room.is_dir() else package)
+            and "import Cluster" not in text
         }
     return sorted(map(str, found))
 
