@@ -2,7 +2,8 @@
 
 OpenSSL answers many mistakes with the same words, so the reason of a failure is looked up in the
 file. An error names the option. It shows a path only if there is such a file, because a secret may
-have been given to the wrong option.
+have been given to the wrong option. ``kohort.config.security._security_types`` checks the form of
+PEM text in options, and divides text that Java accepts in one line.
 """
 
 from __future__ import annotations
