@@ -34,16 +34,23 @@ __all__ = [
     "AdminOptions",
     "AdminResults",
     "AsyncKafkaAdminClient",
+    "BrokerDescription",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigResource",
     "GroupDescription",
     "GroupLag",
     "GroupListing",
     "GroupListings",
     "KafkaAdminClient",
     "MemberDescription",
+    "NewTopic",
     "OffsetSpec",
+    "PartitionDescription",
     "PartitionLag",
     "ResetPlan",
     "ResetStep",
+    "TopicDescription",
     "stuck_reason",
 ]
 
@@ -61,6 +68,15 @@ if TYPE_CHECKING:
         OffsetSpec,
     )
     from kohort.admin._sync import KafkaAdminClient
+    from kohort.admin._topics import (
+        BrokerDescription,
+        ClusterDescription,
+        ConfigEntry,
+        ConfigResource,
+        NewTopic,
+        PartitionDescription,
+        TopicDescription,
+    )
 else:
     # A program that uses one API does not import the modules of the other.
     __getattr__, __dir__ = lazy_names(
@@ -69,16 +85,23 @@ else:
             "AdminOptions": "kohort._options",
             "AdminResults": "kohort.admin._results",
             "AsyncKafkaAdminClient": "kohort.admin._async",
+            "BrokerDescription": "kohort.admin._topics",
+            "ClusterDescription": "kohort.admin._topics",
+            "ConfigEntry": "kohort.admin._topics",
+            "ConfigResource": "kohort.admin._topics",
             "GroupDescription": "kohort.admin._results",
             "GroupLag": "kohort.admin._lag",
             "GroupListing": "kohort.admin._results",
             "GroupListings": "kohort.admin._results",
             "KafkaAdminClient": "kohort.admin._sync",
             "MemberDescription": "kohort.admin._results",
+            "NewTopic": "kohort.admin._topics",
             "OffsetSpec": "kohort.admin._results",
+            "PartitionDescription": "kohort.admin._topics",
             "PartitionLag": "kohort.admin._lag",
             "ResetPlan": "kohort.admin._plan",
             "ResetStep": "kohort.admin._plan",
+            "TopicDescription": "kohort.admin._topics",
             "stuck_reason": "kohort.admin._lag",
         }.get,
     )

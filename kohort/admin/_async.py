@@ -9,10 +9,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast
 
-from kohort.admin import _base, _groups, _offsets, _progress, _reset
+from kohort.admin import _base, _groups, _offsets, _progress, _reset, _topics
 from kohort.admin._lag import GroupLag
 from kohort.admin._plan import ResetPlan
 from kohort.admin._results import AdminResults, GroupDescription, GroupListings
+from kohort.admin._topics import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    TopicDescription,
+)
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._driver import Plan
@@ -247,3 +254,96 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         specs = _base.offset_specs(topic_partition_specs)
         committed = _base.is_committed(isolation_level)
         return await self._call(timeout_ms, _offsets.list_partition_offsets, specs, committed)
+
+    # -- topics -------------------------------------------------------------------------------
+
+    async def describe_cluster(self, timeout_ms: float | None = None) -> ClusterDescription:
+        """Return id, controller and brokers. The default of ``timeout_ms`` is that of a request."""
+        return await self._call(timeout_ms, _topics.describe_cluster)
+
+    async def list_topics(
+        self, include_internal: bool = False, timeout_ms: float | None = None
+    ) -> list[str]:
+        """Return the sorted names of topics, without Kafka's internal ones by default.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        return await self._call(timeout_ms, _topics.list_topics, include_internal)
+
+    async def describe_topics(
+        self, topics: str | Iterable[str] | None = None, timeout_ms: float | None = None
+    ) -> AdminResults[str, TopicDescription]:
+        """Return the partitions, leaders and replicas of topics, or of all topics if None.
+
+        No topic is created. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        named = None if topics is None else _base.names(topics, "a topic")
+        return await self._call(timeout_ms, _topics.describe_topics, named)
+
+    async def create_topics(
+        self,
+        new_topics: Iterable[str] | Mapping[str, NewTopic | int],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> AdminResults[str, None]:
+        """Create topics, such as ``{"orders": 6}`` or ``{"orders": NewTopic(6, configs={...})}``.
+
+        Names alone stand for the numbers of partitions and replicas that the brokers have as
+        defaults. ``validate_only`` creates nothing. Brokers learn of a new topic one by one. The
+        default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        wanted = _base.new_topics(new_topics)
+        return await self._call(timeout_ms, _topics.create_topics, wanted, validate_only)
+
+    async def delete_topics(
+        self, topics: str | Iterable[str], timeout_ms: float | None = None
+    ) -> AdminResults[str, None]:
+        """Delete topics with their records and the offsets that groups have committed for them.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        named = _base.names(topics, "a topic")
+        return await self._call(timeout_ms, _topics.delete_topics, named)
+
+    async def create_partitions(
+        self,
+        topic_partitions: Mapping[str, int],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> AdminResults[str, None]:
+        """Add partitions, up to the given number of each topic. Keys may then change partitions.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        counts = _base.partition_counts(topic_partitions)
+        return await self._call(timeout_ms, _topics.create_partitions, counts, validate_only)
+
+    # -- settings -----------------------------------------------------------------------------
+
+    async def describe_configs(
+        self, config_resources: Iterable[ConfigResource], timeout_ms: float | None = None
+    ) -> AdminResults[ConfigResource, dict[str, ConfigEntry]]:
+        """Return the settings of topics, brokers and groups, with the source of each value.
+
+        The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        resources = _base.config_resources(config_resources)
+        return await self._call(timeout_ms, _topics.describe_configs, resources)
+
+    async def alter_configs(
+        self,
+        config_resources: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> AdminResults[ConfigResource, None]:
+        """Set single settings, or return those whose value is None to their defaults (KIP-339).
+
+        Other settings keep their values. ``validate_only`` changes nothing. The default of
+        ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        _base.config_resources(config_resources)
+        changes = {ConfigResource(*key): dict(each) for key, each in config_resources.items()}
+        return await self._call(timeout_ms, _topics.alter_configs, changes, validate_only)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
 from kohort.admin._plan import ResetPlan
+from kohort.admin._topics import ConfigResource, NewTopic
 from kohort.config import (
     ADMIN_OPTIONS,
     OPTIONS,
@@ -131,6 +132,38 @@ def offset_specs(specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, in
         _arguments.topic_partition(tp): _arguments.integer(value, f"the spec of {tp}", lowest)
         for tp, value in specs.items()
     }
+
+
+def new_topics(topics: Iterable[str] | Mapping[str, NewTopic | int]) -> dict[str, NewTopic]:
+    """Return the topics to create. A number stands for the partitions of a topic."""
+    named = names(topics, "a topic")
+    if not isinstance(topics, Mapping):
+        return dict.fromkeys(named, NewTopic())
+    return {
+        name: value
+        if isinstance(value := topics[name], NewTopic)
+        else NewTopic(_arguments.integer(value, f"the number of partitions of {name}", 1))
+        for name in named
+    }
+
+
+def partition_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the checked numbers of partitions by topic."""
+    names(counts, "a topic")
+    return {
+        name: _arguments.integer(count, f"the number of partitions of {name}", 1)
+        for name, count in counts.items()
+    }
+
+
+def config_resources(resources: Iterable[ConfigResource]) -> list[ConfigResource]:
+    """Return the checked resources, without duplicates."""
+    found = [ConfigResource(*each) for each in resources]
+    for each in found:
+        if each.type not in ("topic", "broker", "group"):
+            raise ValueError(f"{each!r}: the type must be topic, broker or group")
+        names(each.name, "the name of a resource")
+    return list(dict.fromkeys(found))
 
 
 def is_committed(isolation_level: str) -> bool:

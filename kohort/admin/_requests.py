@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import anyio
 
 from kohort.admin._results import AdminResults
+from kohort.consumer.engine._requests import TimeLimit
 from kohort.coordinator_client import CoordinatorConnection
 from kohort.errors import (
     BrokerResponseError,
@@ -68,6 +69,10 @@ class AdminRequests:
     def milliseconds(self) -> int:
         """The time in ms that a broker may take for one request."""
         return max(1, round(min(self.left, self.request_seconds) * 1000))
+
+    def time_limit(self, text: str) -> TimeLimit:
+        """Return a context with the time that is left. KafkaTimeoutError begins with ``text``."""
+        return TimeLimit(self.left, text)
 
     async def each(
         self,
@@ -210,6 +215,8 @@ def _passes(error: KafkaError, failures: int) -> bool:
     """True if the request may succeed when it is repeated."""
     if isinstance(error, UnknownTopicOrPartitionError):
         return failures < LOOKS
+    if isinstance(error, BrokerResponseError) and error.code == ErrorCode.NOT_CONTROLLER:
+        return True
     return error.retriable and not isinstance(error, ProtocolError)
 
 

@@ -16,22 +16,20 @@ is changed.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kohort.admin._groups import describe_group
 from kohort.admin._offsets import commit_offsets, committed_offsets, delete_offsets, log_offsets
 from kohort.admin._plan import ResetPlan, Target, is_same, make_plan, read_target
 from kohort.admin._requests import AdminRequests
-from kohort.admin._results import AdminResults, MemberDescription
+from kohort.admin._results import MemberDescription
+from kohort.admin._topics import topics_by_name
 from kohort.coordinator_client import describe
 from kohort.errors import (
     GroupHasMembersError,
     GroupIdNotFoundError,
-    KafkaError,
     OffsetsChangedError,
-    UnknownTopicOrPartitionError,
-    broker_error,
 )
 from kohort.fetcher import EARLIEST, LATEST
 from kohort.transport import counted, escaped
@@ -109,32 +107,13 @@ async def _chosen(
         return list(target.offsets)
     if topics is None:
         return partitions
-    results = await partitions_of(requests, topics)
-    found = [TopicPartition(topic, each) for topic in topics for each in results[topic]]
-    return sorted({*found, *(partitions or ())})
-
-
-async def partitions_of(
-    requests: AdminRequests, topics: Iterable[str]
-) -> AdminResults[str, tuple[int, ...]]:
-    """Return the partitions of topics, by new metadata."""
-
-    async def attempt(
-        remaining: Collection[str],
-    ) -> dict[str, tuple[int, ...] | KafkaError]:
-        metadata = await requests.cluster.fetch_topics(remaining, may_create=False)
-        found: dict[str, tuple[int, ...] | KafkaError] = {}
-        for name in remaining:
-            known = metadata.topics.get(name)
-            code = UnknownTopicOrPartitionError.code if known is None else known.error
-            if code:
-                text = f"the topic {escaped(name)!r} was not found: {broker_error(code)}"
-                found[name] = broker_error(code, text)
-            else:
-                found[name] = metadata.partitions_for(name)
-        return found
-
-    return await requests.each(topics, attempt, "the look-up of topics")
+    results = (await topics_by_name(requests, topics)).raise_errors()
+    found = {
+        TopicPartition(topic.name, each.partition)
+        for topic in results.values()
+        for each in topic.partitions
+    }
+    return sorted(found | {*(partitions or ())})
 
 
 async def _members(

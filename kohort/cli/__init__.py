@@ -6,7 +6,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kohort.cli import _broker, _dead_letters, _demo, _errors, _groups, _produce, _spark_compile
+from kohort.cli import (
+    _broker,
+    _dead_letters,
+    _demo,
+    _errors,
+    _groups,
+    _produce,
+    _spark_compile,
+    _topics,
+)
 from kohort.config import VERSION
 from kohort.records import decoder_choice
 
@@ -27,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     _groups.add_to(commands)
     _produce.add_to(commands)
     _spark_compile.add_to(commands)
+    _topics.add_to(commands)
     return found
 
 

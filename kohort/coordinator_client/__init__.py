@@ -8,7 +8,11 @@ runs its commands.
 from __future__ import annotations
 
 from kohort.coordinator_client._client import CoordinatorClient
-from kohort.coordinator_client._coordinator import CoordinatorConnection, RequestForm
+from kohort.coordinator_client._coordinator import (
+    CoordinatorConnection,
+    RequestForm,
+    send_supported,
+)
 from kohort.coordinator_client._described_group import AssignmentCause
 from kohort.coordinator_client.assignors import (
     ClusterTopics,
@@ -61,4 +65,5 @@ __all__ = [
     "read_assignment",
     "read_subscription",
     "resolve_assignors",
+    "send_supported",
 ]

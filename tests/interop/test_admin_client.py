@@ -11,8 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from kohort import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kohort.admin import OffsetSpec
-from kohort.errors import GroupHasMembersError, GroupIdNotFoundError, OffsetsChangedError
+from kohort.admin import ConfigResource, NewTopic, OffsetSpec, PartitionDescription
+from kohort.errors import (
+    GroupHasMembersError,
+    GroupIdNotFoundError,
+    OffsetsChangedError,
+    TopicAlreadyExistsError,
+)
 from tests.interop.producers import with_confluent
 from tests.interop.waiting import wait_until
 from tests.support.kafka_server import KafkaServer
@@ -214,3 +219,29 @@ def test_reset_and_undo_do_on_kafka_what_the_plan_says(
     deleted = admin.delete_groups([group, live])
     assert list(deleted) == [group]
     assert list(deleted.errors) == [live]
+
+
+def test_topics_and_settings_on_kafka(kafka: KafkaServer, admin: KafkaAdminClient) -> None:
+    name = f"topics-{time.time_ns()}"
+    resource = ConfigResource("topic", name)
+    created = admin.create_topics({name: NewTopic(2, configs={"retention.ms": "5000"})})
+    assert list(created) == [name]
+    assert isinstance(admin.create_topics({name: 1}).errors[name], TopicAlreadyExistsError)
+    [only] = admin.describe_cluster().brokers
+    assert kafka.bootstrap_servers == f"{only.host}:{only.port}"
+    assert name in admin.list_topics()
+    assert admin.describe_topics(name)[name].partitions == tuple(
+        PartitionDescription(number, only.id, (only.id,), (only.id,)) for number in range(2)
+    )
+    (admin.create_partitions({name: 3})).raise_errors()
+    wait_until(lambda: len(admin.describe_topics(name)[name].partitions) == 3)
+    assert admin.describe_configs([resource])[resource]["retention.ms"][:2] == ("5000", "topic")
+    admin.alter_configs({resource: {"retention.ms": None}}).raise_errors()
+    wait_until(
+        lambda: admin.describe_configs([resource])[resource]["retention.ms"].source != "topic"
+    )
+    broker = ConfigResource("broker", str(only.id))
+    assert admin.describe_configs([broker])[broker]["log.retention.hours"].value == "168"
+    deleted = admin.delete_topics([name, "absent"])
+    assert list(deleted) == [name] and list(deleted.errors) == ["absent"]
+    wait_until(lambda: name not in admin.list_topics())
