@@ -33,6 +33,7 @@ _EXAMPLES: Final = {
     "produce": "kohort produce orders lines.txt --key-separator :\n"
     """echo '{"key": "alice", "value": {"item": "tea"}}' | kohort produce orders --json""",
     "spark-compile": "kohort spark-compile --output /tmp/pyspark.zip",
+    "tail": "kohort tail orders\nkohort tail orders --from -5m --format '%t[%p]@%o %k %v'",
     "topics": "kohort topics\nkohort topics orders\nkohort topics create orders --partitions 6",
 }
 _NEXT: Final = "Next: [public names](api.md).\n"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kohort.admin._groups import describe_group
 from kohort.admin._offsets import commit_offsets, committed_offsets, delete_offsets, log_offsets
@@ -38,6 +38,7 @@ from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from kohort.consumer.engine._engine import Engine
 
+Places: TypeAlias = Mapping[TopicPartition, OffsetAndTimestamp | None]
 _MAX_MEMBERS = 5
 """Maximum number of members that an error names."""
 
@@ -63,6 +64,22 @@ async def reset(
     return plan
 
 
+async def find_offsets(
+    engine: Engine,
+    to: object,
+    topics: list[str],
+    partitions: list[TopicPartition] | None,
+    seconds: float,
+) -> dict[TopicPartition, int]:
+    """Return the offset at a target for each partition. The error of a partition is raised."""
+    requests = await AdminRequests.begin(engine, seconds)
+    target = read_target(to, (engine.config.wall_clock or time.time)())
+    chosen = await _chosen(requests, target, topics, partitions) or []
+    places = await _places(requests, engine, target, chosen)
+    plan = make_plan("", target, chosen, {}, *places, ())
+    return {step.partition: step.after.offset for step in plan.steps if step.after is not None}
+
+
 # -- the plan ---------------------------------------------------------------------------------
 
 
@@ -78,22 +95,21 @@ async def _plan(
     members = await _members(requests, group_id, must_exist=chosen is None)
     committed = (await committed_offsets(requests, group_id, chosen)).raise_errors()
     wanted = chosen if chosen is not None else list(committed)
-    starts = await log_offsets(requests, engine, dict.fromkeys(wanted, EARLIEST))
-    ends = await log_offsets(requests, engine, dict.fromkeys(wanted, LATEST))
-    found: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
+    places = await _places(requests, engine, target, wanted)
+    return make_plan(group_id, target, wanted, committed, *places, members)
+
+
+async def _places(
+    requests: AdminRequests, engine: Engine, target: Target, partitions: list[TopicPartition]
+) -> tuple[Places, Places, Places]:
+    """Return the starts and the ends of logs, and the offsets at the time of a target."""
+    starts = await log_offsets(requests, engine, dict.fromkeys(partitions, EARLIEST))
+    ends = await log_offsets(requests, engine, dict.fromkeys(partitions, LATEST))
+    found: Places = {}
     if target.kind == "time":
-        times = dict.fromkeys(wanted, max(0, target.value))
+        times = dict.fromkeys(partitions, max(0, target.value))
         found = (await log_offsets(requests, engine, times)).raise_errors()
-    return make_plan(
-        group_id,
-        target,
-        wanted,
-        committed,
-        starts.raise_errors(),
-        ends.raise_errors(),
-        found,
-        members,
-    )
+    return starts.raise_errors(), ends.raise_errors(), found
 
 
 async def _chosen(

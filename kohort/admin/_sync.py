@@ -243,6 +243,20 @@ class KafkaAdminClient(_base.AdminBase):
         _base.check_reset(to, named, chosen, group)
         return self._call(timeout_ms, _reset.reset, group, to, named, chosen, plan)
 
+    def find_offsets(
+        self,
+        to: str | int | datetime | timedelta,
+        topics: str | Iterable[str],
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Return the offset at a target in each partition of topics, as a reset would set it.
+
+        ``to`` has the forms of :meth:`reset_group_offsets` except for a shift. The error of a
+        partition is raised. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        named = _base.names(topics, "a topic")
+        return self._call(timeout_ms, _reset.find_offsets, to, named, None)
+
     def list_partition_offsets(
         self,
         topic_partition_specs: Mapping[TopicPartition, int],

@@ -232,7 +232,7 @@ async def _each_topic(
         )
         found: dict[str, KafkaError | None] = {}
         for name, code, message in results(response):
-            if name in remaining:
+            if name is not None and name in remaining:
                 found[name] = _topic_error(what, name, code, operation, message) if code else None
         if any(isinstance(each, KafkaError) for each in found.values()):
             requests.cluster.request_refresh()  # the controller may be another one

@@ -14,6 +14,7 @@ from kohort.cli import (
     _groups,
     _produce,
     _spark_compile,
+    _tail,
     _topics,
 )
 from kohort.config import VERSION
@@ -36,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     _groups.add_to(commands)
     _produce.add_to(commands)
     _spark_compile.add_to(commands)
+    _tail.add_to(commands)
     _topics.add_to(commands)
     return found
 

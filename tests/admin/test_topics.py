@@ -147,7 +147,7 @@ async def test_changes_follow_the_controller_and_name_missing_rights(
         cluster.fail("DeleteTopics", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         error = (await admin.delete_topics(topic)).errors[topic]
         assert isinstance(error, TopicAuthorizationFailedError)
-        assert (error.topics, error.operation) == ({topic}, "DELETE")
+        assert (list(error.topics), error.operation) == ([topic], "DELETE")
         assert topic in cluster.topics
 
 

@@ -185,7 +185,10 @@ def test_groups_and_offsets_are_deleted(
     [
         (["absent"], "group 'absent' does not exist"),
         (["reset", "absent", "--to", "earliest"], "group 'absent' does not exist"),
-        (["reset", "absent", "--to", "earliest", "--topic", "absent"], "'absent' was not found"),
+        (
+            ["reset", "absent", "--to", "earliest", "--topic", "absent"],
+            "topic 'absent' does not exist",
+        ),
         (["reset", "g", "--to", "2026-11-23T09:00:00"], "has no zone"),
         (["reset", "g", "--to", "yesterday"], "no target of a reset"),
         (["reset", "g", "--to", "orders:0=x"], "not TOPIC:PARTITION=OFFSET"),

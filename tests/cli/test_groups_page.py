@@ -21,14 +21,14 @@ HOURS = (3.5, 2.0, 2.0, 1.0)
 
 def test_commands_print_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
     shown = COMMAND.findall(PAGE.read_text())
-    assert len(shown) == 3
+    assert len(shown) == 4
     first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
     with Cluster(topics={"orders": 2}) as cluster:
         now_ms = time.time() * 1000
         for number in range(2):
+            key, value = (("alice", "tea"), ("bob", "milk"))[number]
             records = [
-                ProducerRecord(value="x", timestamp=int(now_ms - at * 3_600_000), partition=number)
-                for at in HOURS
+                ProducerRecord(value, key, (), int(now_ms - at * 3_600_000), number) for at in HOURS
             ]
             cluster.produce("orders", records)
         servers = cluster.bootstrap_servers
