@@ -108,12 +108,13 @@ class Identity(NamedTuple):
 class Posted:
     """A record on its way."""
 
-    __slots__ = ("_done", "_queue", "deadline", "delivery", "error", "record", "size")
+    __slots__ = ("_done", "_queue", "deadline", "delivery", "error", "posted", "record", "size")
 
-    def __init__(self, record: NewRecord, size: int, deadline: float, queue: deque[Posted]) -> None:
+    def __init__(self, record: NewRecord, size: int, timeout: float, queue: deque[Posted]) -> None:
         self.record: NewRecord = record
         self.size: int = size
-        self.deadline: float = deadline
+        self.posted: float = anyio.current_time()
+        self.deadline: float = self.posted + timeout
         self.delivery: Delivery | None = None
         self.error: KafkaError | None = None
         self._queue = queue
@@ -218,7 +219,7 @@ class RecordProducer:
             record = record._replace(timestamp=int(self._wall_clock() * 1000))
         tp = TopicPartition(topic, partition)
         lane = self._lanes.setdefault(tp, _Lane())
-        posted = Posted(record, size, anyio.current_time() + timeout, lane.queue)
+        posted = Posted(record, size, timeout, lane.queue)
         lane.queue.append(posted)
         if not lane.is_running:
             lane.is_running = True
@@ -326,7 +327,8 @@ class RecordProducer:
     async def _deliver(self, tp: TopicPartition, lane: _Lane, batch: list[Posted]) -> None:
         """Send a batch until it is acknowledged, refused for good, or late. Set its results."""
         place = f"{escaped(tp.topic)}-{tp.partition}"
-        began, deadline = anyio.current_time(), min(posted.deadline for posted in batch)
+        first = min(batch, key=lambda posted: posted.deadline)
+        deadline = first.deadline
         attempts = _Attempts()
         error: KafkaError = KafkaTimeoutError("no broker responded")
         final: KafkaError | None = None
@@ -368,7 +370,7 @@ class RecordProducer:
             await self._deliver(tp, lane, batch[half:])
             return
         if final is None:
-            final = _timed_out(place, deadline - began, error)
+            final = _timed_out(place, deadline - first.posted, error)
         for posted in batch:
             posted.end(None, final)
 

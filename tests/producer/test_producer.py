@@ -368,6 +368,18 @@ def test_no_leader_ends_with_the_deadline(backend: str) -> None:
     in_cluster(backend, main)
 
 
+def test_an_error_names_the_time_of_a_record_that_waited_for_another(backend: str) -> None:
+    async def main(cluster: MemoryCluster, producer: RecordProducer) -> None:
+        cluster.on("Produce", lambda call: call.error(ErrorCode.NOT_ENOUGH_REPLICAS))
+        producer.post("t", 0, new("a"), timeout=60)
+        await anyio.sleep(1)
+        second = producer.post("t", 0, new("b"), timeout=30)
+        with pytest.raises(KafkaTimeoutError, match=r"acknowledged the record within 30 s"):
+            await second.wait()
+
+    in_cluster(backend, main)
+
+
 def test_a_batch_given_up_is_not_taken_for_the_next_one(backend: str) -> None:
     """The broker appends the first batch late, with the sequence that the second one would have."""
 
