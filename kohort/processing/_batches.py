@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kohort import ConsumerRecord, RecordColumns, RecordTable
+from kohort.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -40,6 +41,27 @@ class Chunk:
         return next(islice(self.columns, self.start, None))
 
 
+class Unreadable:
+    """Data that a poll could not return. It takes the place of its records.
+
+    No handler gets it. It fails at once, and then its dead letter is written. It has the attributes
+    of a record without a key, and those of a chunk of one row.
+    """
+
+    __slots__ = ("end", "error", "offset", "partition", "topic")
+
+    key = None
+    rows = 1
+    serialized_value_size = 0
+    timestamp = -1
+
+    def __init__(self, error: DataError, offset: int, end: int) -> None:
+        self.error = error
+        self.topic, self.partition = error.topic_partition
+        self.offset = offset
+        self.end = end
+
+
 def table_of(load: list[Chunk]) -> pyarrow.Table:
     """Return the rows of chunks as one table, without a copy."""
     import pyarrow
@@ -54,22 +76,27 @@ def table_of(load: list[Chunk]) -> pyarrow.Table:
 def rows_of(pieces: Any) -> int:
     """Return the number of rows of these pieces."""
     first = pieces[0] if pieces else None
-    return sum(piece.rows for piece in pieces) if isinstance(first, Chunk) else len(pieces)
+    if isinstance(first, (Chunk, Unreadable)):
+        return sum(getattr(piece, "rows", 1) for piece in pieces)
+    return len(pieces)
 
 
 def end_of(piece: Any) -> int:
-    """Return the offset after a record or a chunk."""
-    end: int = piece.end if isinstance(piece, Chunk) else piece.offset + 1
+    """Return the offset after a record, a chunk or data that cannot be read."""
+    end: int = piece.end if isinstance(piece, (Chunk, Unreadable)) else piece.offset + 1
     return end
 
 
 def cut(pieces: deque[Any], rows: int) -> list[Any]:
     """Remove and return the first pieces, with at most this number of rows.
 
-    A chunk that has more is split. Its other part stays the first of the pieces.
+    A chunk that has more is split. Its other part stays the first of the pieces. Data that cannot
+    be read is a batch alone.
     """
     load: list[Any] = []
     while pieces and rows > 0:
+        if isinstance(pieces[0], Unreadable):
+            return load or [pieces.popleft()]
         piece = pieces.popleft()
         if isinstance(piece, Chunk):
             if piece.rows > rows:

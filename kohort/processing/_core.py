@@ -436,6 +436,7 @@ class Core:
 
     def _policy_failed(self, lane: Lane, error: Exception, now: float) -> Lane | None:
         lane.failures += 1
+        lane.failure = error
         pause = POLICY_RETRY.pause(lane.failures) or 0.0
         self._command(PolicyFailed(lane, error, pause))
         lane.attempt -= 1  # the next take() is no call of the handler

@@ -18,6 +18,7 @@ from kohort.errors import (
     IllegalStateError,
     RecordDeserializationError,
 )
+from kohort.processing._batches import Unreadable
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -91,12 +92,14 @@ class DeadLetters:
 
 def letter_of(
     topic: str,
-    record: ConsumerRecord[Any, Any],
+    record: ConsumerRecord[Any, Any] | Unreadable,
     error: Exception,
     attempts: int,
     group: str,
 ) -> DeadLetter:
     """Return the letter of a record whose handler raised. Raise if its bytes are gone."""
+    if isinstance(record, Unreadable):
+        return letter_of_bad_data(topic, record, group)
     kept = record._kept_bytes()
     key, value = (record.key, record.value) if kept is None else kept
     if not isinstance(key, (bytes, type(None))) or not isinstance(value, (bytes, type(None))):
@@ -111,21 +114,28 @@ def letter_of(
     )
 
 
-def letter_of_bad_data(topic: str, error: DataError, group: str) -> DeadLetter | None:
-    """Return the letter of data that poll() could not return, or None if it cannot be passed."""
-    if error.offset is None or error.next_offset is None:
-        return None
-    place = (*error.topic_partition, error.offset)
-    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-    partition = error.topic_partition.partition
+def letter_of_bad_data(topic: str, data: Unreadable, group: str) -> DeadLetter:
+    """Return the letter of data that poll() could not return."""
+    error = data.error
+    place = data.topic, data.partition, data.offset
     if isinstance(error, RecordDeserializationError):
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         headers = (*error.headers, *_headers(place, group, 1, cause))
-        return DeadLetter(topic, error.key, error.value, headers, error.timestamp, partition)
-    if isinstance(error, CorruptBatchError) and error.raw is not None:
-        end = b"%d" % error.next_offset
-        headers = (*_headers(place, group, 1, error), (BATCH, end))
-        return DeadLetter(topic, None, bytes(error.raw), headers, -1, partition)
-    return None
+        return DeadLetter(topic, error.key, error.value, headers, error.timestamp, data.partition)
+    raw = error.raw if isinstance(error, CorruptBatchError) else None
+    headers = (*_headers(place, group, 1, error), (BATCH, b"%d" % data.end))
+    return DeadLetter(topic, None, None if raw is None else bytes(raw), headers, -1, data.partition)
+
+
+def unreadable(error: Exception) -> Unreadable | None:
+    """Return the data of an error of poll(), or None if it has none or cannot be passed."""
+    if not isinstance(error, DataError) or error.offset is None or error.next_offset is None:
+        return None
+    if isinstance(error, CorruptBatchError) and error.raw is None:
+        return None
+    if not isinstance(error, (CorruptBatchError, RecordDeserializationError)):
+        return None
+    return Unreadable(error, error.offset, error.next_offset)
 
 
 def _headers(

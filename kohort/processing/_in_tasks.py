@@ -23,7 +23,7 @@ import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
 from kohort import AsyncKafkaConsumer, KafkaError, OffsetAndMetadata, TopicPartition
-from kohort.errors import ConfigurationError, ConsumerClosedError, DataError, WakeupError
+from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
 from kohort.processing._context import Slot, current_slot
@@ -39,11 +39,12 @@ from kohort.processing._processor import (
     Processor,
     argument_of,
     chunks_of,
+    failing_for_unreadable,
     record_of,
 )
 from kohort.processing._reports import logger
 from kohort.processing._signals import stop_signals
-from kohort.processing._stored import StoredOffsets
+from kohort.processing._stored import StoredOffsets, settled_key
 from kohort.processing._streams import AsyncPartitionRecords
 from kohort.processing.stores import Steps, await_steps, run_steps
 
@@ -88,6 +89,8 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             self._handler = _with_table(checked_handler(handler))
         else:
             self._handler = checked_handler(handler)
+        if self._letters is not None:
+            self._handler = failing_for_unreadable(self._handler)
         self._group: anyio.abc.TaskGroup
         self._threads = anyio.CapacityLimiter(options.concurrency + 1)
         """The threads of handlers with a store, and one more for new partitions."""
@@ -177,26 +180,22 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 self._note_wakeup()
                 continue
             except KafkaError as error:
-                if await self._has_letter(error):
-                    continue
-                if not error.retriable:
+                if (passed := self._passed_data(error)) is not None:
+                    for tp, records in passed.items():
+                        core.records(tp, records, anyio.current_time())
+                elif not error.retriable:
                     self._fail(error)
                     if isinstance(error, ConsumerClosedError):
                         return
                 else:
                     logger.warning("process() goes on after an error: %s", str(error))
-                await anyio.sleep(RETRY_SECONDS)
-                continue
+                if passed is None:
+                    await anyio.sleep(RETRY_SECONDS)
+                    continue
             if core.has_news:
                 self._apply()
             if core.ready:
                 self._start_slot()
-
-    async def _has_letter(self, error: KafkaError) -> bool:
-        """Return True if a dead letter has the data that a poll could not return."""
-        if self._letters is None or not isinstance(error, DataError):
-            return False
-        return await self._letters.bad_data(error)
 
     async def _check_letters(self, letters: AsyncLetters) -> None:
         try:
@@ -393,7 +392,8 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         """Return a policy that stores the end of the failed record."""
 
         async def call(record: Any, error: Exception, attempts: int) -> None:
-            await policy(record, error, attempts)
+            if settled_key(record) not in stored.settled:
+                await policy(record, error, attempts)
             await self._in_store(stored.advance(record))
 
         return call

@@ -33,7 +33,7 @@ from kohort import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from kohort.errors import ConfigurationError, ConsumerClosedError, DataError, WakeupError
+from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
 from kohort.processing._context import Slot, current_slot
@@ -48,11 +48,12 @@ from kohort.processing._processor import (
     Processor,
     argument_of,
     chunks_of,
+    failing_for_unreadable,
     record_of,
 )
 from kohort.processing._reports import logger
 from kohort.processing._signals import stop_signals
-from kohort.processing._stored import StoredOffsets
+from kohort.processing._stored import StoredOffsets, settled_key
 from kohort.processing._streams import PartitionRecords
 from kohort.processing.stores import run_steps
 
@@ -87,6 +88,8 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._policy = _and_advance(self._policy, stored)
         elif self._poll_rows is not None:
             self._handler = _with_table(self._handler)
+        if self._letters is not None:
+            self._handler = failing_for_unreadable(self._handler)
         self._lock = threading.Lock()
         self._ready = threading.Condition(self._lock)
         self._ended = threading.Condition(self._lock)
@@ -185,8 +188,9 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             except WakeupError:
                 self._note_wakeup()
             except KafkaError as raised:
-                error, polled = raised, {}
-            error = self._without_letter(error)
+                passed = self._passed_data(raised)
+                error, polled = (raised, {}) if passed is None else (None, passed)
+            error = error or self._check_letters()
             now = time.monotonic()
             with self._lock:
                 try:
@@ -206,16 +210,14 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             if error is not None:
                 time.sleep(RETRY_SECONDS)
 
-    def _without_letter(self, error: KafkaError | None) -> KafkaError | None:
-        """Return the error of a poll, unless a dead letter has its data, or that of the letters."""
-        if self._letters is None:
-            return error
+    def _check_letters(self) -> KafkaError | None:
+        """Return the error of the topic of dead letters, once."""
         try:
-            self._letters.end_check()
-        except KafkaError as wrong:
-            return wrong
-        is_written = isinstance(error, DataError) and self._letters.bad_data(error)
-        return None if is_written else error
+            if self._letters is not None:
+                self._letters.end_check()
+        except KafkaError as error:
+            return error
+        return None
 
     def _note_error(self, error: KafkaError) -> None:
         if error.retriable:
@@ -486,7 +488,8 @@ def _and_advance(policy: Callable[..., Any], stored: StoredOffsets) -> Callable[
     """Return a policy that stores the end of the failed record."""
 
     def call(record: Any, error: Exception, attempts: int) -> None:
-        policy(record, error, attempts)
+        if settled_key(record) not in stored.settled:
+            policy(record, error, attempts)
         run_steps(stored.advance(record))
 
     return call

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
-
-import anyio
+from typing import Any
 
 from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer
-from kohort.errors import DataError, RecordTooLargeError
+from kohort.errors import RecordTooLargeError
 from kohort.processing import _consumer
-from kohort.processing._dead_letters import (
-    DeadLetter,
-    DeadLetters,
-    letter_of,
-    letter_of_bad_data,
-)
-from kohort.processing._reports import described, logger
-
-BAD_DATA_SECONDS: Final = 5.0
-"""Longest time for a letter of data that cannot be read, because the poll waits for it."""
-PAUSE_SECONDS: Final = 1.0
-"""Seconds after a letter of such data that could not be written."""
+from kohort.processing._dead_letters import DeadLetter, DeadLetters, letter_of
+from kohort.processing._reports import logger
 
 
 class AsyncLetters:
@@ -45,21 +32,6 @@ class AsyncLetters:
         group = _consumer.group_id(self._consumer)
         letter = letter_of(self._letters.topic, record, error, attempts, group)
         await self._write(letter, self._letters.timeout)
-
-    async def bad_data(self, error: DataError) -> bool:
-        """Write the letter of data that cannot be read, and pass it. Return False if it stays."""
-        group = _consumer.group_id(self._consumer)
-        letter = letter_of_bad_data(self._letters.topic, error, group)
-        if letter is None:
-            return False
-        try:
-            await self._write(letter, BAD_DATA_SECONDS)
-        except Exception as failure:
-            _warn_of_bad_data(error, failure)
-            await anyio.sleep(PAUSE_SECONDS)
-            return True  # the next poll raises the error again
-        _pass(self._consumer, error)
-        return True
 
     async def check(self) -> None:
         """Wait until the topic exists. Raise errors that do not pass."""
@@ -97,21 +69,6 @@ class ThreadLetters:
         letter = letter_of(self._letters.topic, record, error, attempts, group)
         self._write(letter, self._letters.timeout)
 
-    def bad_data(self, error: DataError) -> bool:
-        """Write the letter of data that cannot be read, and pass it. Return False if it stays."""
-        group = _consumer.group_id(self._consumer)
-        letter = letter_of_bad_data(self._letters.topic, error, group)
-        if letter is None:
-            return False
-        try:
-            self._write(letter, BAD_DATA_SECONDS)
-        except Exception as failure:
-            _warn_of_bad_data(error, failure)
-            time.sleep(PAUSE_SECONDS)
-            return True  # the next poll raises the error again
-        _pass(self._consumer, error)
-        return True
-
     def start_check(self) -> None:
         """Begin to look whether the topic exists."""
         if self._send is None:
@@ -144,20 +101,3 @@ def _smaller(letter: DeadLetter, error: RecordTooLargeError) -> DeadLetter:
         str(error),
     )
     return letter.without_value()
-
-
-def _warn_of_bad_data(error: DataError, failure: Exception) -> None:
-    logger.warning(
-        "%s-%d offset %s cannot be read, and writing its dead letter failed: %s. It is tried again",
-        error.topic_partition.topic,
-        error.topic_partition.partition,
-        error.offset,
-        described(failure),
-    )
-
-
-def _pass(consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any], error: Any) -> None:
-    """Seek past data that has a letter, unless its partition was just revoked."""
-    tp = error.topic_partition
-    if tp in consumer.assignment():
-        consumer.seek(tp, error.next_offset)

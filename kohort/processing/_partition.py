@@ -22,16 +22,18 @@ class Lane:
     """Records that are handled one after the other: all of a partition, of a key, or one alone.
 
     ``load`` is the record, or the batch, that is being handled or comes next. The others wait in
-    ``queue``. A topic may have a lane for each record, so three attributes are set only when they
-    are needed. ``failures`` counts the calls of the ``failed`` policy that raised, and ``wake`` is
-    the number of the lane's entry among the sleeping ones. ``called_again`` is the time of the
-    latest call but the first one, for this load or an earlier one.
+    ``queue``. A topic may have a lane for each record, so some attributes are set only when they
+    are needed. ``failures`` counts the calls of the ``failed`` policy that raised, and ``failure``
+    is its latest error. ``wake`` is the number of the lane's entry among the sleeping ones.
+    ``called_again`` is the time of the latest call but the first one, for this load or an earlier
+    one.
     """
 
     __slots__ = (
         "attempt",
         "called_again",
         "error",
+        "failure",
         "failures",
         "key",
         "load",
@@ -42,6 +44,7 @@ class Lane:
     )
 
     called_again: float
+    failure: Exception
     failures: int
     wake: int
 

@@ -16,13 +16,14 @@ from kohort import (
 )
 from kohort.errors import InvalidCommitOffsetSizeError, OffsetMetadataTooLargeError
 from kohort.processing import _consumer
-from kohort.processing._batches import Chunk, table_of
+from kohort.processing._batches import Chunk, Unreadable, table_of
 from kohort.processing._commands import Opened, Pause, Resume, StopRequest
 from kohort.processing._context import Slot
 from kohort.processing._core import Core
+from kohort.processing._dead_letters import DeadLetters, unreadable
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
-from kohort.processing._policies import pause_after
+from kohort.processing._policies import GiveUp, pause_after
 from kohort.processing._reports import StuckWatch, described, logger, place, report
 from kohort.processing._stored import StoredOffsets
 from kohort.processing.stores import open_session
@@ -52,7 +53,8 @@ class Processor(Generic[C]):
             self._poll_rows = batch.rows
         self._core = Core(options.core(_consumer.buffer_memory(consumer)))
         self._pauses = _consumer.Pauses(consumer)
-        self._stuck = StuckWatch(self._core, options.stuck_after)
+        letters = options.policy if isinstance(options.policy, DeadLetters) else None
+        self._stuck = StuckWatch(self._core, options.stuck_after, letters)
         self._wall_clock = _consumer.wall_clock(consumer)
         self._slots: set[Slot] = set()
         self._stops = 0
@@ -87,13 +89,14 @@ class Processor(Generic[C]):
             "failure": None,
             "stuck": list(self._stuck.stuck),
             "waiting": list(self._stuck.waiting),
+            "letters": list(self._stuck.letters),
         }
 
     def _last_facts(self, error: BaseException | None) -> ProcessingFacts:
         """Return the facts after the end, which ``error`` has caused, unless it is none."""
         error = self._error or error
         failure = described(error) if isinstance(error, Exception) else None
-        return {"stopping": True, "failure": failure, "stuck": [], "waiting": []}
+        return {"stopping": True, "failure": failure, "stuck": [], "waiting": [], "letters": []}
 
     def _count_signal(self) -> None:
         self._stops += 1
@@ -162,6 +165,24 @@ class Processor(Generic[C]):
             slot.is_cancelled = True
         return found
 
+    def _passed_data(self, error: KafkaError) -> dict[TopicPartition, list[Any]] | None:
+        """Pass data that a poll could not return, and return it in place of its records.
+
+        Its dead letter is written in the order of its lane, so nothing is written twice when the
+        partition goes to another member. Return None for other errors.
+        """
+        data = unreadable(error) if isinstance(self._options.policy, DeadLetters) else None
+        if data is None:
+            return None
+        tp = TopicPartition(data.topic, data.partition)
+        partition = self._core.partitions.get(tp)
+        if partition is None or partition.is_closed:
+            self._pauses.pause(tp)
+            return {}
+        if tp in self._consumer.assignment():
+            self._consumer.seek(tp, data.end)
+        return {tp: [data]}
+
     def _open_store(
         self, handler: Callable[..., Any], pause: Callable[[float], Any], *, is_async: bool
     ) -> StoredOffsets | None:
@@ -214,6 +235,18 @@ class Processor(Generic[C]):
                 "offset.metadata.max.bytes of the brokers to 4096",
                 str(error),
             )
+
+
+def failing_for_unreadable(handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a handler of loads that fails for data that cannot be read."""
+
+    def call(load: Any) -> Any:
+        data = load[0] if isinstance(load, list) else load
+        if isinstance(data, Unreadable):
+            raise GiveUp from data.error
+        return handler(load)
+
+    return call
 
 
 def chunks_of(polled: Iterable[RecordColumns]) -> dict[TopicPartition, list[Any]]:

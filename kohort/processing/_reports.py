@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from kohort import TopicPartition
 from kohort.processing._commands import PolicyFailed, Retried, Skipped
 from kohort.processing._core import Core
+from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._partition import Lane
 
 logger = logging.getLogger("kohort.processing")
 
 MAX_NAMED = 5
 """Most stuck records that are named at a time."""
+LETTER_SECONDS = 10.0
+"""Seconds after which explain() names a record whose dead letter is not acknowledged."""
 CHECK_SECONDS = 1.0
 """Shortest time between two searches for stuck records."""
 
@@ -63,19 +65,23 @@ class StuckWatch:
     """The records that are in flight for too long, and one warning about each of them.
 
     A handler that has not returned is *stuck*: a restart frees its slot. A record that is retried
-    *waits*, for example for the end of an outage, and a restart changes nothing. The sentences on
-    both are tuples that are replaced, so that any thread may read them.
+    *waits*, for example for the end of an outage, and a restart changes nothing. A record whose
+    dead letter kohort writes waits, too. The sentences are tuples that are replaced, so that any
+    thread may read them.
     """
 
-    def __init__(self, core: Core, seconds: float) -> None:
+    def __init__(self, core: Core, seconds: float, letters: DeadLetters | None) -> None:
         self._core = core
         self._seconds = seconds
+        self._letters = letters
         self._named: set[tuple[TopicPartition, int]] = set()
         self._check_at = -math.inf
         self.stuck: tuple[str, ...] = ()
         """Sentences on handlers that have not returned, as of the latest check."""
         self.waiting: tuple[str, ...] = ()
-        """Sentences on records that are retried."""
+        """Sentences on records that wait for a retry or for their dead letter."""
+        self.letters: tuple[str, ...] = ()
+        """Sentences on records that wait for their dead letter, and not yet as long."""
 
     def check(self, now: float) -> None:
         """Find the records that are in flight since ``stuck_after`` seconds. Log new ones.
@@ -87,34 +93,55 @@ class StuckWatch:
         self._check_at = now + CHECK_SECONDS
         before, core = now - self._seconds, self._core
         found = {_key(lane): lane for lane in core.stuck(before)}
-        hung = {lane for lane in found.values() if lane in core.running and lane.called() <= before}
-        self.stuck = tuple(_sentences(found, hung, now, among=True))
-        self.waiting = tuple(_sentences(found, hung, now, among=False))
+        hung = {lane for lane in found.values() if self._is_hung(lane, before)}
+        waiting = [lane for lane in found.values() if lane not in hung]
+        late = () if self._letters is None else core.stuck(now - LETTER_SECONDS)
+        letters = [
+            lane
+            for lane in late
+            if _key(lane) not in found and _waits_for_policy(lane, now - LETTER_SECONDS)
+        ]
+        self.stuck = _limited([self._sentence(lane, now, is_hung=True) for lane in hung])
+        self.waiting = _limited([self._sentence(lane, now) for lane in waiting])
+        self.letters = _limited([self._sentence(lane, now) for lane in letters])
         new = [lane for key, lane in found.items() if key not in self._named]
         self._named = set(found)
         for lane in new[:MAX_NAMED]:
-            logger.warning("%s. %s", _sentence(lane, now, lane in hung), _effect(lane))
+            sentence = self._sentence(lane, now, is_hung=lane in hung)
+            logger.warning("%s. %s", sentence, _effect(lane))
         if len(new) > MAX_NAMED:
             logger.warning(_MORE, len(new) - MAX_NAMED)
+
+    def _is_hung(self, lane: Lane, before: float) -> bool:
+        """Return True if a function of the program has not returned since ``before``."""
+        if lane not in self._core.running or lane.called() > before:
+            return False
+        return lane.error is None or self._letters is None or self._letters.send is not None
+
+    def _sentence(self, lane: Lane, now: float, *, is_hung: bool = False) -> str:
+        seconds = now - (now if lane.started is None else lane.started)
+        state = "it is retried"
+        if is_hung:
+            state = f"{'the handler' if lane.error is None else 'failed='} has not returned"
+        elif lane.error is not None and self._letters is not None:
+            state = f"its dead letter for the topic {self._letters.topic!r} is not acknowledged"
+            if lane.failures:
+                state += f". The latest attempt raised {described(lane.failure)}"
+        return f"{place(lane.load)}: in flight for {seconds:.0f} s, because {state}"
 
 
 _MORE = "%d more records are in flight as long"
 
 
-def _sentences(
-    found: dict[tuple[TopicPartition, int], Lane], hung: set[Lane], now: float, *, among: bool
-) -> Iterator[str]:
-    lanes = [lane for lane in found.values() if (lane in hung) is among]
-    for lane in lanes[:MAX_NAMED]:
-        yield _sentence(lane, now, among)
-    if len(lanes) > MAX_NAMED:
-        yield _MORE % (len(lanes) - MAX_NAMED)
+def _limited(sentences: list[str]) -> tuple[str, ...]:
+    """Return the first sentences, and one that counts the others."""
+    more = len(sentences) - MAX_NAMED
+    return tuple(sentences[:MAX_NAMED]) + ((_MORE % more,) if more > 0 else ())
 
 
-def _sentence(lane: Lane, now: float, is_hung: bool) -> str:
-    seconds = now - (now if lane.started is None else lane.started)
-    state = "the handler has not returned" if is_hung else "it is retried"
-    return f"{place(lane.load)}: in flight for {seconds:.0f} s, because {state}"
+def _waits_for_policy(lane: Lane, before: float) -> bool:
+    """Return True if ``failed=`` has raised, or runs since ``before``."""
+    return lane.error is not None and (lane.failures > 0 or lane.called() <= before)
 
 
 def _effect(lane: Lane) -> str:

@@ -62,6 +62,8 @@ class StoredOffsets:
         self._known: dict[TopicPartition, StoredOffset] = {}
         self._polled: dict[TopicPartition, int] = {}
         """The lowest offset that the next poll may return."""
+        self.settled: set[tuple[TopicPartition, int]] = set()
+        """The records whose policy has returned, and whose end is not stored yet."""
         self._error: Exception | None = None
         """The error of a poll whose records were not handled, so that no later ones are."""
 
@@ -161,8 +163,13 @@ class StoredOffsets:
             raise
 
     def advance(self, load: Any) -> Steps[None]:
-        """Store the end of a load that has failed for good, after the policy has returned."""
+        """Store the end of a record that has failed for good, after the policy has returned.
+
+        If this fails, it is tried again. ``settled`` then says that the policy has returned.
+        """
+        self.settled.add(settled_key(load))
         yield from self._store(load, None)
+        self.settled.discard(settled_key(load))
 
     def _store(self, load: Any, work: Callable[[Any, Any], Any] | None) -> Steps[None]:
         first = load[0] if isinstance(load, list) else load
@@ -223,6 +230,11 @@ class StoredOffsets:
                 "asynchronous. Use a function of 'def' or 'async def'"
             )
         return result
+
+
+def settled_key(record: Any) -> tuple[TopicPartition, int]:
+    """Return what identifies a record in ``settled``."""
+    return TopicPartition(record.topic, record.partition), record.offset
 
 
 def _start_of(tp: TopicPartition, stored: int, first: int, last: int, *, is_reset: bool) -> int:

@@ -1,16 +1,20 @@
 """Random lives of a group whose members run process(), on the virtual clock.
 
-A seed draws the protocol, the order of records, concurrency, window, durations and failures. Then
+A seed draws the protocol, the order of records, concurrency, window, durations and failures. Some
+seeds have records that fail for good or cannot be read, and DeadLetters. Some have SqlOffsets. Then
 members come, leave, crash and lose their network for a while. A witness sees every call of a
 handler and every commit that a broker accepts, and keeps what must never happen:
 
-1. Two handlers of one key run at a time, unless the first member was cut off.
+1. Two handlers of one key run at a time, unless a member of them was cut off.
 2. A handler of a key starts before an earlier record of the key is done.
 3. A commit exceeds a record that is not done, or its done set has one.
 4. A record starts further than the window from the first one that is not done.
 5. A record whose lane is free waits although a slot is free.
 6. A record is handled twice in a life without crashes, cuts and handlers longer than the drain.
 7. A record is not handled, also after another tool has reset the offsets.
+8. A record is committed that has failed and has no letter, or a letter has other bytes.
+9. A record has two letters in a life as in 6.
+10. A result is missing in the database or is there twice, whatever happens to the members.
 
 Run one seed by ``python -m tests.processing.simulation --seed 7``, many by ``--seeds 1000``.
 """
@@ -29,11 +33,12 @@ import anyio
 
 from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaError, OffsetAndMetadata, TopicPartition
 from kohort.errors import ErrorCode
-from kohort.processing import Retry
+from kohort.processing import DeadLetters, Retry, SqlOffsets
 from kohort.processing._done_set import decode_done
 from kohort.processing._in_tasks import AsyncProcessor
 from kohort.processing._options import make_options
 from kohort.testing import MemoryCluster
+from tests.processing.sinks import DLQ, LetterBox, MemoryDatabase, Place, Row
 from tests.simulation.network import MemberNetwork
 from tests.support.virtual import run_virtual
 
@@ -46,12 +51,23 @@ PATIENCE = 3
 LIMIT = 900.0
 """Seconds of virtual time in which all records are handled."""
 
-Place = tuple[int, int]
-"""Partition and offset."""
+UNREADABLE = b"unreadable"
+POISON = b"poison"
 
 
 class BoomError(Exception):
     """The failure of a handler."""
+
+
+class PoisonError(Exception):
+    """The failure of a handler whose record has no other attempt."""
+
+
+def read(value: bytes | None) -> bytes | None:
+    """Deserialize a value."""
+    if value == UNREADABLE:
+        raise ValueError("cannot be read")
+    return value
 
 
 @dataclass
@@ -80,19 +96,26 @@ class Plan:
         self.failing = rng.choice([0.0, 0.05, 0.2])
         self.crashes = rng.random() < 0.4
         self.resets = rng.random() < 0.3
+        self.bad = rng.choice([0.0, 0.0, 0.1, 0.3])
+        """Share of records that fail for good. They need dead letters."""
+        self.is_stored = rng.random() < 0.5
+        if self.is_stored:
+            self.order = "partition"
 
     @property
     def is_clean(self) -> bool:
         """True if no record may be handled twice."""
         return not (self.slow or self.crashes)
 
-    def options(self) -> Any:
+    def options(self, database: MemoryDatabase) -> Any:
+        offsets = SqlOffsets(database.connect, paramstyle="qmark") if self.is_stored else None
         return make_options(
             order=self.order,
             concurrency=self.concurrency,
             window=self.window,
-            retry=Retry(None, on=BoomError, first=2.0, longest=8.0),
-            failed="stop",
+            retry=Retry(None, on=(BoomError, OSError), first=2.0, longest=8.0),
+            failed=DeadLetters(DLQ) if self.bad else "stop",
+            offsets=offsets,
             drain=DRAIN,
             each_partition=None,
             batch=None,
@@ -111,6 +134,7 @@ class Witness:
         self.violations: list[str] = []
         self.produced: dict[Place, bytes | None] = {}
         """The key of each record."""
+        self.values: dict[Place, bytes] = {}
         self.done: set[Place] = set()
         self.ends: Counter[Place] = Counter()
         self.running: dict[Place, Member] = {}
@@ -121,7 +145,7 @@ class Witness:
         """Return what decides which records run one after the other; None for nothing."""
         if self.plan.order == "partition":
             return place[0]
-        key = self.produced[place]
+        key = None if self.values[place] == UNREADABLE else self.produced[place]
         return None if self.plan.order == "none" or key is None else (place[0], key)
 
     def violate(self, text: str) -> None:
@@ -136,7 +160,7 @@ class Witness:
         key = self.key_of(place)
         for other, owner in self.running.items():
             same = other == place or (key is not None and self.key_of(other) == key)
-            if same and not owner.is_cut:
+            if same and not (owner.is_cut or member.is_cut):
                 self.violate(f"{member} starts {place} while {owner} handles {other}")
         if key is not None and not member.is_cut:
             for other in self.produced:
@@ -151,6 +175,28 @@ class Witness:
     def finish(self, place: Place) -> None:
         self.done.add(place)
         self.ends[place] += 1
+
+    def see_letter(self, place: Place, letter: ConsumerRecord[bytes, bytes]) -> None:
+        """Note that the topic of dead letters has another letter."""
+        if (letter.key, letter.value) != (self.produced[place], self.values[place]):
+            self.violate(f"the letter of {place} is {letter}")
+        if self.values[place] not in (POISON, UNREADABLE):
+            self.violate(f"{place} has a letter and is good")
+        self.done.add(place)
+
+    def see_response(self, place: Place) -> None:
+        """Note that a member knows that a letter is written."""
+        self.retried.pop(place, None)
+
+    def see_stored(self, row: Row, begin: int, end: int) -> None:
+        """Note that the database has the results between two offsets."""
+        if end <= begin:
+            self.violate(f"the stored offset of {row} went from {begin} to {end}")
+        for place in ((row[2], offset) for offset in range(begin, end)):
+            if self.values[place] not in (POISON, UNREADABLE):
+                self.done.add(place)
+            elif place not in self.done:
+                self.violate(f"the stored offset {end} passes {place}, which has no letter")
 
     async def see_commit(self, call: Any) -> Any:
         """Check a commit that a broker accepts."""
@@ -195,9 +241,12 @@ class Member:
             group_id="g",
             auto_offset_reset="earliest",
             max_poll_records=world.rng.choice([3, 50, 500]),
+            value_deserializer=read,
             **world.plan.protocol,
         )
-        self.processor = AsyncProcessor(self.consumer, self.handle, world.plan.options())
+        handler = self.store if world.plan.is_stored else self.handle
+        options = world.plan.options(world.database)
+        self.processor = AsyncProcessor(self.consumer, handler, options)
         self.idle: dict[Place, int] = {}
         """Number of looks at which a record waited for nothing."""
 
@@ -218,14 +267,23 @@ class Member:
         try:
             slow = rng.random() < plan.slow
             await anyio.sleep(rng.uniform(DRAIN + 1, DRAIN + 9) if slow else self.duration())
+            if record.value == POISON:
+                witness.retried[place] = self
+                raise PoisonError
             if rng.random() < plan.failing:
                 witness.retried[place] = self
                 raise BoomError
-            witness.finish(place)
+            if not plan.is_stored:
+                witness.finish(place)
         finally:
             self.running -= 1
             if witness.running.get(place) is self:
                 del witness.running[place]
+
+    async def store(self, record: ConsumerRecord[bytes, bytes], cursor: Any) -> None:
+        await self.handle(record)
+        place = record.partition, record.offset
+        await cursor.execute("INSERT INTO results VALUES (?, ?)", place)
 
     def duration(self) -> float:
         return self.world.rng.uniform(0, self.world.plan.longest)
@@ -246,7 +304,9 @@ class Member:
                     waiting[place] = place
                 elif key is not None and key not in busy:
                     waiting.setdefault(key, place)
-        free = self.running < self.world.plan.concurrency and not self.is_cut
+        buried = [p for p, owner in witness.retried.items() if witness.values[p] == POISON]
+        slots = self.running + len(buried)
+        free = slots < self.world.plan.concurrency and not self.is_cut
         places = waiting.values() if free else ()
         self.idle = {place: self.idle.get(place, 0) + 1 for place in places}
         for place, looks in self.idle.items():
@@ -278,6 +338,11 @@ class World:
         self.plan = plan
         self.rng = plan.rng
         self.witness = Witness(plan)
+        self.letters = LetterBox(cluster, self.rng, 0.2)
+        self.letters.on_letter = self.witness.see_letter
+        self.letters.on_response = self.witness.see_response
+        self.database = MemoryDatabase(self.rng, 0.05)
+        self.database.on_stored = self.witness.see_stored
         self.members: list[Member] = []
         self._tasks = tasks
         self._made = 0
@@ -297,8 +362,11 @@ class World:
             partition = self.rng.randrange(PARTITIONS)
             number = self.rng.randrange(self.plan.keys)
             key = None if number == 0 and self.rng.random() < 0.5 else b"k%d" % number
-            (made,) = self.cluster.produce("t", [(key, b"x")], partition=partition)
+            is_bad = self.rng.random() < self.plan.bad
+            value = self.rng.choice([POISON, POISON, UNREADABLE]) if is_bad else b"x"
+            (made,) = self.cluster.produce("t", [(key, value)], partition=partition)
             self.witness.produced[partition, made.offset] = key
+            self.witness.values[partition, made.offset] = value
 
     async def live_on(self) -> None:
         plan, rng = self.plan, self.rng
@@ -332,7 +400,8 @@ class World:
         while True:
             await anyio.sleep(LOOK)
             for member in self.live():
-                member.look()
+                if not self.plan.is_stored:  # a lane may wait for the transaction of another member
+                    member.look()
 
     async def settle(self) -> None:
         """Wait until everything is handled, then let all members leave."""
@@ -360,7 +429,8 @@ class World:
         for partition in range(PARTITIONS):
             offset = self.rng.randint(0, witness.lowest(partition))
             back[TopicPartition("t", partition)] = OffsetAndMetadata(offset, "////")
-            witness.done -= {(partition, n) for n in range(offset, witness.lowest(partition))}
+            if not self.plan.is_stored:  # the offset in the database decides
+                witness.done -= {(partition, n) for n in range(offset, witness.lowest(partition))}
         tool = AsyncKafkaConsumer(
             bootstrap_servers=self.cluster.bootstrap_servers,
             connect=self.cluster.connect,
@@ -377,18 +447,21 @@ class World:
                         break
                     except KafkaError:  # members that crashed are still in the group
                         await anyio.sleep(5)
-        witness.ends.clear()
+        if not self.plan.is_stored:
+            witness.ends.clear()
+            self.letters.forgive()
         self.start()
 
 
 async def _simulate(seed: int) -> list[str]:
     plan = Plan(seed)
     async with (
-        MemoryCluster(topics={"t": PARTITIONS}, seed=seed) as cluster,
+        MemoryCluster(topics={"t": PARTITIONS, DLQ: 2}, seed=seed) as cluster,
         anyio.create_task_group() as tasks,
     ):
         world = World(cluster, plan, tasks)
         cluster.on("OffsetCommit", world.witness.see_commit)
+        cluster.on("Produce", world.letters.produce)
         world.produce(plan.records // 2)
         tasks.start_soon(world.look)
         await world.live_on()
@@ -398,6 +471,14 @@ async def _simulate(seed: int) -> list[str]:
         for place, count in witness.ends.items():
             if count > 1:
                 witness.violations.append(f"{place} was handled {count} times")
+        for place, count in world.letters.counts.items():
+            if count - world.letters.forgiven[place] > 1:
+                witness.violations.append(f"{place} has {count} letters")
+    if plan.is_stored:
+        good = Counter(place for place, value in witness.values.items() if value == b"x")
+        if (results := world.database.results) != good:
+            wrong = sorted((results - good) + (good - results))
+            witness.violations.append(f"results are missing or double: {wrong[:5]}")
     return witness.violations
 
 

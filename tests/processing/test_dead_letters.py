@@ -10,11 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort import ConsumerRecord, TopicPartition
+from kohort import AsyncKafkaConsumer, ConsumerRecord, TopicPartition
 from kohort.errors import ConfigurationError, ErrorCode
-from kohort.processing import Batch, DeadLetter, DeadLetters, GiveUp, Retry, process
+from kohort.processing import Batch, DeadLetter, DeadLetters, GiveUp, Retry, SqlOffsets, process
 from kohort.testing import Action, Call, ProducerRecord
 from tests.processing.kit import World, in_world, processing, until
+from tests.processing.sinks import MemoryDatabase
 
 Record = ConsumerRecord[Any, Any]
 
@@ -43,6 +44,11 @@ def in_letters(backend: str, main: Callable[[World], Any], **options: Any) -> No
 
 def letters(world: World) -> list[ConsumerRecord[bytes, bytes]]:
     return world.cluster.records(DLQ)
+
+
+def waiting(consumer: AsyncKafkaConsumer[Any, Any]) -> list[str]:
+    """Return the reasons of explain() that name a letter."""
+    return [reason for reason in consumer.explain().reasons if "dead letter" in reason]
 
 
 def headers(record: Record) -> dict[str, str]:
@@ -263,6 +269,155 @@ def test_a_corrupt_batch_has_a_letter_with_its_bytes(backend: str) -> None:
         assert b"b" in (letter.value or b"")
         assert headers(letter)["kohort.batch"] == "2"
         assert headers(letter)["__dlq.errors.offset"] == "1"
+
+    in_letters(backend, main)
+
+
+def test_a_record_is_named_while_its_letter_is_not_acknowledged(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(world: World) -> None:
+        fault = world.cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=None)
+        world.produce("bad")
+        consumer = world.consumer()
+        policy = DeadLetters(DLQ, timeout=30)
+        start = anyio.current_time()
+        async with processing(consumer, fail_on(b"bad"), failed=policy, stuck_after=100):
+            await anyio.sleep_until(start + 5)
+            assert waiting(consumer) == []
+            await anyio.sleep_until(start + 20)
+            [reason] = waiting(consumer)
+            assert reason.startswith("orders-0 offset 0: in flight for ")
+            assert reason.endswith(f"its dead letter for the topic '{DLQ}' is not acknowledged")
+            await anyio.sleep_until(start + 60)
+            [reason] = waiting(consumer)
+            assert "The latest attempt raised KafkaTimeoutError: producing to" in reason
+            assert consumer.health().ready
+            await anyio.sleep_until(start + 110)
+            health = consumer.health()
+            assert health.live and not health.ready
+            assert list(health.reasons) == waiting(consumer)
+            [warning] = [text for text in caplog.messages if "is not acknowledged" in text]
+            assert warning.endswith("The commit of the partition waits for it")
+            fault.stop()
+            await until(lambda: world.committed() == 1)
+            await anyio.sleep(2)
+            assert waiting(consumer) == [] and consumer.health().ready
+
+    with caplog.at_level(logging.WARNING, "kohort.processing"):
+        in_letters(backend, main)
+
+
+def test_a_letter_that_takes_long_is_no_reason_for_a_restart(backend: str) -> None:
+    async def main(world: World) -> None:
+        world.cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=None)
+        world.produce("bad")
+        consumer = world.consumer()
+        policy = DeadLetters(DLQ, timeout=1000)
+        async with processing(consumer, fail_on(b"bad"), failed=policy, stuck_after=20, drain=0):
+            await anyio.sleep(60)
+            health = consumer.health()
+            assert health.live and not health.ready
+
+    in_letters(backend, main)
+
+
+def test_a_producer_of_the_program_that_hangs_is_stuck(backend: str) -> None:
+    async def main(world: World) -> None:
+        async def send(letter: DeadLetter) -> None:
+            await anyio.sleep_forever()
+
+        world.produce("bad")
+        consumer = world.consumer()
+        policy = DeadLetters(DLQ, send=send)
+        async with processing(consumer, fail_on(b"bad"), failed=policy, stuck_after=20, drain=0):
+            await anyio.sleep(30)
+            health = consumer.health()
+            assert not health.live and health.reasons[0].endswith("failed= has not returned")
+
+    in_letters(backend, main)
+
+
+@pytest.mark.parametrize("order", ["partition", "key", "none"])
+def test_data_that_cannot_be_read_has_one_letter_when_members_change(
+    backend: str, order: Any
+) -> None:
+    """The letter is written in the order of the records, so a new owner knows that it exists."""
+
+    async def main(world: World) -> None:
+        async def handler(record: Record) -> None:
+            await anyio.sleep(5)
+
+        world.cluster.produce("orders", [("a", "1"), ("b", "2"), ("c", "three"), ("a", "4")])
+        options: Any = {"failed": DeadLetters(DLQ), "order": order, "drain": 0}
+        async with processing(world.consumer(value_deserializer=int), handler, **options):
+            await anyio.sleep(4)
+        async with processing(world.consumer(value_deserializer=int), handler, **options):
+            await until(lambda: world.committed() == 4)
+        assert [letter.value for letter in letters(world)] == [b"three"]
+
+    in_letters(backend, main)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_data_that_cannot_be_read_is_not_in_a_batch(backend: str, columns: bool) -> None:
+    async def main(world: World) -> None:
+        batches: list[int] = []
+
+        async def handler(records: Any) -> None:
+            batches.append(len(records))
+
+        for value in "abcde":
+            world.produce(value)
+        world.cluster.corrupt(TopicPartition("orders", 0), 2)
+        batch = Batch(4, seconds=1, columns=columns)
+        async with processing(world.consumer(), handler, failed=DeadLetters(DLQ), batch=batch):
+            await until(lambda: world.committed() == 5)
+        assert batches == [2, 2]
+        assert [headers(letter)["kohort.batch"] for letter in letters(world)] == ["3"]
+
+    in_letters(backend, main)
+
+
+def test_a_letter_is_written_once_when_the_database_fails_after_it(backend: str) -> None:
+    async def main(world: World) -> None:
+        database = MemoryDatabase(random.Random(1), faults=0)
+
+        async def handler(record: Record, cursor: Any) -> None:
+            database.faults = 1
+            raise ValueError
+
+        def on_stored(row: Any, begin: int, end: int) -> None:
+            database.faults = 0
+
+        database.on_stored = on_stored
+        world.produce("bad")
+        options: Any = {"offsets": SqlOffsets(database.connect, paramstyle="qmark")}
+        async with processing(world.consumer(), handler, failed=DeadLetters(DLQ), **options):
+            await until(lambda: world.committed() == 1)
+        assert len(letters(world)) == 1
+
+    in_letters(backend, main)
+
+
+def test_data_that_cannot_be_read_is_named_until_its_letter(backend: str) -> None:
+    async def main(world: World) -> None:
+        fault = world.cluster.fail("Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None)
+        world.cluster.produce("orders", ["1", "two", "3"])
+        consumer = world.consumer(value_deserializer=int)
+        policy = DeadLetters(DLQ)
+        async with processing(consumer, fail_on(), failed=policy, stuck_after=60):
+            await anyio.sleep(30)
+            [reason] = waiting(consumer)
+            assert reason.startswith("orders-0 offset 1: in flight for ")
+            assert "is not acknowledged. The latest attempt raised TopicAuth" in reason
+            assert consumer.health().ready
+            await anyio.sleep(60)
+            assert consumer.health() == (True, False, tuple(waiting(consumer)))
+            fault.stop()
+            await until(lambda: world.committed() == 3)
+            await anyio.sleep(2)
+            assert waiting(consumer) == [] and consumer.health().ready
 
     in_letters(backend, main)
 

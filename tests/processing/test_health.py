@@ -23,7 +23,7 @@ LIMIT = 90.0
 
 
 def stuck(health: Health) -> bool:
-    return not health.live and "the handler has not returned" in health.reasons[0]
+    return not health.live and " has not returned" in health.reasons[0]
 
 
 def waits(health: Health) -> bool:

@@ -14,7 +14,13 @@ import pytest
 from kohort import ConsumerRecord
 from kohort.processing import _done_set, _in_tasks
 from kohort.processing._core import Core
+from kohort.processing._in_tasks import AsyncProcessor
 from kohort.processing._partition import Lane, Partition
+from kohort.processing._stored import StoredOffsets
+from kohort.processing.stores._sql import SqlSession
+from kohort.producer import RecordProducer, _producer
+from kohort.producer._reactions import Reaction
+from kohort.records import NewRecord
 from tests.processing.simulation import BoomError, simulate
 
 SEEDS = range(6)
@@ -87,6 +93,51 @@ def forget_done_sets() -> AbstractContextManager[Any]:
     return patch.object(Partition, "to_commit", bare)
 
 
+def do_not_wait_for_letters() -> AbstractContextManager[Any]:
+    """Count a record as done when its letter is queued."""
+
+    async def send(producer: RecordProducer, topic: str, fields: Any, **options: Any) -> Any:
+        partition = options["like"] % await producer.partition_count(topic, options["timeout"])
+        return producer.post(topic, partition, NewRecord(*fields), timeout=options["timeout"])
+
+    return patch.object(RecordProducer, "send", send)
+
+
+def new_identity_for_each_attempt() -> AbstractContextManager[Any]:
+    """Send a letter again so that the broker cannot know it."""
+    return patch.object(_producer, "reaction_to", lambda error: Reaction.NEW_ID)
+
+
+def advance_before_the_letter() -> AbstractContextManager[Any]:
+    """Store the end of a failed record, and then write its letter."""
+
+    def early(processor: Any, policy: Any, stored: Any) -> Any:
+        async def call(record: Any, error: Exception, attempts: int) -> None:
+            await processor._in_store(stored.advance(record))
+            await policy(record, error, attempts)
+
+        return call
+
+    return patch.object(AsyncProcessor, "_and_advance", early)
+
+
+def write_letters_again() -> AbstractContextManager[Any]:
+    """Forget that a letter is written when the database fails after it."""
+    return patch.object(StoredOffsets, "advance", lambda stored, load: stored._store(load, None))
+
+
+def store_without_a_condition() -> AbstractContextManager[Any]:
+    """Replace the stored offset whatever it is."""
+    statement = SqlSession._statement
+
+    def bare(session: SqlSession, text: str, values: tuple[Any, ...]) -> Any:
+        if text.startswith("UPDATE"):
+            text, values = text.replace(" AND next_offset = ?", ""), values[:-1]
+        return statement(session, text, values)
+
+    return patch.object(SqlSession, "_statement", bare)
+
+
 BUGS = (
     commit_past_a_gap,
     share_lanes,
@@ -95,6 +146,11 @@ BUGS = (
     ignore_the_window,
     forget_running_lanes,
     forget_done_sets,
+    do_not_wait_for_letters,
+    new_identity_for_each_attempt,
+    advance_before_the_letter,
+    write_letters_again,
+    store_without_a_condition,
 )
 
 
@@ -103,6 +159,6 @@ BUGS = (
 @pytest.mark.parametrize("plant", BUGS)
 def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[Any]]) -> None:
     with plant():
-        found = next(filter(simulate, range(60)), None)
+        found = next(filter(simulate, range(100)), None)
     assert found is not None
     assert simulate(found) == []

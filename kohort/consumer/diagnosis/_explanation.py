@@ -91,6 +91,7 @@ def _reasons(facts: ExplanationFacts) -> Iterator[str]:
     if facts["processing"] is not None:
         yield from facts["processing"]["stuck"]
         yield from facts["processing"]["waiting"]
+        yield from facts["processing"]["letters"]
     yield from facts["security"]["refusals"]
     if facts["security"]["credentials_obstacle"] is not None:
         yield f"no login: {facts['security']['credentials_obstacle']}"

@@ -236,6 +236,8 @@ class ProcessingFacts(TypedDict):
     """A sentence on each handler that has not returned for ``stuck_after`` seconds."""
     waiting: list[str]
     """A sentence on each record that is retried for as long, such as in an outage."""
+    letters: list[str]
+    """A sentence on each record whose dead letter is not acknowledged for 10 s."""
 
 
 class ExplanationFacts(TypedDict):
