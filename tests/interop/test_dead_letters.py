@@ -12,10 +12,12 @@ from kohort import ConsumerRecord, KafkaConsumer, TopicPartition
 from kohort.cli import main
 from kohort.processing import DeadLetters, process
 from tests.interop.brokers import Broker
+from tests.interop.waiting import wait_until
 from tests.support.kafka_server import KafkaServer
 
 pytestmark = pytest.mark.real_kafka
 
+CONSOLE_SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 PARTITIONS = 2
 RECORDS = 60
 Record = ConsumerRecord[Any, Any]
@@ -98,3 +100,55 @@ def test_each_failed_record_has_one_letter_and_is_replayed(
     assert sorted(int(record.value or b"") for record in replayed) == odd
     assert {record.headers for record in replayed} == {(("own", b"x"),)}
     assert {record.partition for record in replayed} == {1}
+
+
+def test_headers_are_those_of_a_broker_for_a_share_group(
+    kafka: KafkaServer, apache: Broker, unique: Callable[[str], str]
+) -> None:
+    """A share group rejects all records of a topic, and kohort fails for the same (KIP-1191)."""
+    topic = apache.create_topic(unique("orders"), 3)
+    broker_letters, kohort_letters = unique("dlq.broker"), unique("dlq.kohort")
+    config = {"errors.deadletterqueue.group.enable": "true"}
+    for letters in (broker_letters, kohort_letters):
+        apache.create_topic(letters, 2, config=config)
+    for number in range(6):
+        apache.write(topic, b"%d" % number, key=b"k", partition=number % 3)
+    group = unique("share")
+    apache.configure_group(
+        group,
+        {
+            "errors.deadletterqueue.topic.name": broker_letters,
+            "errors.deadletterqueue.copy.record.enable": "true",
+            "share.auto.offset.reset": "earliest",
+        },
+    )
+    options = ["--bootstrap-server", apache.bootstrap_servers, "--topic", topic, "--group", group]
+    kafka.tool(CONSOLE_SHARE_CONSUMER, *options, "--reject", "--max-messages", "6", timeout_s=240)
+    seen: set[tuple[int, int]] = set()
+
+    def handler(record: Record) -> None:
+        seen.add((record.partition, record.offset))
+        if len(seen) == 6:
+            consumer.wakeup()
+        raise ValueError
+
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=apache.bootstrap_servers,
+        group_id=topic,
+        auto_offset_reset="earliest",
+    )
+    process(consumer, handler, failed=DeadLetters(kohort_letters))
+    wait_until(lambda: len(read_all(apache, broker_letters, 2)) == 6)
+    theirs = {letter.value: letter for letter in read_all(apache, broker_letters, 2)}
+    ours = {letter.value: letter for letter in read_all(apache, kohort_letters, 2)}
+    assert len(theirs) == 6 and theirs.keys() == ours.keys()
+    differing = {"__dlq.errors.group", "__dlq.errors.message"}
+    for value, their in theirs.items():
+        our = ours[value]
+        assert (our.key, our.partition) == (their.key, their.partition)
+        assert [name for name, _ in our.headers[:6]] == [name for name, _ in their.headers]
+        for name, content in their.headers:
+            assert name in differing or dict(our.headers)[name] == content
+        assert dict(their.headers)["__dlq.errors.group"] == group.encode()
+        assert dict(our.headers)["__dlq.errors.group"] == topic.encode()
