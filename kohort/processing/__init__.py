@@ -7,11 +7,13 @@ from kohort.processing._dead_letters import DeadLetter, DeadLetters
 from kohort.processing._policies import Batch, GiveUp, Retry, Skip, Stop
 from kohort.processing._process import process
 from kohort.processing._streams import AsyncPartitionRecords, PartitionRecords
+from kohort.processing._transactions import AsyncSqlTransactions, SqlTransactions
 from kohort.processing._types import FailureHandler
 from kohort.processing.stores import DeltaOffsets, IcebergOffsets, SqlOffsets
 
 __all__ = [
     "AsyncPartitionRecords",
+    "AsyncSqlTransactions",
     "Batch",
     "DeadLetter",
     "DeadLetters",
@@ -24,6 +26,7 @@ __all__ = [
     "Retry",
     "Skip",
     "SqlOffsets",
+    "SqlTransactions",
     "Stop",
     "context",
     "process",

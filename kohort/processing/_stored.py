@@ -22,7 +22,7 @@ Invariants:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -92,7 +92,7 @@ class StoredOffsets:
         last: dict[TopicPartition, int] = yield consumer.end_offsets(tps)
         is_reset = _consumer.is_reset(consumer)
         for tp in tps:
-            self._check_id(tp, found[tp], ids.get(tp.topic))
+            self.check_id(tp, found[tp], ids.get(tp.topic))
             start = _start_of(tp, found[tp].offset, first[tp], last[tp], is_reset=is_reset)
             consumer.seek(tp, start)
             self._known[tp], self._polled[tp] = found[tp], start
@@ -110,7 +110,7 @@ class StoredOffsets:
             if (least := self._polled.get(tp)) is None:
                 continue  # not admitted, so no record of it is handled
             try:
-                self._check_id(tp, self._known[tp], ids[tp])
+                self.check_id(tp, self._known[tp], ids[tp])
                 if records[0].offset < least:
                     raise OffsetConflictError(
                         f"{tp.topic}-{tp.partition} went back to offset {records[0].offset} by a "
@@ -125,7 +125,8 @@ class StoredOffsets:
                 raise
             self._polled[tp] = end_of(records[-1])
 
-    def _check_id(self, tp: TopicPartition, at: StoredOffset, now: UUID | None) -> None:
+    def check_id(self, tp: TopicPartition, at: StoredOffset, now: UUID | None) -> None:
+        """Raise TopicRecreatedError if a stored offset belongs to another topic."""
         if now is None or not at.topic_id or at.topic_id == str(now):
             return
         raise TopicRecreatedError(
@@ -137,6 +138,19 @@ class StoredOffsets:
             old_topic_id=UUID(at.topic_id),
             new_topic_id=now,
         )
+
+    def known(self, tp: TopicPartition) -> StoredOffset | None:
+        """Return the stored offset of an admitted partition, as far as it is known here."""
+        return self._known.get(tp)
+
+    def advance_to(self, tp: TopicPartition, end: int) -> None:
+        """Note that a transaction has stored the results up to an offset."""
+        self._known[tp] = self._known[tp]._replace(offset=end)
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Forget partitions that others may own."""
+        for tp in tps:
+            self._known.pop(tp, None)
 
     def _begin(self, tp: TopicPartition, at: StoredOffset) -> Steps[StoredOffset]:
         """Store the first offset of a partition, unless another has. Return what is stored."""
@@ -183,16 +197,16 @@ class StoredOffsets:
                     tp, at, end, None if work is None else _bound(work, rest)
                 )
             except OffsetConflictError as error:
-                yield from self._note_conflict(tp, at, error)
+                yield from self.note_conflict(tp, at, error)
                 if self._known[tp] == at:
                     conflicts += 1
                     if conflicts == MAX_CONFLICTS:
                         raise
                     yield self._pause(FIRST_PAUSE * 2**conflicts)
             else:
-                self._known[tp] = StoredOffset(end, at.topic_id)
+                self.advance_to(tp, end)
 
-    def _note_conflict(
+    def note_conflict(
         self, tp: TopicPartition, at: StoredOffset, error: OffsetConflictError
     ) -> Steps[None]:
         """Read the offset of a refused transaction again. Raise if it does not lead on."""

@@ -9,12 +9,13 @@ from kohort.processing.stores._delta import DeltaOffsets, DeltaSession
 from kohort.processing.stores._iceberg import IcebergOffsets, IcebergSession
 from kohort.processing.stores._session import StoredOffset, StoreSession
 from kohort.processing.stores._sql import SqlOffsets, SqlSession
-from kohort.processing.stores._steps import Steps, await_steps, run_steps
+from kohort.processing.stores._steps import Handover, Steps, await_steps, run_steps
 
 OffsetStore: TypeAlias = SqlOffsets | DeltaOffsets | IcebergOffsets
 
 __all__ = [
     "DeltaOffsets",
+    "Handover",
     "IcebergOffsets",
     "OffsetStore",
     "SqlOffsets",

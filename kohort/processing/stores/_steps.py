@@ -19,22 +19,39 @@ END_SECONDS = 5.0
 """Longest time of the steps that remain after a cancellation, such as a rollback."""
 
 
-def run_steps(steps: Steps[T]) -> T:
-    """Run steps whose calls are synchronous."""
+class Handover:
+    """Result of a step at which its caller takes over with a cursor, and runs the rest later."""
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor: Any = cursor
+
+
+def run_steps(steps: Steps[T], error: BaseException | None = None) -> T:
+    """Run steps whose calls are synchronous, up to a Handover, which is returned.
+
+    ``error`` is that of the caller who took over.
+    """
     result: Any = None
     while True:
         try:
-            result = steps.send(result)
+            result = steps.send(result) if error is None else steps.throw(error)
         except StopIteration as end:
             value: T = end.value
             return value
+        error = None
+        if isinstance(result, Handover):
+            return result  # type: ignore[return-value]
 
 
-async def await_steps(steps: Steps[T]) -> T:
-    """Run steps whose calls may be asynchronous. Steps after a failure cannot be cancelled."""
+async def await_steps(steps: Steps[T], error: BaseException | None = None) -> T:
+    """Do the same for calls that may be asynchronous.
+
+    Steps after a failure cannot be cancelled.
+    """
     result: Any = None
-    error: BaseException | None = None
     with anyio.CancelScope() as end:
+        if error is not None and not isinstance(error, Exception):
+            _shield(end)
         while True:
             try:
                 result = steps.send(result) if error is None else steps.throw(error)
@@ -42,12 +59,18 @@ async def await_steps(steps: Steps[T]) -> T:
                 value: T = stop.value
                 return value
             error = None
+            if isinstance(result, Handover):
+                return result  # type: ignore[return-value]
             if inspect.isawaitable(result):
                 try:
                     result = await result
                 except BaseException as raised:
                     if not isinstance(raised, Exception):
-                        end.shield = True
-                        end.deadline = anyio.current_time() + END_SECONDS
+                        _shield(end)
                     error, result = raised, None
     raise AssertionError("the scope of steps absorbed a cancellation")
+
+
+def _shield(scope: anyio.CancelScope) -> None:
+    scope.shield = True
+    scope.deadline = anyio.current_time() + END_SECONDS
