@@ -50,9 +50,9 @@ from kohort.processing._processor import (
     chunks_of,
     failing_for_unreadable,
     record_of,
+    stop_signals,
 )
 from kohort.processing._reports import logger
-from kohort.processing._signals import stop_signals
 from kohort.processing._stored import StoredOffsets, settled_key
 from kohort.processing._streams import PartitionRecords
 from kohort.processing.stores import run_steps

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from kohort import (
@@ -38,6 +42,8 @@ COMMIT_SECONDS = 5.0
 """Longest time of one commit."""
 RETRY_SECONDS = 0.1
 """Seconds between two attempts after a transient error."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""Signals that stop process() while it runs in the main thread."""
 
 
 class Processor(Generic[C]):
@@ -267,3 +273,28 @@ def record_of(load: Any) -> Any:
     """Return the one record of a load, for the ``failed`` policy."""
     piece = load[0] if isinstance(load, list) else load
     return piece.record() if isinstance(piece, Chunk) else piece
+
+
+@contextmanager
+def stop_signals(on_signal: Callable[[], None], *, enabled: bool = True) -> Iterator[None]:
+    """Call ``on_signal`` for each signal in the block, and restore the former handlers after it.
+
+    In other threads the signals are left alone. A handler that Python did not install is, too,
+    because it could not be restored.
+    """
+    if not enabled or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        on_signal()
+
+    former = {}
+    try:
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is not None:
+                former[number] = signal.signal(number, handle)
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
