@@ -81,8 +81,18 @@ def duckdb_at(path: Path) -> Database:
     return create(Database(lambda: duckdb.connect(str(path))))
 
 
+@dataclass
+class Postgres(Database):
+    """A PostgreSQL server, which can go away and come back."""
+
+    address: str = ""
+    """The connection string."""
+    start: Callable[[], None] = lambda: None
+    stop: Callable[[], None] = lambda: None
+
+
 @contextmanager
-def postgres() -> Iterator[Database]:
+def postgres() -> Iterator[Postgres]:
     """Start a PostgreSQL server that listens on a socket file only."""
     psycopg = pytest.importorskip("psycopg")
     if (initdb := shutil.which("initdb")) is None:
@@ -100,15 +110,21 @@ def postgres() -> Iterator[Database]:
         data, log = f"{folder}/data", f"{folder}/log"
         run("initdb", "-A", "trust", "-U", "kohort", "--no-sync")
         options = f"-k {folder} -c listen_addresses= -F"
-        run("pg_ctl", "start", "-w", "-t", "120", "-l", log, "-o", options)
+        address = f"host={folder} user=kohort dbname=postgres"
+        server = Postgres(
+            lambda: psycopg.connect(address),
+            "%s",
+            address,
+            start=lambda: run("pg_ctl", "start", "-w", "-t", "120", "-l", log, "-o", options),
+            stop=lambda: run("pg_ctl", "stop", "-m", "immediate"),
+        )
+        server.start()
         try:
-            yield create(
-                Database(
-                    lambda: psycopg.connect(host=folder, user="kohort", dbname="postgres"), "%s"
-                )
-            )
+            create(server)
+            yield server
         finally:
-            run("pg_ctl", "stop", "-m", "immediate")
+            with suppress(subprocess.CalledProcessError):  # it may be stopped
+                server.stop()
 
 
 class Killed(Exception):
