@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_S = 90.0
+DEADLINE_S = 180.0
 LOOK_AGAIN_S = 0.01
 
 

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.spark_connector.starting import started
 from tests.support.kafka_server import KafkaServer
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def test_batch_and_stream_read_committed_records_and_commit(
     assert sorted(row["value"] for row in batch.collect()) == expected
 
     table = group.replace("-", "_")
-    query = (
+    query = started(
         spark.readStream.format("kohort")
         .options(**options, maxOffsetsPerTrigger="40")
         .schema("value string")
@@ -75,9 +76,8 @@ def test_batch_and_stream_read_committed_records_and_commit(
         .queryName(table)
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)
-        .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert sorted(row["value"] for row in spark.table(table).collect()) == expected
     assert lag(kafka, group, topic) == [0, 0, 0]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from tests.spark_connector.starting import started
 from tests.support.certificates import KEY_PASSWORD
 from tests.support.idp import CLIENT_ID, CLIENT_SECRET, Idp, serving
 from tests.support.leaks import leaked
@@ -144,7 +145,7 @@ def test_stream_member_logs_in_and_no_secret_is_written(
 
     idp.make = make_and_note
     table = unique("spark").replace("-", "_")
-    query = (
+    query = started(
         spark.readStream.format("kohort")
         .options(**options, subscribe=topic)
         .schema("value string")
@@ -153,9 +154,8 @@ def test_stream_member_logs_in_and_no_secret_is_written(
         .queryName(table)
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)
-        .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert spark.table(table).count() == 40
     assert len(secrets) > 3 or listener != "OAUTH"
     written = [path for folder in (event_log, tmp_path) for path in folder.rglob("*")]

@@ -14,6 +14,7 @@ import pytest
 from kohort.errors import ConfigurationError
 from kohort.testing import Cluster
 from tests.spark_connector.reading import source
+from tests.spark_connector.starting import started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,16 +92,15 @@ def test_used_secret_is_in_no_plan_checkpoint_log_or_progress(
     with contextlib.redirect_stdout(plan):
         for mode in ("simple", "extended", "codegen", "cost", "formatted"):
             frame.explain(mode=mode)
-    query = (
+    query = started(
         spark.readStream.format("kohort")
         .options(**options)
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)
-        .start()
     )
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(300)
     with contextlib.redirect_stdout(plan):
         query.explain(extended=True)
     progress = "".join(each.json for each in query.recentProgress)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kohort.testing import Cluster, ProducerRecord
+from tests.spark_connector.starting import started
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-END_S = 90
+END_S = 300
 
 
 def load(spark: SparkSession, cluster: Cluster, columns: str = "", **options: Any) -> DataFrame:
@@ -33,7 +34,7 @@ def load(spark: SparkSession, cluster: Cluster, columns: str = "", **options: An
 
 def run(spark: SparkSession, cluster: Cluster, folder: Path, **options: Any) -> list[Any]:
     """Run an AvailableNow query that writes to ``folder``. Return its progress."""
-    query = (
+    query = started(
         spark.readStream.format("kohort")
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
         .option("kafka.group.id", "billing")
@@ -44,7 +45,6 @@ def run(spark: SparkSession, cluster: Cluster, folder: Path, **options: Any) -> 
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
     assert query.awaitTermination(END_S)
     return query.recentProgress
@@ -152,7 +152,7 @@ def test_bounded_stream_with_commits_continues_from_checkpoint(
 def test_a_stream_that_runs_until_it_is_stopped(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
-    query = (
+    query = started(
         spark.readStream.format("kohort")
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
         .option("kafka.group.id", "billing")
@@ -163,7 +163,6 @@ def test_a_stream_that_runs_until_it_is_stopped(
         .writeStream.format("memory")
         .queryName("running")
         .option("checkpointLocation", str(tmp_path))
-        .start()
     )
     expected = 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from tests.spark_connector.starting import started
 from tests.support.kerberos import USER, Kdc
 from tests.support.secure_kafka import SecureKafka
 
@@ -84,7 +85,7 @@ def test_stream_member_reads_with_a_keytab(
     spark: SparkSession, given: dict[str, str], kdc: Kdc, tmp_path: Path
 ) -> None:
     options = given | {"kafka.sasl.jaas.config": keytab(kdc), "kafka.group.id": "spark-kerberos"}
-    query = (
+    query = started(
         spark.readStream.format("kohort")
         .options(**options, startingOffsets="earliest")
         .schema("value string")
@@ -93,9 +94,8 @@ def test_stream_member_reads_with_a_keytab(
         .queryName("kerberos_stream")
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)
-        .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert spark.table("kerberos_stream").count() == COUNT
 
 

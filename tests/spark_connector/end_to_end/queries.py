@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tests.interop.waiting import look_again_soon
 from tests.spark_connector.end_to_end.checkpoints import Checkpoint
 from tests.spark_connector.end_to_end.ledgers import Ledger, Row
+from tests.spark_connector.starting import started
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,5 +66,4 @@ def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
     )
     if plan.available_now:
         writer = writer.trigger(availableNow=True)
-    query: StreamingQuery = writer.start()
-    return query
+    return started(writer)

@@ -6,6 +6,6 @@ from functools import partial
 
 from tests.interop import waiting
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 
 wait_until = partial(waiting.wait_until, deadline_s=DEADLINE_S)
