@@ -106,7 +106,14 @@ def describe(error: OSError | ValueError) -> str:
     return printable(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
+_NO_TLS = frozenset(
+    {
+        "WRONG_VERSION_NUMBER",
+        "HTTP_REQUEST",
+        "PACKET_LENGTH_TOO_LONG",
+        "RECORD_LAYER_FAILURE",  # in place of the others, from OpenSSL 3.2 on
+    }
+)
 _NO_VERSION = frozenset(
     {
         "TLSV1_ALERT_PROTOCOL_VERSION",
