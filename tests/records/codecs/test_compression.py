@@ -13,7 +13,6 @@ import types
 import zlib
 from pathlib import Path
 
-import cramjam
 import lz4.frame
 import pytest
 from hypothesis import given, settings
@@ -26,6 +25,8 @@ from kohort.records.codecs._compression import optional_cramjam
 from kohort.records.codecs._snappy import snappy_size
 from tests.records.codecs.lying_frames import BOMBS, LIES, MB, NOISE, TEXT, _zstd_rle, _zstd_stream
 from tests.support.heap import Taken, environment
+
+cramjam = pytest.importorskip("cramjam")
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import cramjam
 import pytest
 from crc32c import crc32c
 
@@ -31,6 +30,8 @@ from tests.records.codecs.lying_frames import BOMBS, LIES, MB
 from tests.records.tables.row_tables import table_of
 from tests.support.decoders import decoder_named, use_decoder
 from tests.support.heap import Taken, environment
+
+cramjam = pytest.importorskip("cramjam")
 
 needs_libzstd = pytest.mark.skipif(
     not decompressor_addresses().decompress, reason="there is no libzstd"
