@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -41,12 +42,19 @@ class Worker:
     def log(self) -> str:
         return self._log.read_text()
 
-    def is_live(self) -> bool:
-        found = re.search(r"health is at port (\d+)", self.log())
-        assert found is not None
-        with urlopen(f"http://127.0.0.1:{found[1]}/live") as response:
-            status: int = response.status
-        return status == 200
+    def answers(self, path: str) -> bool:
+        """Return True if the server of health answers this path with 200."""
+        if (found := re.search(r"health is at port (\d+)", self.log())) is None:
+            return False
+        try:
+            with urlopen(f"http://127.0.0.1:{found[1]}{path}"):
+                return True
+        except HTTPError:
+            return False
+
+    def wait_until_ready(self) -> None:
+        """Wait for the first assignment. Then process() has its handlers of signals."""
+        wait_until(lambda: self.answers("/ready"), deadline_s=LIMIT_S)
 
     def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
@@ -91,6 +99,8 @@ def test_worker_counts_each_order_once_and_buries_poison_only(tmp_path: Path) ->
 
         try:
             killed, stopped, _ = (start() for _ in range(3))
+            for worker in workers:
+                worker.wait_until_ready()
             produce(0, RECORDS // 4)
             assert killed.end(signal.SIGKILL) == -signal.SIGKILL
             produce(RECORDS // 4, RECORDS // 2)
@@ -101,8 +111,8 @@ def test_worker_counts_each_order_once_and_buries_poison_only(tmp_path: Path) ->
                 lambda: any("OperationalError" in worker.log() for worker in workers[1:]),
                 deadline_s=LIMIT_S,
             )
-            assert stopped.is_live()
-            start()
+            assert stopped.answers("/live")
+            late = start()
             database.start()
             assert stopped.end(signal.SIGTERM) == 0
             wait_until(lambda: total() >= sum(expected.values()), deadline_s=LIMIT_S)
@@ -110,6 +120,7 @@ def test_worker_counts_each_order_once_and_buries_poison_only(tmp_path: Path) ->
                 lambda: {letter.value for letter in cluster.records("dlq.etl")} >= poison,
                 deadline_s=LIMIT_S,
             )
+            late.wait_until_ready()
             assert [worker.end(signal.SIGTERM) for worker in workers[2:]] == [0, 0]
         finally:
             for worker in workers:

@@ -64,7 +64,8 @@ class Workers:
 
     def events(self, word: str) -> list[tuple[int, Place]]:
         """Return the process and the place of each event."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        text = self.log.read_text() if self.log.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()  # the last one may be half written
         rows = (line.split() for line in lines)
         return [
             (int(pid), (int(partition), int(offset)))
@@ -76,13 +77,25 @@ class Workers:
         """Wait until this number of handlers has ended."""
         wait_until(lambda: len(self.events("end")) >= events, deadline_s=LIMIT_S)
 
+    def begun(self, process: subprocess.Popen[bytes]) -> list[Place]:
+        """Return the records whose handlers began in a process."""
+        return [place for pid, place in self.events("begin") if pid == process.pid]
+
+    def check_exit(self, process: subprocess.Popen[bytes]) -> None:
+        """Check that a process has ended well after SIGTERM.
+
+        One that had not come to process() had no handler of the signal.
+        """
+        status = process.wait(LIMIT_S)
+        assert status == 0 or (status == -signal.SIGTERM and not self.begun(process))
+
     def stop(self) -> None:
         """Let the remaining processes leave. Kill them if they do not."""
         try:
             for process in self.running:
                 process.terminate()
             for process in self.running:
-                assert process.wait(LIMIT_S) == 0
+                self.check_exit(process)
         finally:
             for process in self.running:
                 process.kill()
@@ -122,14 +135,14 @@ def run_kills(
             workers.wait_for(goal)
             victim = workers.running.pop(0 if amount else -1)
             victim.send_signal(number)
-            status = victim.wait(LIMIT_S)
-            begun = [place for pid, place in workers.events("begin") if pid == victim.pid]
             if number == signal.SIGTERM:
-                # A process that has not come to process() has no handler of the signal.
-                assert status == 0 or (status == -number and not begun)
+                workers.check_exit(victim)
             else:
+                victim.wait(LIMIT_S)
                 at = committed()
-                may_repeat.update({place for place in begun if place[1] >= at.get(place[0], 0)})
+                may_repeat.update(
+                    {place for place in workers.begun(victim) if place[1] >= at.get(place[0], 0)}
+                )
         wait_until(
             lambda: len({place for _, place in workers.events("end")}) >= produced,
             deadline_s=LIMIT_S,
