@@ -14,7 +14,7 @@ from kohort.protocol.messages import (
     JoinGroupResponse,
     SyncGroupResponse,
 )
-from tests.conformance.members import Member
+from tests.conformance.members import Member, complete
 
 Owned = Mapping[str, Sequence[int]]
 """Partitions by topic."""
@@ -72,8 +72,8 @@ def stable_consumers(
     *members: tuple[ClassicConsumer, Owned], user_data: bytes | None = None
 ) -> None:
     """Create a stable classic group with these assignments."""
-    leader = join_together(*[member for member, _ in members])
-    others = [member for member, _ in members if member is not leader]
+    leader, *others = [member for member, _ in members]
+    complete(leader, *others)
     for member in others:
         member.send_sync()
     given = [(member, assignment(owned, user_data)) for member, owned in members]
@@ -81,13 +81,3 @@ def stable_consumers(
         assert answer.error_code == 0, answer
     for member, owned in members:
         member.owned = owned
-
-
-def join_together(*members: ClassicConsumer) -> ClassicConsumer:
-    """Join new members at once, within the initial delay, and return the leader."""
-    for member in members:
-        member.get_id()
-    for member in members:
-        member.send_join()
-    leaders = {member.joined().leader for member in members}
-    return next(member for member in members if leaders == {member.id})

@@ -9,9 +9,10 @@ from functools import partial
 
 from kohort.broker.security import check_claims
 from kohort.testing import Authorization, CertificateFiles, Cluster, Listener, Security
+from tests.conformance.wire import EXPIRY_MS, FAR_MS
 from tests.support.kafka_server import PROPERTIES
 from tests.support.secure_kafka import PROTOCOLS as PROTOCOL_OF
-from tests.support.secure_kafka import REAUTH_MS, USERS, SecureKafka, password_of
+from tests.support.secure_kafka import USERS, SecureKafka, password_of
 from tests.support.tokens import AUDIENCE, ISSUER, SigningKey
 
 MAX_GROUP_SIZE = 5
@@ -20,11 +21,18 @@ MIN_SESSION_MS = 500
 RETENTION_CHECK_MS = 300
 MAX_CONSUMER_GROUP_SIZE = 6
 
+LONG_SESSIONS = {
+    "group.consumer.max.session.timeout.ms": str(FAR_MS),
+    "group.consumer.session.timeout.ms": str(FAR_MS),
+}
+"""Properties of nodes whose members of consumer groups are silent for as long as a test takes."""
 KAFKA_PROPERTIES = {
+    **LONG_SESSIONS,
     "auto.create.topics.enable": "true",
     # A machine that stalls for a while must not cost the broker its leaders.
     "broker.session.timeout.ms": "60000",
     "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.max.assignment.interval.ms": str(FAR_MS),
     "group.consumer.max.size": str(MAX_CONSUMER_GROUP_SIZE),
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.min.session.timeout.ms": str(MIN_SESSION_MS),
@@ -58,9 +66,7 @@ VARIANTS = {
     "downgrade": Variant({_POLICY: "downgrade", "group.max.size": "2"}),
     "disabled": Variant({_POLICY: "disabled"}),
     "off": Variant({}, group_version=0),
-    "two": Variant(
-        {"broker.session.timeout.ms": "10000", "offsets.topic.replication.factor": "2"}, brokers=2
-    ),
+    "two": Variant({"offsets.topic.replication.factor": "2"}, brokers=2),
 }
 """Pairs of clusters with other migration policies, without the consumer protocol, and with two
 brokers each.
@@ -75,7 +81,7 @@ OF_A_PROCESS = {
 }
 """Configs of a broker in a separate process: its listeners, and those that Kafka hides."""
 
-SECURED_CONFIGS = {"auto.create.topics.enable": False}
+SECURED_CONFIGS = {"auto.create.topics.enable": False, **LONG_SESSIONS}
 
 MODULES = (
     "versions",
@@ -154,7 +160,7 @@ def start_secured_cluster(kafka: SecureKafka) -> Cluster:
             principal_rules=rules if name == "MTLS" else "DEFAULT",
             mechanisms=["OAUTHBEARER"] if name == "OAUTH" else None,
             tokens=partial(check_signed, key) if name == "OAUTH" else None,
-            session_lifetime_ms=REAUTH_MS if name == "REAUTH" else None,
+            session_lifetime_ms=EXPIRY_MS if name == "REAUTH" else None,
         )
 
     security = Security(

@@ -13,6 +13,7 @@ from kohort.testing import Cluster
 from tests.conformance.aged import after_the_restart, before_the_restart
 from tests.conformance.clusters import (
     KAFKA_PROPERTIES,
+    LONG_SESSIONS,
     VARIANTS,
     Variant,
     start_cluster,
@@ -21,7 +22,10 @@ from tests.conformance.clusters import (
 from tests.conformance.probe import PROBES, Probe
 from tests.conformance.runner import Runner
 from tests.conformance.session import SecondBroker, Secured, Session, Target
+from tests.conformance.wire import EXPIRY_MS
+from tests.support.jars import jars
 from tests.support.kafka_server import KafkaServer
+from tests.support.plugin import SERVERS
 from tests.support.secure_kafka import PROTOCOLS, SecureKafka
 
 THREADS = 80
@@ -57,10 +61,23 @@ def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, T
     kafka.kill()
 
 
+@pytest.fixture(scope="session")
+def patient_secure_kafka(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[SecureKafka]:
+    """Secured Apache Kafka whose logins last a minute, and members of groups ten."""
+    folder = tmp_path_factory.mktemp("patient-secure-kafka")
+    server = SecureKafka(jars(), folder, LONG_SESSIONS, reauth_ms=EXPIRY_MS)
+    pytestconfig.stash[SERVERS].append(server)
+    server.start()
+    yield server
+    server.kill()
+
+
 @pytest.fixture(scope="module")
-def secured_targets(_shared_secure_kafka: SecureKafka) -> Iterator[tuple[Target, Target]]:
+def secured_targets(patient_secure_kafka: SecureKafka) -> Iterator[tuple[Target, Target]]:
     """Secured Apache Kafka and secured in-process cluster."""
-    kafka = _shared_secure_kafka
+    kafka = patient_secure_kafka
     token = uuid.uuid4().hex[:6]
     with start_secured_cluster(kafka) as cluster:
         yield (
@@ -133,6 +150,9 @@ def variant_runners(
                 session = Session(target, "warm-up")
                 session.warm_up()
                 session.close()
+            for probe in _selected(request.session.items):
+                if probe.slow and probe.variant == name:
+                    runners[name].start(probe)
         yield runners
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,13 +12,13 @@ from kohort.protocol.messages import (
     ConsumerGroupHeartbeatResponse,
     CreatePartitionsRequest,
 )
-from tests.conformance.session import READY_S, Session
+from tests.conformance.session import Session, wait_for
+from tests.conformance.wire import FAR_MS
 
 TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 LEAVE, LEAVE_FOR_NOW = -1, -2
 """Member epochs of a member that leaves, and of a static one that will be back."""
-REBALANCE_MS = 20_000
 
 
 @dataclass
@@ -36,7 +35,7 @@ class ConsumerMember:
     instance: str | None = None
     regex: str | None = None
     assignor: str | None = None
-    rebalance_ms: int = REBALANCE_MS
+    rebalance_ms: int = FAR_MS
     version: int = 1
     epoch: int = 0
     target: list[TopicPartitions] = field(default_factory=list)
@@ -132,10 +131,12 @@ def grow(session: Session, topic: str, partitions: int) -> None:
 def _wait_until_known(session: Session, topic: str, partitions: int) -> None:
     """Return when a member of a new group gets all partitions of the topic."""
     scratch = ConsumerMember(session, f"scratch.{topic}.{partitions}", "scratch", [topic])
-    deadline = time.monotonic() + READY_S
-    while not (answer := scratch.join()).assignment or len(_flat(answer)) < partitions:
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.005)
+
+    def knows_all() -> bool:
+        answer = scratch.join()
+        return answer.assignment is not None and len(_flat(answer)) >= partitions
+
+    wait_for(knows_all, f"the coordinator knows {partitions} partitions of {topic}")
     scratch.leave()
 
 
@@ -164,11 +165,11 @@ def state(session: Session, group: str) -> str:
 
 
 def wait_for_members(session: Session, group: str, count: int) -> None:
-    """Return when the group has this number of members."""
-    deadline = time.monotonic() + READY_S
-    while len(described(session, group).groups[0].members) != count:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    """Return when the group has this number of members. A group that became classic has none."""
+    wait_for(
+        lambda: len(described(session, group).groups[0].members) == count,
+        f"{group} has {count} members",
+    )
 
 
 def settled_pair(

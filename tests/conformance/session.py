@@ -12,6 +12,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol import Request, Response
 from kohort.protocol.messages import (
     CreateTopicsRequest,
+    DescribeGroupsRequest,
     DescribeTransactionsRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
@@ -28,7 +29,10 @@ from tests.support.tokens import SigningKey
 
 R = TypeVar("R", bound=Response)
 
-READY_S = 30.0
+READY_S = 150.0
+"""Seconds for what happens soon, or after ``EXPIRY_MS``."""
+MAX_PAUSE_S = 0.25
+NETWORK_THREADS, ROUNDS = 3, 20
 NOT_READY = (14, 15, 16)
 """Error codes of coordinators that load, or do not exist yet."""
 T0 = 1_700_000_000_000
@@ -150,6 +154,17 @@ class Session:
 
     def ask(self, request: Request[R], version: int) -> R:
         return self.main.ask(request, version)
+
+    def let_through(self, group: str) -> None:
+        """Return when the broker has handled all requests that were sent before.
+
+        Nothing shows that a request of a group is parked. Many later requests go the same way,
+        through each of the broker's network threads. The slower the machine, the longer that takes.
+        """
+        later = [self.connect() for _ in range(NETWORK_THREADS)]
+        for _ in range(ROUNDS):
+            for connection in later:
+                connection.ask(DescribeGroupsRequest(groups=[group]), 5)
 
     # Names
 
@@ -283,6 +298,16 @@ class Session:
             assert result.error_code == 0, answer
             offsets.append(result.base_offset)
         return offsets
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    """Return when it holds. The pauses grow, so that a long wait does not load the machine."""
+    deadline = time.monotonic() + READY_S
+    pause = 0.002
+    while not holds():
+        assert time.monotonic() < deadline, f"not in {READY_S:.0f} s: {what}"
+        time.sleep(pause)
+        pause = min(1.5 * pause, MAX_PAUSE_S)
 
 
 def produce_request(

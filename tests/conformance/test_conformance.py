@@ -22,6 +22,8 @@ ATTEMPTS = 3
 """Number of runs of a failed probe. Some probes depend on time, and a busy machine delays them."""
 
 
+pytestmark = pytest.mark.timeout(600)  # the slow probes wait for minutes, side by side
+
 SHORT = 2
 """Number of quick probes of each module, and of random groups, outside the full matrix."""
 PLAIN = [probe for probe in PROBES.values() if not probe.secured and not probe.variant]

@@ -10,7 +10,7 @@ import pytest
 
 from kohort.testing import Authorization, Cluster, Security
 from tests.conformance import rights
-from tests.conformance.clusters import OF_A_PROCESS
+from tests.conformance.clusters import LONG_SESSIONS, OF_A_PROCESS
 from tests.conformance.conftest import port_of
 from tests.conformance.consumers import ConsumerMember
 from tests.conformance.probe import differences
@@ -57,17 +57,18 @@ def observe(servers: str, sasl_servers: str, token: str) -> dict[str, dict[str, 
 
 
 @pytest.mark.real_kafka
-def test_responses_to_users_with_rights_are_the_same(secure_kafka: SecureKafka) -> None:
+@pytest.mark.timeout(600)
+def test_responses_to_users_with_rights_are_the_same(patient_secure_kafka: SecureKafka) -> None:
     token = uuid.uuid4().hex[:6]
-    kafka = observe(
-        secure_kafka.bootstrap_servers, secure_kafka.bootstrap_servers_of("SASL_PLAINTEXT"), token
-    )
+    server = patient_secure_kafka
+    kafka = observe(server.bootstrap_servers, server.bootstrap_servers_of("SASL_PLAINTEXT"), token)
     security = Security(
         listeners=["PLAINTEXT", "SASL_PLAINTEXT"],
         users={rights.USER: password_of(rights.USER)},
         authorization=Authorization(super_users=["User:ANONYMOUS"]),
     )
     configs = {name: PROPERTIES[name] for name in PROPERTIES.keys() - OF_A_PROCESS}
+    configs |= LONG_SESSIONS
     with Cluster(configs=configs, security=security) as cluster:
         ours = observe(
             cluster.bootstrap_servers, cluster.bootstrap_servers_of("SASL_PLAINTEXT"), token

@@ -8,16 +8,24 @@ import struct
 from typing import TypeVar
 
 from kohort.protocol import Request, Response, decode_response, encode_request, encode_response
+from kohort.protocol.messages import ApiVersionsRequest
 
 R = TypeVar("R", bound=Response)
 
 ASKED: set[tuple[int, int]] = set()
 """API key and version of every request with a response in this process."""
 
-ANSWER_S = 10.0
+EXPIRY_MS = 60_000
+"""Time limit that runs out in a probe. A machine that stalls for less changes no observation."""
+EXPIRED_S = EXPIRY_MS / 1000 + 5
+"""Seconds after which such a limit is over."""
+FAR_MS = 600_000
+"""Time limit that never runs out in a probe. What ends sooner was ended by something else."""
+ANSWER_S = 150.0
+"""Seconds for a response: over a minute longer than ``EXPIRY_MS``, and shorter than ``FAR_MS``."""
 PARKED_S = 0.15
 """Seconds without a response after which a request counts as parked."""
-NEVER_S = 1.0
+NEVER_S = EXPIRED_S
 """Seconds without a response after which none is expected."""
 
 
@@ -82,7 +90,11 @@ class Connection:
     def silence(self) -> str:
         """Return what follows a request without a response: "nothing" or "closed"."""
         self._waiting.pop()
-        return "nothing" if self.is_parked() else "closed"
+        try:
+            self.ask(ApiVersionsRequest(), 0)
+        except ConnectionClosed:
+            return "closed"
+        return "nothing"
 
     def send_bytes(self, data: bytes) -> None:
         try:

@@ -147,11 +147,11 @@ def compaction_and_transactions(session: Session) -> Observations:
 @probe("2.14b", slow=True)
 def retention_deletes_from_the_beginning(session: Session) -> Observations:
     """Delete by age and by size some of the log and all of it. Deleted offsets are out of range."""
-    for label, name, value, newest in (
-        ("older", "retention.ms", "3600000", LATER),
-        ("all are old", "retention.ms", "3600000", T0 + 9000),
-        ("larger", "retention.bytes", "100", T0 + 9000),
-        ("all are too much", "retention.bytes", "0", T0 + 9000),
+    for label, name, value, newest, start in (
+        ("older", "retention.ms", "3600000", LATER, 3),
+        ("all are old", "retention.ms", "3600000", T0 + 9000, 4),
+        ("larger", "retention.bytes", "100", T0 + 9000, 2),
+        ("all are too much", "retention.bytes", "0", T0 + 9000, 4),
     ):
         topic = _new_topic(session, label.replace(" ", "-"))
         for number in range(3):
@@ -159,7 +159,7 @@ def retention_deletes_from_the_beginning(session: Session) -> Observations:
         session.produce(topic, _batch((b"last", b"y" * 20), at=newest))
         set_config(session, topic, name, value)
         deadline = time.monotonic() + READY_S
-        while list_offsets(session, topic, -2).topics[0].partitions[0].offset < 2:
+        while list_offsets(session, topic, -2).topics[0].partitions[0].offset < start:
             assert time.monotonic() < deadline, f"{topic} keeps everything"
             time.sleep(0.02)
         time.sleep(3 * RETENTION_CHECK_MS / 1000)  # time for further checks of retention

@@ -12,6 +12,7 @@ from kohort.records import Compression
 from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.list_offsets import delete_records
 from tests.conformance.session import Session, batch, produce_request
+from tests.conformance.wire import FAR_MS
 
 STRANGE_ID = bytes(range(16))
 MAX = 1 << 20
@@ -108,14 +109,14 @@ def batches_are_returned_whole(session: Session) -> Observations:
 
 @probe("2.11b", slow=True)
 def fetches_wait_at_the_end(session: Session) -> Observations:
-    """Fetch at the end of the log, which takes max_wait_ms."""
+    """Fetch at the end of the log, which takes max_wait_ms at least."""
     topic = _filled(session)
     for wait in (0, 300, 600):
         begin = time.monotonic()
         answer = fetch(session, topic, partition(0, 10), max_wait_ms=wait)
         took = time.monotonic() - begin
         yield f"after {wait}", answer
-        yield f"took {wait}", wait / 1000 - 0.01 <= took < wait / 1000 + 0.25
+        yield f"waited {wait}", took >= wait / 1000 - 0.01
 
 
 @probe("2.11b", slow=True)
@@ -124,12 +125,12 @@ def fetches_wait_for_min_bytes(session: Session) -> Observations:
     topic = _filled(session)
     begin = time.monotonic()
     yield "answer", fetch(session, topic, partition(0, 2), max_wait_ms=400, min_bytes=100_000)
-    yield "waited", 0.39 <= time.monotonic() - begin < 0.65
+    yield "waited", time.monotonic() - begin >= 0.39
 
 
 @probe("2.11b")
 def fetches_that_do_not_wait(session: Session) -> Observations:
-    """Fetch with min_bytes 0, with enough data, and with errors. All return immediately."""
+    """Fetch with min_bytes 0, with enough data, and with errors. All return before max_wait_ms."""
     topic = _filled(session)
     for label, where, min_bytes in (
         ("nothing asked for", partition(0, 10), 0),
@@ -139,22 +140,20 @@ def fetches_that_do_not_wait(session: Session) -> Observations:
         ("unknown partition", partition(5, 0), 1),
         ("wrong epoch", partition(0, 10, current_leader_epoch=5), 1),
     ):
-        begin = time.monotonic()
-        yield label, fetch(session, topic, where, max_wait_ms=5000, min_bytes=min_bytes)
-        yield f"{label}: at once", time.monotonic() - begin < 1
+        yield label, fetch(session, topic, where, max_wait_ms=FAR_MS, min_bytes=min_bytes)
 
 
 @probe("2.11b")
 def nothing_to_fetch_does_not_wait(session: Session) -> Observations:
-    """Fetch without partitions, and with an unknown topic among waiting ones."""
+    """Fetch without partitions, and with an unknown topic among others, which waits for those."""
     topic = _filled(session)
-    begin = time.monotonic()
-    yield "no topics", session.ask(fetch_request([], max_wait_ms=3000), 11)
+    yield "no topics", session.ask(fetch_request([], max_wait_ms=FAR_MS), 11)
     request = fetch_request(
-        [(topic, [partition(0, 10)]), ("no-such-topic", [partition()])], max_wait_ms=3000
+        [(topic, [partition(0, 10)]), ("no-such-topic", [partition()])], max_wait_ms=400
     )
+    begin = time.monotonic()
     yield "unknown", session.ask(request, 11)
-    yield "at once", time.monotonic() - begin < 1
+    yield "waited", time.monotonic() - begin >= 0.39
 
 
 @probe("6.6a")
@@ -164,7 +163,7 @@ def producing_wakes_a_fetch(session: Session) -> Observations:
     for index, acks in ((0, -1), (1, 1), (2, 0)):
         waiting = session.connect()
         where = [partition(other, int(other < index)) for other in range(3)]
-        waiting.send(fetch_request([(topic, where)], max_wait_ms=8000), 12)
+        waiting.send(fetch_request([(topic, where)], max_wait_ms=FAR_MS), 12)
         yield f"waits {index}", waiting.is_parked()
         produced = session.connect()
         produced.send_bytes(
@@ -180,7 +179,7 @@ def a_fetch_waits_for_enough(session: Session) -> Observations:
     """Append several times until all together reach min_bytes."""
     topic = session.topic()
     waiting = session.connect()
-    request = fetch_request([(topic, [partition()])], max_wait_ms=8000, min_bytes=150)
+    request = fetch_request([(topic, [partition()])], max_wait_ms=FAR_MS, min_bytes=150)
     waiting.send(request, 12)
     session.produce(topic, batch(b"a"))
     yield "not yet", waiting.is_parked()
@@ -375,7 +374,7 @@ def fetches_of_a_deleted_topic(session: Session) -> Observations:
     topic_id = session.topic_id(topic)
     session.produce(topic, batch(b"x"))
     waiting = session.connect()
-    waiting.send(fetch_request([(topic_id, [partition(0, 1)])], max_wait_ms=8000), 13)
+    waiting.send(fetch_request([(topic_id, [partition(0, 1)])], max_wait_ms=FAR_MS), 13)
     yield "waits", waiting.is_parked()
     session.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
     session.wait_until_gone(topic)
@@ -385,19 +384,17 @@ def fetches_of_a_deleted_topic(session: Session) -> Observations:
 
 @probe("2.11e")
 def fetches_that_wait_when_the_topic_is_deleted(session: Session) -> Observations:
-    """Delete a topic while fetches wait. They end long before max_wait_ms, half a minute."""
+    """Delete a topic while fetches wait. They end long before max_wait_ms, ten minutes."""
     for version in (12, 13):
         topic = session.topic(f"version-{version}")
         name = session.topic_id(topic) if version == 13 else topic
         session.produce(topic, batch(b"x"))
         waiting = session.connect()
-        request = fetch_request([(name, [partition(0, 1)])], max_wait_ms=30_000)
+        request = fetch_request([(name, [partition(0, 1)])], max_wait_ms=FAR_MS)
         waiting.send(request, version)
         yield f"version {version} waits", waiting.is_parked()
-        begin = time.monotonic()
         session.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
         yield f"version {version}", waiting.receive()
-        yield f"version {version} in time", time.monotonic() - begin < 10
 
 
 @probe("2.13a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping
 
@@ -16,6 +17,7 @@ from tests.conformance.consumers import (
 )
 from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.epoch_offsets import commit_as, fetch_as
+from tests.conformance.probes.leaving import ALIVE_MS, ALIVE_S
 from tests.conformance.probes.settings import (
     APPEND,
     BROKER,
@@ -28,7 +30,8 @@ from tests.conformance.probes.settings import (
     describe,
 )
 from tests.conformance.probes.upgrading import classic
-from tests.conformance.session import READY_S, Session
+from tests.conformance.session import READY_S, Session, wait_for
+from tests.conformance.wire import EXPIRED_S, EXPIRY_MS, FAR_MS
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"
@@ -51,11 +54,24 @@ def configure(one: ConsumerMember, **values: int) -> None:
     )
     assert done.responses[0].error_code == 0, done
     probe_of = ConsumerMember(one.session, one.group, "probe of configs")
-    deadline = time.monotonic() + READY_S
-    while probe_of.join().heartbeat_interval_ms != wanted["heartbeat"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(
+        lambda: probe_of.join().heartbeat_interval_ms == wanted["heartbeat"],
+        f"{one.group} has its configs",
+    )
     probe_of.leave()
+
+
+def shorten(one: ConsumerMember, **values: int) -> None:
+    """Set configs of the group of a member, whose heartbeats then get them."""
+    names = {"session": SESSION, "heartbeat": HEARTBEAT}
+    wanted = {"heartbeat": 321, **values}
+    steps = [(SET, names[name], str(value)) for name, value in wanted.items()]
+    done = change(one.session, one.group, *steps, kind=GROUP)
+    assert done.responses[0].error_code == 0, done
+    wait_for(
+        lambda: one.beat().heartbeat_interval_ms in (0, wanted["heartbeat"]),
+        f"{one.group} has its configs",
+    )
 
 
 @probe("8.11")
@@ -125,9 +141,9 @@ def values_of_group_configs(session: Session) -> Observations:
     """Set each config of groups to values in and out of its bounds, and unknown names: 40."""
     name = session.name("g")
     values = {
-        SESSION: ("500", "499", "60000", "60001", "0", "-1", "x", "", " 700 ", "1e3"),
+        SESSION: ("500", "499", f"{FAR_MS}", f"{FAR_MS + 1}", "0", "-1", "x", "", " 700 ", "1e3"),
         HEARTBEAT: ("100", "99", "15000", "15001", "0", "-1", "x"),
-        INTERVAL: ("0", "-1", "15000", "15001", "x"),
+        INTERVAL: ("0", "-1", f"{FAR_MS}", f"{FAR_MS + 1}", "x"),
         "consumer.max.size": ("1",),
         "consumer.migration.policy": ("disabled",),
         "consumer.assignors": ("range",),
@@ -171,10 +187,8 @@ def configs_reach_the_coordinator(session: Session) -> Observations:
     configure(one, heartbeat=300)
     yield "changed", one.beat()
     change(session, one.group, (DELETE, HEARTBEAT, None), kind=GROUP)
-    deadline = time.monotonic() + READY_S
-    while (answer := one.beat()).heartbeat_interval_ms == 300:
-        assert time.monotonic() < deadline
-    yield "deleted", answer
+    wait_for(lambda: one.beat().heartbeat_interval_ms != 300, "the interval is the default")
+    yield "deleted", one.beat()
     yield "described", described(session, one.group)
 
 
@@ -183,8 +197,8 @@ def targets_wait_for_the_assignment_interval(session: Session) -> Observations:
     """Join within the interval after a target: the next one comes with a later heartbeat."""
     topic = new_topic(session)
     a = ConsumerMember(session, session.group(), "a", [topic])
-    configure(a, interval=1500)
-    time.sleep(1.6)
+    configure(a, interval=EXPIRY_MS)
+    time.sleep(EXPIRED_S)
     yield "a joins", a.join()
     yield "a acknowledges", a.acknowledge()
     b = peer(a, "b")
@@ -193,7 +207,7 @@ def targets_wait_for_the_assignment_interval(session: Session) -> Observations:
     yield "described", described(session, a.group)
     yield "a beats within the interval", a.beat()
     yield "b beats within the interval", b.beat()
-    time.sleep(1.7)
+    time.sleep(EXPIRED_S)
     yield "still nothing", state(session, a.group)
     yield "b beats after it", b.beat()
     yield "a must revoke", a.beat()
@@ -206,8 +220,8 @@ def a_session_ends(session: Session) -> Observations:
     topic = new_topic(session)
     for instance in (None, "i"):
         a = ConsumerMember(session, session.group(f"{instance}"), "a", [topic], instance)
-        configure(a, session=600)
         a.settle()
+        shorten(a, session=600)
         wait_for_members(session, a.group, 0)
         yield f"{instance}: ended", described(session, a.group)
         yield f"{instance}: beat", a.beat()
@@ -225,21 +239,22 @@ def a_session_ends(session: Session) -> Observations:
 def requests_that_prolong_a_session(session: Session) -> Observations:
     """Commit, fetch, and heartbeat with errors while a session runs. Only good heartbeats count."""
     topic = new_topic(session)
+    every = {}
     for label in ("beat", "commit", "fetch", "wrong epoch"):
-        a = ConsumerMember(session, session.group(label), "a", [topic])
-        configure(a, session=1000)
+        every[label] = a = ConsumerMember(session, session.group(label), "a", [topic])
+        configure(a, session=ALIVE_MS)
         a.settle()
-        until = time.monotonic() + 2.0
-        while time.monotonic() < until:
-            if label == "beat":
-                a.beat()
-            elif label == "commit":
-                commit_as(a)
-            elif label == "fetch":
-                fetch_as(session, a.group, topic, a.id, a.epoch)
-            else:
-                a.beat(member_epoch=77)
-            time.sleep(0.1)
+    until = time.monotonic() + ALIVE_MS / 1000 + ALIVE_S
+    while time.monotonic() < until:
+        every["beat"].beat()
+        commit_as(every["commit"])
+        a = every["fetch"]
+        fetch_as(session, a.group, topic, a.id, a.epoch)
+        every["wrong epoch"].beat(member_epoch=77)
+        time.sleep(ALIVE_S)
+    for label, a in every.items():
+        if label != "beat":
+            wait_for_members(session, a.group, 0)
         yield label, len(described(session, a.group).groups[0].members)
 
 
@@ -252,17 +267,14 @@ def a_revocation_takes_too_long(session: Session) -> Observations:
     a.settle()
     b.join()
     yield "revoke", a.beat()
-    deadline = time.monotonic() + READY_S
-    while (answer := a.beat()).error_code == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    yield "fenced", answer
+    wait_for(lambda: a.beat().error_code != 0, "a is fenced")
+    yield "fenced", a.beat()
     yield "described", described(session, a.group)
     yield "b gets all", b.beat()
     yield "a joins again", a.join()
     waiting = ConsumerMember(session, session.group("waiting"), "a", [topic], rebalance_ms=700)
     newcomer = peer(waiting, "b", rebalance_ms=700)
-    waiting.rebalance_ms = 20_000
+    waiting.rebalance_ms = FAR_MS
     waiting.settle()
     newcomer.join()
     waiting.beat()
@@ -278,15 +290,16 @@ def a_revocation_takes_too_long(session: Session) -> Observations:
 def deadlines_of_classic_members(session: Session) -> Observations:
     """Let a classic member miss its session, its JoinGroup and its SyncGroup: it is removed."""
     topic = new_topic(session)
+    every = {}
     for label in ("session", "join", "sync", "neither"):
         new = ConsumerMember(session, session.name(label), "new", [topic])
         new.settle()
-        one = classic(
+        every[label] = one = classic(
             session,
             label,
             topic,
-            session_ms=700 if label == "session" else 20_000,
-            rebalance_ms=700 if label != "session" else 20_000,
+            session_ms=EXPIRY_MS if label == "session" else FAR_MS,
+            rebalance_ms=EXPIRY_MS if label != "session" else FAR_MS,
         )
         yield f"{label}: join", one.join()
         if label != "sync":
@@ -295,12 +308,15 @@ def deadlines_of_classic_members(session: Session) -> Observations:
             third = ConsumerMember(session, new.group, "third", [topic], "i", assignor="range")
             third.join()
             yield f"{label}: heartbeat", one.heartbeat()
-        until = time.monotonic() + 1.8
-        while time.monotonic() < until:
-            if label != "session":
-                one.heartbeat()
-            time.sleep(0.1)
-        found = described(session, new.group).groups[0].members
+    until = time.monotonic() + EXPIRED_S
+    while time.monotonic() < until:
+        for label in every.keys() - {"session"}:
+            every[label].heartbeat()
+        time.sleep(1)
+    for label, one in every.items():
+        if label != "neither":
+            wait_for_members(session, one.group, 2 if label == "join" else 1)
+        found = described(session, one.group).groups[0].members
         yield f"{label}: remaining", sorted(m.member_type for m in found)
         yield f"{label}: late heartbeat", one.heartbeat()
 
@@ -332,7 +348,7 @@ def group_configs_of_brokers(session: Session) -> Observations:
         for key in GROUP_CONFIGS:
             value = "range" if key.endswith("assignors") else "50000"
             yield f"{key} of {name!r}", change(session, name, (SET, key, value), kind=BROKER)
-        for value in ("-1", "15001", "x", "15000"):
+        for value in ("-1", f"{FAR_MS + 1}", "x", f"{FAR_MS}"):
             yield (
                 f"interval {value} of {name!r}",
                 change(session, name, (SET, OF_BROKERS, value), kind=BROKER, validate_only=True),
@@ -349,14 +365,24 @@ def _waits(session: Session, topic: str, label: str) -> bool:
     return waits
 
 
+def _once_it_waits(session: Session, topic: str, label: str, waits: bool) -> bool:
+    """Return what new groups do, once that is as wanted, as the broker applies a change later."""
+    attempts = itertools.count()
+    wait_for(
+        lambda: _waits(session, topic, f"{label}.{next(attempts)}") == waits,
+        f"{label}: new groups wait for the interval: {waits}",
+    )
+    return waits
+
+
 @probe("8.11", variant="upgrade")
 def assignment_intervals_of_brokers(session: Session) -> Observations:
     """Change the assignment interval for one broker and for all. That of the broker counts."""
     topic = new_topic(session)
     steps: tuple[tuple[str, str, int, str | None, bool], ...] = (
-        ("of all", "", SET, "15000", True),
+        ("of all", "", SET, f"{FAR_MS}", True),
         ("of one", NODE, SET, "0", False),
-        ("of one again", NODE, SET, "14000", True),
+        ("of one again", NODE, SET, f"{EXPIRY_MS}", True),
         ("of all, shorter", "", SET, "0", True),
         ("not of one", NODE, DELETE, None, False),
         ("not of all", "", DELETE, None, False),
@@ -364,13 +390,6 @@ def assignment_intervals_of_brokers(session: Session) -> Observations:
     for number, (label, name, operation, value, waits) in enumerate(steps):
         done = change(session, name, (operation, OF_BROKERS, value), kind=BROKER)
         yield label, done
-        deadline = time.monotonic() + 3.0
-        attempt = 0
-        while (found := _waits(session, topic, f"g{number}.{attempt}")) != waits:
-            attempt += 1
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.05)
-        yield f"{label}: waits", found
+        yield f"{label}: waits", _once_it_waits(session, topic, f"g{number}", waits)
         shown = describe(session, NODE, [OF_BROKERS], BROKER, include_synonyms=True)
         yield f"{label}: shown", shown

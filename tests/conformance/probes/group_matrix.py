@@ -22,8 +22,6 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
 )
 from tests.conformance.members import (
-    REBALANCE_MS,
-    SESSION_MS,
     Member,
     commit_request,
     complete,
@@ -34,6 +32,7 @@ from tests.conformance.members import (
 )
 from tests.conformance.probe import Observations, add_probe
 from tests.conformance.session import Session
+from tests.conformance.wire import FAR_MS
 
 
 @dataclass
@@ -240,8 +239,8 @@ def _joins(scene: Scene) -> Iterator[tuple[str, Request[Response], int]]:
     def join(member_id: str, instance: str | None = None, **other: object) -> JoinGroupRequest:
         request = JoinGroupRequest(
             group_id=scene.group,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
+            session_timeout_ms=FAR_MS,
+            rebalance_timeout_ms=FAR_MS,
             member_id=member_id,
             group_instance_id=instance,
             protocol_type="consumer",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+import math
 import time
 
 from tests.broker.security.logins import NONCE, Scram, bearer
 from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.logins import authenticate, handshake, plain, state
 from tests.conformance.session import Session
-from tests.conformance.wire import Connection, ConnectionClosed
+from tests.conformance.wire import EXPIRED_S, EXPIRY_MS, Connection, ConnectionClosed
 from tests.support.secure_kafka import SCRAM, password_of
 from tests.support.tokens import unsecured
 
+SKEW_S = 30
+"""Largest difference of clocks."""
 PLAIN_TOKENS = {
     "good": plain("admin"),
     "authorization id": plain("admin", authorization_id="admin"),
@@ -157,11 +160,14 @@ def scram_on_a_listener_whose_sessions_end(session: Session) -> Observations:
 
 
 def _told(connection: Connection, token: bytes) -> object:
-    """Return the response with a rough lifetime, and what follows a challenge."""
+    """Return the response with a rough lifetime, and what follows a challenge.
+
+    It is the same for a machine that stalls for a minute and a half.
+    """
     answer = _answer(connection, token)
     if not isinstance(answer, tuple):
         return answer
-    rough = round(answer[3] / 20_000)
+    rough = math.ceil(answer[3] / 100_000)
     if answer[0] == 0 and answer[2]:
         return answer[:3], rough, _answer(connection, b"\x01")
     return answer[:3], rough, state(connection)
@@ -208,7 +214,7 @@ def unsecured_tokens(session: Session) -> Observations:
         "scopes": unsecured("alice", scope=["a", "b"]),
         "no iat": unsecured("alice", iat=None),
         "iat is text": unsecured("alice", iat="x"),
-        "iat later": unsecured("alice", iat=now + 60),
+        "iat later": unsecured("alice", iat=now + 600),
         "iat after exp": unsecured("alice", 50, iat=now + 55),
         "no exp": unsecured("alice", exp=None),
         "exp is text": unsecured("alice", exp="x"),
@@ -234,8 +240,7 @@ def signed_tokens(session: Session) -> Observations:
     key, now = session.secured.signing_key, time.time()
     tokens = {
         "good": key.token("app"),
-        "40 s": key.token("app", 40),
-        "expired 10 s ago": key.token("app", -10, iat=now - 100),
+        "90 s": key.token("app", 90),
         "expired 10 s ago, issued after that": key.token("app", -10),
         "expired 60 s ago": key.token("app", -60, iat=now - 100),
         "no exp": key.token("app", exp=None),
@@ -262,6 +267,14 @@ def signed_tokens(session: Session) -> Observations:
         connection = session.connect_to("OAUTH")
         handshake(connection, "OAUTHBEARER")
         yield name, _told(connection, bearer(token))
+    while True:
+        connection = session.connect_to("OAUTH")
+        begin = time.monotonic()
+        handshake(connection, "OAUTHBEARER")
+        told = _told(connection, bearer(key.token("app", -10, iat=now - 100)))
+        if time.monotonic() - begin < SKEW_S / 2:
+            break
+    yield "expired 10 s ago", told
 
 
 @probe("7.2c", secured=True)
@@ -280,11 +293,11 @@ def sessions_of_tokens(session: Session) -> Observations:
     """Let a token expire, which ends the session even without a session limit."""
     connection = session.connect_to("SASL_PLAINTEXT")
     handshake(connection, "OAUTHBEARER")
-    answer = authenticate(connection, bearer(unsecured("alice", 3)))
+    answer = authenticate(connection, bearer(unsecured("alice", EXPIRY_MS / 1000)))
     assert isinstance(answer, tuple)
-    yield "lifetime", 1_500 < answer[3] <= 3_000
+    yield "lifetime", 0 < answer[3] <= EXPIRY_MS
     yield "open", state(connection)
-    yield "idle", connection.is_parked(3.2)
+    yield "idle", connection.is_parked(EXPIRED_S)
     yield "over", state(connection)
     limited = session.connect_to("REAUTH")
     handshake(limited, "OAUTHBEARER")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from kohort.protocol.messages import (
@@ -11,10 +10,11 @@ from kohort.protocol.messages import (
     OffsetFetchRequest,
 )
 from tests.conformance.classic_consumers import ClassicConsumer, stable_consumers
-from tests.conformance.consumers import ConsumerMember, described, new_topic
+from tests.conformance.consumers import ConsumerMember, described, new_topic, wait_for_members
 from tests.conformance.probe import Function, Observations, add_probe, probe
 from tests.conformance.probes.upgrading import classic, newcomer, views
 from tests.conformance.session import Session
+from tests.conformance.wire import EXPIRY_MS
 
 POLICIES = ("upgrade", "downgrade", "disabled")
 
@@ -148,7 +148,7 @@ def consumer_groups_of_classic_members_shrink(session: Session) -> Observations:
         new.settle()
         every = [classic(session, label, topic, instance=f"i{number}") for number in range(3)]
         if label == "session":
-            every[0].session_ms = 2000
+            every[0].session_ms = EXPIRY_MS
         for one in every:
             one.join()
         new.leave()
@@ -156,7 +156,7 @@ def consumer_groups_of_classic_members_shrink(session: Session) -> Observations:
         if label == "leave":
             yield "one leaves", every[0].leave()
         else:
-            time.sleep(2.5)
+            wait_for_members(session, new.group, 0)  # it is a classic group then
         yield f"{label}: after", views(session, new.group)
         yield f"{label}: beats", [one.heartbeat().error_code for one in every]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kohort.protocol.messages import JoinGroupRequest
-from tests.conformance.classic_consumers import ClassicConsumer, assignment, join_together
+from tests.conformance.classic_consumers import ClassicConsumer, assignment
 from tests.conformance.consumers import ConsumerMember, new_topic
-from tests.conformance.members import CONSUMER, wait_for_members
+from tests.conformance.members import CONSUMER, complete, wait_for_members
 from tests.conformance.members import subscription as subscription_with_data
 from tests.conformance.probe import Observations, add_probe, probe
 from tests.conformance.probes.upgrading import RANGE, views
@@ -83,8 +83,8 @@ REFUSALS = (
 
 def _stable(members: Sequence[OddMember], refusal: Refusal, topic: str) -> ClassicConsumer:
     """Create a stable group of two members, and return its leader."""
-    leader = join_together(*members)
-    others = [each for each in members if each is not leader]
+    leader, *others = members
+    complete(*members)
     for each in others:
         each.send_sync()
     given = [
@@ -106,10 +106,12 @@ def _joining(session: Session, refusal: Refusal, topic: str) -> Observations:
         each.send_join()
         wait_for_members(session, first.group, number)
     first.send_join()
+    session.let_through(first.group)
     for each in waiting:
         assert each.connection.is_parked()
     new = refusal.heartbeat(session, first.group, topic)
     yield "heartbeat", new.join(**refusal.fields)
+    session.let_through(first.group)
     parked = [each.connection.is_parked() for each in waiting]
     yield "still parked", parked
     for number, each in enumerate(waiting):
@@ -140,10 +142,12 @@ def _syncing(session: Session, refusal: Refusal, topic: str) -> Observations:
         each.joined()
     for each in others:
         each.send_sync()
+    session.let_through(leader.group)
     for each in others:
         assert each.connection.is_parked()
     new = refusal.heartbeat(session, leader.group, topic)
     yield "heartbeat", new.join(**refusal.fields)
+    session.let_through(leader.group)
     parked = [each.connection.is_parked() for each in others]
     yield "still parked", parked
     for number, each in enumerate(others):

@@ -15,18 +15,19 @@ from tests.conformance.members import (
     wait_for_state,
 )
 from tests.conformance.probe import Observations, probe
-from tests.conformance.probes.joining import SHORT_MS, join_request
+from tests.conformance.probes.joining import join_request
 from tests.conformance.session import Session
+from tests.conformance.wire import EXPIRED_S, EXPIRY_MS
 
 
 @probe("6.1i", slow=True)
 def handed_out_ids_expire(session: Session) -> Observations:
     """Request a member id and do not use it within the session timeout. It expires."""
-    member = Member(session, session.group(), session_ms=SHORT_MS)
+    member = Member(session, session.group(), session_ms=700)
     member.get_id()
     wait_for_state(session, member.group, "Empty")
     yield "group", describe(session, member.group)
-    time.sleep(SHORT_MS / 1000 + 0.5)
+    time.sleep(EXPIRED_S)  # nothing shows when it expires
     yield "too late", member.connection.ask(member.join_request(), 9)
 
 
@@ -36,7 +37,7 @@ def a_handed_out_id_is_waited_for(session: Session) -> Observations:
     group = session.group()
     first = Member(session, group, b"a")
     stable(first)
-    Member(session, group, session_ms=SHORT_MS).get_id()
+    Member(session, group, session_ms=EXPIRY_MS).get_id()
     first.send_join()
     yield "parked", first.connection.is_parked()
     yield "joined", first.joined()
@@ -148,7 +149,7 @@ def rejoining_before_the_assignment(session: Session) -> Observations:
     yield "second again", second.join()
     yield "first again", first.join()
     second.send_sync()
-    second.connection.is_parked(0.05)
+    session.let_through(first.group)
     first.protocols = [("range", b"changed")]
     first.send_join()
     yield "first changed, second's sync", second.synced()

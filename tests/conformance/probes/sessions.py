@@ -9,6 +9,7 @@ from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.fetching import fetch_request, partition
 from tests.conformance.probes.list_offsets import delete_records
 from tests.conformance.session import Session, batch
+from tests.conformance.wire import FAR_MS
 
 
 class Fetcher:
@@ -284,7 +285,7 @@ def a_session_waits(session: Session) -> Observations:
     client = Fetcher(session)
     client.fetch((topic, [partition(0), partition(1)]))
     waiting = session.connect()
-    request = fetch_request([], max_wait_ms=8000)
+    request = fetch_request([], max_wait_ms=FAR_MS)
     request.session_id, request.session_epoch = client.id, 1
     waiting.send(request, 12)
     yield "waits", waiting.is_parked()

@@ -34,6 +34,7 @@ from tests.conformance.transacting import (
     producer,
     settle,
 )
+from tests.conformance.wire import FAR_MS
 from tests.support.transactor import Transactor
 
 
@@ -145,7 +146,7 @@ def the_end_wakes_readers_of_committed_records(session: Session) -> Observations
         reader = session.connect()
         asked = fetch_request(
             [(named, [partition()])],
-            max_wait_ms=20_000,
+            max_wait_ms=FAR_MS,
             isolation_level=COMMITTED,
             session_epoch=-1,
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from kohort.protocol.messages import FindCoordinatorRequest, InitProducerIdRequest
 from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.coordinators import TRANSACTION
-from tests.conformance.session import Session
+from tests.conformance.session import Session, wait_for
 from tests.conformance.transacting import WAYS, describe, end, fetched, new_topic, producer, settle
+from tests.conformance.wire import EXPIRY_MS
 from tests.support.transactor import Transactor
 
 LARGEST_TIMEOUT_MS = 900_000
@@ -331,18 +332,29 @@ def a_producer_fences_itself(session: Session) -> Observations:
 @probe("6.9b", slow=True)
 def transactions_take_too_long(session: Session) -> Observations:
     """Exceed the timeout of a transaction, which is aborted. Its producer is fenced."""
-    topic = new_topic(session)
+    every = {}
     for way, old in WAYS.items():
         one = Transactor(session, session.transactional_id(way), old=old)
-        one.init(timeout_ms=100)
+        one.init(timeout_ms=EXPIRY_MS)
+        topic = new_topic(session, way)
         one.begin(topic, b"slow")
-        while describe(session, one.name).transaction_states[0].transaction_state == "Ongoing":
-            pass
-        settle(session, one)
+        every[way] = topic, one
+    for way, (topic, one) in every.items():
+        _wait_for_the_end(session, one)
         yield f"{way} described", describe(session, one.name)
         yield f"{way} write", one.write(topic, b"late")
         yield f"{way} end", one.end(committed=True)
         yield f"{way} keep", one.init(keep=True)
         yield f"{way} fresh", one.init()
         yield f"{way} afterwards", describe(session, one.name)
-    yield "stored", fetched(session, topic)
+        yield f"{way} stored", fetched(session, topic)
+
+
+def _wait_for_the_end(session: Session, one: Transactor) -> None:
+    """Return when the broker has ended the transaction."""
+
+    def is_over() -> bool:
+        return describe(session, one.name).transaction_states[0].transaction_state != "Ongoing"
+
+    wait_for(is_over, f"the transaction of {one.name} is over")
+    settle(session, one)

@@ -16,6 +16,7 @@ from kohort.protocol.messages import (
 )
 from tests.conformance.probe import Observations, probe
 from tests.conformance.session import Session, batch, produce_request
+from tests.conformance.wire import FAR_MS
 
 SOFTWARE_NAMES = ("", "-x", "x-", "a b", "a_b", "ä", ".x", "x.")
 GOOD_SOFTWARE_NAMES = ("a", "apache-kafka-java", "a.b-c.1", "1")
@@ -322,7 +323,7 @@ def a_long_poll_holds_up_its_own_connection_only(session: Session) -> Observatio
     topic = session.topic()
     partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1000)
     fetch = FetchRequest(
-        max_wait_ms=600,
+        max_wait_ms=FAR_MS,
         min_bytes=1,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
     )
@@ -332,6 +333,7 @@ def a_long_poll_holds_up_its_own_connection_only(session: Session) -> Observatio
     yield "both wait", waiting.is_parked()
     yield "another one", session.connect().ask(ApiVersionsRequest(), 0).error_code
     yield "still", waiting.is_parked()
+    session.produce(topic, batch(b"x"))
     yield "in order", [type(waiting.receive()).__name__ for _ in range(2)]
 
 
