@@ -87,7 +87,7 @@ def test_a_broker_that_does_not_lead_says_who_does() -> None:
 def test_at_the_end_of_the_log_it_waits_and_then_answers_nothing(raw: Raw) -> None:
     started = time.monotonic()
     entry = data(raw.ask(request((0, 0), max_wait_ms=200), 12))[0]
-    assert 0.19 <= time.monotonic() - started < 5
+    assert time.monotonic() - started >= 0.19
     assert (entry.error_code, entry.records, entry.high_watermark) == (0, b"", 0)
 
 

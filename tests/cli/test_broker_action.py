@@ -26,7 +26,7 @@ def test_action_starts_a_broker_with_its_topics(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=90,
     )
     assert started.returncode == 0, started.stderr
     said = dict(line.split("=", 1) for line in output.read_text().splitlines())
@@ -48,7 +48,7 @@ def test_action_fails_with_the_log_if_the_broker_does_not_start(tmp_path: Path) 
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=90,
     )
     assert started.returncode == 1
     assert "'none' is not a port" in started.stderr

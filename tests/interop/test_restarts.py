@@ -59,8 +59,9 @@ def test_a_group_goes_on_when_the_broker_is_back(
 
 @pytest.mark.long
 def test_close_keeps_its_time_limit_while_the_broker_is_away(
-    kafka: KafkaServer, apache: Broker, unique: Unique
+    kafka: KafkaServer, apache: Broker, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kohort.consumer.api._sync.CLOSE_TIMEOUT", 300.0)
     topic = apache.create_topic(unique("away"), PARTITIONS)
     reader = consumer(apache.bootstrap_servers, topic, group_id=unique("away"))
     join(reader, sizes=(PARTITIONS,))
@@ -69,6 +70,6 @@ def test_close_keeps_its_time_limit_while_the_broker_is_away(
         assert reader.poll(timeout_ms=200) == {}
         started = time.monotonic()
         reader.close(timeout_ms=1000)
-        assert time.monotonic() - started < 4, "without the limit it takes 5 s"
+        assert time.monotonic() - started < 90, "without the limit it takes 5 minutes"
     finally:
         kafka.start()

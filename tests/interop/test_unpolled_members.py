@@ -13,7 +13,7 @@ from tests.interop.brokers import Broker
 
 PARTITIONS = 6
 PATIENCE = 90.0
-SOON = 10.0
+SOON = 90.0
 """Seconds far below the session and max_poll_interval_ms, after which a hung group continues."""
 Unique = Callable[[str], str]
 
@@ -27,6 +27,8 @@ def options(broker: Broker, unique: Unique) -> dict[str, Any]:
         "group_id": unique("unpolled"),
         "auto_offset_reset": "earliest",
         "heartbeat_interval_ms": 300,
+        "session_timeout_ms": 300_000,
+        "max_poll_interval_ms": 600_000,
     }
 
 

@@ -30,7 +30,7 @@ def run(code: str, folder: Path | None = None) -> str:
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=90,
         check=False,
     )
     assert done.returncode == 0, done.stderr

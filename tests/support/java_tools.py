@@ -21,7 +21,7 @@ JVM = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 )
 TOOL_HEAP = "-Xmx256m"
-END_S = 30.0
+END_S = 90.0
 
 
 class ToolError(AssertionError):

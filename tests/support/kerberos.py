@@ -16,7 +16,7 @@ REALM = "TEST.LOCAL"
 SERVICE = "kafka/localhost"
 USER = "alice"
 PASSWORD = "alice-secret"
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 90.0
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-SECONDS = 20.0
+SECONDS = 90.0
 """Time limit of a step."""
 
 

@@ -288,6 +288,6 @@ def test_poll_arrow_does_not_import_pandas(cluster: Cluster, topic: str) -> None
     cluster.produce(topic, [b"a", named], partition=0)
     program = WITHOUT_PANDAS.format(topic=topic, servers=cluster.bootstrap_servers)
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False
     )
     assert ended.stdout == "[{'key': 'n\u00e4me', 'value': b'v'}] False\n", ended.stderr

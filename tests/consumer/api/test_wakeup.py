@@ -25,7 +25,7 @@ from tests.consumer.kit import (
 )
 from tests.support.awaited import EACH_API
 
-LONG_MS = 1000 * PATIENCE
+LONG_MS = 3000 * PATIENCE
 
 
 def once_waiting(consumer: Any, action: Any) -> threading.Thread:
@@ -56,14 +56,12 @@ async def test_another_thread_ends_what_waits(
     async with consumer_class(topic, group_id=group, **options) as consumer:
         await apoll_until(consumer, consumer.assignment)
         thread = once_waiting(consumer, consumer.wakeup)
-        begun = time.monotonic()
         with anyio.fail_after(PATIENCE), pytest.raises(WakeupError):
             if how == "poll":
                 await consumer.poll(timeout_ms=LONG_MS)
             else:
                 async for _ in consumer:
                     pass
-        assert time.monotonic() - begun < PATIENCE / 2
         thread.join()
         assert await consumer.poll() == {}, "wakeup() is raised once"
         cluster.produce(topic, [b"a"])

@@ -20,8 +20,8 @@ from tests.consumer.kit import apoll_until
 from tests.consumer.virtual import MemoryConsumer
 
 TP = TopicPartition("orders", 0)
-SOON_S = 3.0
-"""Seconds, less than any limit of the calls."""
+SOON_S = 90.0
+"""Seconds for a call. A call that waits for its own limit raises another error."""
 BRIEF = {"request_timeout_ms": 300, "fetch_max_wait_ms": 100}
 
 Call = Callable[[AsyncKafkaConsumer], Any]
@@ -36,9 +36,9 @@ AWAITED: dict[str, Call] = {
     "end_offsets": lambda c: c.end_offsets([TP]),
     "offsets_for_times": lambda c: c.offsets_for_times({TP: 0}),
     "partitions_for_topic": lambda c: c.partitions_for_topic("orders"),
-    "poll": lambda c: c.poll(timeout_ms=60_000),
-    "poll_arrow": lambda c: c.poll_arrow(timeout_ms=60_000),
-    "poll_batches": lambda c: c.poll_batches(timeout_ms=60_000),
+    "poll": lambda c: c.poll(timeout_ms=300_000),
+    "poll_arrow": lambda c: c.poll_arrow(timeout_ms=300_000),
+    "poll_batches": lambda c: c.poll_batches(timeout_ms=300_000),
     "position": lambda c: c.position(TP),
     "seek_to_committed": lambda c: c.seek_to_committed(),
     "topic_ids": lambda c: c.topic_ids(["orders"]),

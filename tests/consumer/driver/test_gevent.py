@@ -97,7 +97,7 @@ def test_consumers_work_when_gevent_has_patched_threads(
         [sys.executable, "-W", "ignore", "-c", program],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=90,
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
@@ -124,7 +124,7 @@ else:
         [sys.executable, "-W", "ignore", "-c", program],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=90,
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
@@ -173,7 +173,7 @@ def test_clusters_and_consumers_share_a_process(before: str, after: str) -> None
         ],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=90,
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr

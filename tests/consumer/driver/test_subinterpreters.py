@@ -64,7 +64,7 @@ def test_consumer_reads_in_a_subinterpreter(cluster: Cluster) -> None:
         [sys.executable, "-c", OUTER, inner],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=90,
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "read\ndone\n"), ended.stderr

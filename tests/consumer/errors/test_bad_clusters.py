@@ -198,12 +198,14 @@ def test_cluster_query_raises_when_no_server_responds_in_time(
     make: MakeConsumer, call: Callable[[KafkaConsumer, TopicPartition], object]
 ) -> None:
     server = f"127.0.0.1:{free_ports(1)[0]}"
-    consumer = make(group_id="g", bootstrap_servers=server, bootstrap_timeout_ms=200)
+    consumer = make(
+        group_id="g", bootstrap_servers=server, bootstrap_timeout_ms=200, request_timeout_ms=300_000
+    )
     consumer.assign([TopicPartition("orders", 0)])
     begun = time.monotonic()
     with pytest.raises(NoBrokersAvailable, match="Check bootstrap_servers"):
         call(consumer, TopicPartition("orders", 0))
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 90
     consumer.close(timeout_ms=0)
 
 

@@ -288,7 +288,7 @@ def test_wrong_settings_take_little_memory(
             input=json.dumps(given),
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=90,
             check=True,
         )
     found, most = json.loads(done.stdout)
