@@ -33,9 +33,9 @@ class Probe:
     cold: bool = False
     """True if it runs before any other request to these clusters."""
 
-    def run(self, target: Target, attempt: int = 0) -> dict[str, Any]:
+    def run(self, target: Target) -> dict[str, Any]:
         """Return the observations by label. An error of the probe is an observation, too."""
-        session = Session(target, f"{self.name}-{attempt}" if attempt else self.name)
+        session = Session(target, self.name)
         seen: dict[str, Any] = {}
         try:
             for label, value in self.function(session):

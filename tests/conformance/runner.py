@@ -22,16 +22,16 @@ class Runner:
     def __init__(self, kafka: Target, cluster: Target, pool: ThreadPoolExecutor) -> None:
         self._targets = kafka, cluster
         self._pool = pool
-        self._running: dict[tuple[str, int], list[Future[dict[str, Any]]]] = {}
+        self._running: dict[str, list[Future[dict[str, Any]]]] = {}
 
-    def start(self, probe: Probe, attempt: int = 0) -> None:
+    def start(self, probe: Probe) -> None:
         """Start the probe, unless it was started."""
-        if (probe.name, attempt) not in self._running:
-            self._running[probe.name, attempt] = [
-                self._pool.submit(probe.run, target, attempt) for target in self._targets
+        if probe.name not in self._running:
+            self._running[probe.name] = [
+                self._pool.submit(probe.run, target) for target in self._targets
             ]
 
-    def results(self, probe: Probe, attempt: int = 0) -> Results:
-        """Return the observations. A further attempt is a separate run."""
-        self.start(probe, attempt)
-        return Results(*[future.result() for future in self._running[probe.name, attempt]])
+    def results(self, probe: Probe) -> Results:
+        """Return the observations."""
+        self.start(probe)
+        return Results(*[future.result() for future in self._running[probe.name]])

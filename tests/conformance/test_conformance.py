@@ -18,10 +18,6 @@ from tests.conformance.wire import ASKED
 
 load_probes()
 
-ATTEMPTS = 3
-"""Number of runs of a failed probe. Some probes depend on time, and a busy machine delays them."""
-
-
 pytestmark = pytest.mark.timeout(600)  # the slow probes wait for minutes, side by side
 
 SHORT = 2
@@ -64,17 +60,13 @@ def test_answers_under_other_settings_are_the_same(
 
 
 def _compare(name: str, runner: Runner) -> None:
-    problem = ""
-    for attempt in range(ATTEMPTS):
-        problem = _problem(name, runner, attempt)
-        if not problem:
-            return
-    pytest.fail(problem, pytrace=False)
+    if problem := _problem(name, runner):
+        pytest.fail(problem, pytrace=False)
 
 
-def _problem(name: str, runner: Runner, attempt: int) -> str:
+def _problem(name: str, runner: Runner) -> str:
     """Return the problem with the observations, "" for none."""
-    kafka, cluster = runner.results(PROBES[name], attempt)
+    kafka, cluster = runner.results(PROBES[name])
     if "failed" in kafka:
         return f"the probe fails on Apache Kafka:\n{kafka['failed']}"
     found = list(differences(kafka, cluster))
@@ -102,12 +94,10 @@ def test_random_groups_get_the_same_answers(seed: int, runner: Runner) -> None:
         slow=False,
         function=lambda session: RandomGroup(session, seed).run(STEPS),
     )
-    for attempt in range(ATTEMPTS):
-        kafka, cluster = runner.results(probe, attempt)
-        found = [str(one) for one in differences(kafka, cluster)]
-        if not found and "failed" not in kafka:
-            return
-    pytest.fail("\n".join(found[:20]) or kafka["failed"], pytrace=False)
+    kafka, cluster = runner.results(probe)
+    found = [str(one) for one in differences(kafka, cluster)]
+    if found or "failed" in kafka:
+        pytest.fail("\n".join(found[:20]) or kafka["failed"], pytrace=False)
 
 
 @pytest.mark.long
