@@ -8,12 +8,14 @@ from typing import Any
 from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer, TopicPartition
 from kohort.processing import (
     AsyncPartitionRecords,
+    AsyncSqlTransactions,
     Batch,
     DeltaOffsets,
     IcebergOffsets,
     PartitionRecords,
     Retry,
     SqlOffsets,
+    SqlTransactions,
     context,
     process,
 )
@@ -96,3 +98,20 @@ def run(consumer: KafkaConsumer[str, int]) -> None:
     process(consumer, rows, batch=Batch(5000, 30), offsets=DeltaOffsets("lake/orders"))
     process(consumer, rows, batch=Batch(5000, 30), offsets=IcebergOffsets(print))
     process(consumer, store_all, batch=Batch(100), offsets=SqlOffsets(connect), failed="skip")
+
+
+def loop(consumer: KafkaConsumer[str, int]) -> None:
+    offsets = SqlTransactions(consumer, SqlOffsets(connect))
+    consumer.subscribe(["orders"], listener=offsets)
+    for tp, records in consumer.poll(timeout_ms=1000).items():
+        with offsets.transaction(tp, records) as cursor:
+            store_all(records, cursor)
+
+
+async def loop_async(consumer: AsyncKafkaConsumer[str, int]) -> None:
+    offsets = AsyncSqlTransactions(consumer, SqlOffsets(connect))
+    consumer.subscribe(["orders"], listener=offsets)
+    for tp, records in (await consumer.poll(timeout_ms=1000)).items():
+        async with offsets.transaction(tp, records) as cursor:
+            await store_async(records, cursor)
+    await offsets.close()
