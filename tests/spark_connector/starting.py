@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tests.spark_connector.end_to_end.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 TOO_LATE = "Python worker failed to connect back"
 
