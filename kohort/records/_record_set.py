@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from kohort.errors import CorruptBatchError
 from kohort.records._decoder_choice import read_plain, scan, use_lz4
-from kohort.records._header import COMPRESSION_MASK
+from kohort.records._header import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    read_header,
+)
 from kohort.records._legacy import read_messages, scan_messages
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from kohort.records._record_batch import RecordBatch, split_batches
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
     from kohort.records.tables._table import TablePlan
 
 _DELTA_MAX = 0x7FFF_FFFF
+_WITHOUT_FIRST_TIME = CONTROL_BIT | DELETE_HORIZON_BIT
+"""Batches whose header does not have the timestamp of a record."""
 _AT_ONCE = 1000
 """Old messages that are converted to batches at a time."""
 
@@ -206,6 +213,28 @@ class RecordSet:
         self.records, self.used = records, 0
         if error is not None:
             raise error
+
+    def next_timestamp(self) -> int | None:
+        """Return the timestamp of the next record, or None if it is unknown or there is none.
+
+        The header of the next batch has it, unless the batch begins before the next record. Such
+        a batch is decoded once more. Nothing changes here.
+        """
+        if self.used < len(self.records):
+            return self.records[self.used].timestamp
+        if self._aborted is not NONE_ABORTED or not 0 <= self._pos < self._end:
+            return None
+        if not self.scan.run_at(self._pos)[1]:
+            header = read_header(self._data, self._pos)
+            if header.base_offset >= self.passed and not header.attributes & _WITHOUT_FIRST_TIME:
+                log_append = header.timestamp_type == LOG_APPEND_TIME
+                return header.max_timestamp if log_append else header.base_timestamp
+        rest = RecordSet(self._data[self._pos : self._end], self.passed, check_crcs=False)
+        try:
+            rest.read(1)
+        except CorruptBatchError:
+            return None  # the caller gets the error when it takes the records
+        return rest.records[0].timestamp if rest.records else None
 
     def _read(self, batch: RecordBatch, passed: int, aborted: AbortedTransactions) -> list[Record]:
         """Return the records of a batch that is not plain."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kohort.consumer.diagnosis._explanation import SLOW_SECONDS
-from kohort.consumer.diagnosis._metrics import end_offset, lags, seconds_since
+from kohort.consumer.diagnosis._metrics import end_offset, lag_times, lags, seconds_since
 from kohort.consumer.engine._open_transactions import hidden_offsets
 from kohort.errors import TopicAuthorizationFailedError
 from kohort.fetcher import is_distant
@@ -264,6 +264,7 @@ def _rebalances(parts: ConsumerParts) -> list[RebalanceFacts]:
 
 def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
     behind, held = lags(parts), parts.fetcher.buffer.queues.bytes_by_partition()
+    ages = lag_times(parts, behind)
     in_flight, standing = parts.fetcher.in_flight(), parts.fetcher.buffer.queues.permanent_errors()
     only = parts.config.fetch.isolation_level == "read_committed"
     found: dict[str, PartitionFacts] = {}
@@ -291,6 +292,7 @@ def _partitions(parts: ConsumerParts) -> dict[str, PartitionFacts]:
             "withheld_seconds": _withheld(state, fetched_at),
             "last_error": None if error is None else f"{type(error).__name__}: {error}",
             "lag": behind.get(tp),
+            "lag_seconds": ages.get(tp),
             "buffered_bytes": held.get(tp, 0),
             "in_flight": fetch is not None,
             "in_flight_to": None if fetch is None else fetch.node,

@@ -361,10 +361,16 @@ def _lines(facts: ExplanationFacts, reasons: tuple[str, ...]) -> Iterator[str]:
         yield (
             f"{name}: position {_known(part['position'])}, committed "
             f"{_known(part['committed'])}, end {_known(part['end'])}, lag "
-            f"{_known(part['lag'])}, buffered {part['buffered_bytes']} bytes, last fetch "
-            f"{_ago(part['last_fetch_seconds_ago'])}"
+            f"{_known(part['lag'])}{_age(part)}, buffered {part['buffered_bytes']} bytes, "
+            f"last fetch {_ago(part['last_fetch_seconds_ago'])}"
             + "".join(f", {mark}" for mark, holds in marks.items() if holds)
         )
+
+
+def _age(part: PartitionFacts) -> str:
+    """Return the lag in seconds in brackets, if there is one and it is known."""
+    seconds = part["lag_seconds"]
+    return f" ({seconds:.1f} s)" if part["lag"] and seconds is not None else ""
 
 
 def _login(security: SecurityFacts) -> str:

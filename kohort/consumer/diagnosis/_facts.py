@@ -200,6 +200,8 @@ class PartitionFacts(TypedDict):
     """The time for which responses had no records below the high watermark."""
     last_error: str | None
     lag: int | None
+    lag_seconds: float | None
+    """The age of the record at the position; 0 without a lag, None while it is not buffered."""
     buffered_bytes: int
     in_flight: bool
     in_flight_to: int | None

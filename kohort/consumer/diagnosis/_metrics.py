@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -54,11 +55,39 @@ def lags(parts: ConsumerParts) -> dict[TopicPartition, int | None]:
     return found
 
 
+def lag_times(
+    parts: ConsumerParts, by_partition: dict[TopicPartition, int | None]
+) -> dict[TopicPartition, float]:
+    """Return the age in seconds of the record at each position, or 0 without a lag.
+
+    The record must be buffered. A partition whose next record is not is left out.
+    """
+    states = parts.subscription.snapshot().partitions
+    behind = {
+        tp: position
+        for tp, lag in by_partition.items()
+        if lag and tp in states and (position := states[tp].position) is not None
+    }
+    buffered = parts.fetcher.buffer.queues.next_timestamps(behind)
+    now = (parts.config.wall_clock or time.time)()
+    found = {tp: 0.0 for tp, lag in by_partition.items() if lag == 0}
+    for tp, position in behind.items():
+        timestamp = parts.iterated_timestamp(tp, position)
+        if timestamp is None:
+            timestamp = buffered.get(tp, -1)
+        if timestamp >= 0:
+            found[tp] = max(0.0, now - timestamp / 1000)
+    return found
+
+
 def collect(parts: ConsumerParts) -> Metrics:
     """Return ``{group: {name: value}}``, with one group for each assigned partition."""
     by_partition = lags(parts)
     known = [lag for lag in by_partition.values() if lag is not None]
+    ages = lag_times(parts, by_partition)
     fetching = parts.fetcher.metrics() | {"records-lag-max": float(max(known, default=0))}
+    if ages:
+        fetching["lag-seconds-max"] = max(ages.values())
     figures: Metrics = {
         "consumer-metrics": _polling(parts),
         FETCHING: fetching,
@@ -68,6 +97,8 @@ def collect(parts: ConsumerParts) -> Metrics:
         own: dict[str, float] = {}
         if (lag := by_partition.get(tp)) is not None:
             own["records-lag"] = float(lag)
+        if tp in ages:
+            own["lag-seconds"] = ages[tp]
         if state.watermarks is not None and state.position is not None:
             lead = state.position - state.watermarks.log_start_offset
             own["records-lead"] = float(max(0, lead))

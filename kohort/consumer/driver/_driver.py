@@ -136,6 +136,7 @@ class Driver:
         self.iteration_buffer = IterationBuffer(
             engine.subscription, lambda: driver.engine.may_deliver(), engine.callback_queue.clock
         )
+        engine.iterated_timestamp = self.iteration_buffer.timestamp_at
         self.record_run: RecordRun = self.iteration_buffer.run
         """The records that iteration returns without any other check."""
         deserializes = config.deserialize_key is not None or config.deserialize_value is not None

@@ -7,6 +7,7 @@ not returned.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
@@ -131,6 +132,19 @@ class IterationBuffer:
 
     def __bool__(self) -> bool:
         return bool(self._partitions)
+
+    def timestamp_at(self, tp: TopicPartition, position: int) -> int | None:
+        """Return the timestamp of the buffered record at a position, or None without one.
+
+        Any thread may call it, also while the caller takes records. After a seek the buffer may
+        still have records from elsewhere.
+        """
+        for each in tuple(self._partitions):
+            if each.topic_partition == tp and each.end > position:
+                at = bisect_left(each.records, position, key=lambda record: record.offset)
+                if at < len(each.records) and each.records[at].offset == position:
+                    return each.records[at].timestamp
+        return None
 
     @property
     def is_withheld(self) -> bool:

@@ -194,6 +194,7 @@ class TaskDriver(Driver):
             clock=anyio.current_time,
             subscription=old.subscription,
         )
+        self.engine.iterated_timestamp = self.iteration_buffer.timestamp_at
         self.engine.group_adapter.has_listener = old.group_adapter.has_listener
         self.engine.auto_commit.is_enabled = old.auto_commit.is_enabled
         self.engine.callback_queue.is_wakeup_requested = old.callback_queue.is_wakeup_requested

@@ -66,7 +66,7 @@ from kohort.transport import (
     start_soon,
     weak_callback,
 )
-from kohort.types import RebalanceContext
+from kohort.types import RebalanceContext, TopicPartition
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -202,6 +202,8 @@ class Engine:
         self._open_transactions = self._transaction_watch()
         self._tasks: TaskGroup | None = None
         self._producer: RecordProducer | None = None
+        self.iterated_timestamp: Callable[[TopicPartition, int], int | None] = lambda tp, at: None
+        """The timestamp of a record that was drained for iteration, and not returned yet."""
         self.failure: Exception | None = None
         """The unexpected error that ended the engine."""
         self.ended = False
@@ -293,6 +295,7 @@ class Engine:
             self._topic_checks,
             self._open_transactions,
             self.positions.failure,
+            self.iterated_timestamp,
             self.ended,
             self.failure,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kohort.config import ConsumerConfig
@@ -12,7 +13,7 @@ from kohort.consumer.engine._topics import TopicChecks
 from kohort.fetcher import Fetcher
 from kohort.subscription import SubscriptionState
 from kohort.transport import ClusterClient
-from kohort.types import NamedTuple
+from kohort.types import NamedTuple, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer.engine._open_transactions import OpenTransactions
@@ -35,6 +36,8 @@ class ConsumerParts(NamedTuple):
     """The watch of a reader of committed records."""
     position_failure: str | None
     """The error of the latest look-up of positions, which is repeated, or None."""
+    iterated_timestamp: Callable[[TopicPartition, int], int | None]
+    """The timestamp of a record that was drained for iteration, and not returned yet."""
     ended: bool
     """True if the engine has ended, by close() or by an unexpected error."""
     failure: Exception | None

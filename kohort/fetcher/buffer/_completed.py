@@ -111,6 +111,15 @@ class CompletedFetch:
         self._ready, self.position = ready, position
         return taken
 
+    def next_timestamp(self) -> int | None:
+        """Return the timestamp of the next record to take, or None while it is unknown.
+
+        The caller holds the lock, so that no drain claims the fetch meanwhile.
+        """
+        if self.is_busy or self.is_measured or self.error is not None:
+            return None
+        return self._ready[0].timestamp if self._ready else self._set.next_timestamp()
+
     @property
     def holds_bytes(self) -> bool:
         """True until :meth:`release`."""

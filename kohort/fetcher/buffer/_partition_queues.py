@@ -8,7 +8,7 @@ positions. Therefore an append, a seek and a delivery never interleave.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from kohort.errors import KafkaError, TopicRecreatedError
 from kohort.fetcher.buffer._buffer_limits import (
@@ -95,6 +95,22 @@ class PartitionQueues:
             queue.append(item)
             self.by_partition.setdefault(tp, queue)
             return True
+
+    def next_timestamps(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the timestamp of the record at each position, if it is buffered and known."""
+        found: dict[TopicPartition, int] = {}
+        with self._lock:
+            for tp, position in positions.items():
+                for item in self.by_partition.get(tp, ()):
+                    if isinstance(item, FailedFetch) or item.position != position:
+                        break
+                    if not item.is_busy and item.is_exhausted:
+                        continue
+                    timestamp = item.next_timestamp()
+                    if timestamp is not None:
+                        found[tp] = timestamp
+                    break
+        return found
 
     def note_up_to_date(
         self,

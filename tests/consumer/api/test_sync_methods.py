@@ -112,7 +112,7 @@ def test_metrics_are_figures_by_group_and_name(
     assert figures is not None
     assert figures["consumer-fetch-manager-metrics"]["records-consumed-total"] == 2
     of_partition = figures[f"consumer-fetch-manager-metrics.{topic}-0"]
-    assert of_partition == {"records-lag": 0, "records-lead": 2}
+    assert of_partition == {"records-lag": 0, "records-lead": 2, "lag-seconds": 0}
     assert make(metrics_enabled=False).metrics() is None
 
 

@@ -132,15 +132,19 @@ def test_figures_over_time() -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 1}) as cluster:
             cluster.produce("t", ["a"] * 5)
-            async with MemoryConsumer(cluster, "t", max_poll_records=2) as consumer:
+            produced_at = int(cluster.wall_clock() * 1000) / 1000
+            async with MemoryConsumer(
+                cluster, "t", max_poll_records=2, wall_clock=cluster.wall_clock
+            ) as consumer:
                 await values(consumer, 2)
                 await anyio.sleep(7)
                 figures = consumer.metrics()
                 assert figures is not None
+                age = cluster.wall_clock() - produced_at
                 assert figures["consumer-metrics"]["last-poll-seconds-ago"] == pytest.approx(7)
                 assert figures["consumer-fetch-manager-metrics"]["records-lag-max"] == 3
                 part = figures["consumer-fetch-manager-metrics.t-0"]
-                assert part == {"records-lag": 3, "records-lead": 2}
+                assert part == {"records-lag": 3, "records-lead": 2, "lag-seconds": age}
                 await consumer.poll()
                 group = consumer.metrics() or {}
                 assert group["consumer-metrics"]["time-between-poll-max"] == pytest.approx(7000)
