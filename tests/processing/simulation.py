@@ -13,7 +13,8 @@ handler and every commit that a broker accepts, and keeps what must never happen
 6. A record is handled twice in a life without crashes, cuts and handlers longer than the drain.
 7. A record is not handled, also after another tool has reset the offsets.
 8. A record is committed that has failed and has no letter, or a letter has other bytes.
-9. A record has two letters in a life as in 6.
+9. A record has two letters in a life as in 6. One of another member is right after the database
+   has failed.
 10. A result is missing in the database or is there twice, whatever happens to the members.
 
 Run one seed by ``python -m tests.processing.simulation --seed 7``, many by ``--seeds 1000``.
@@ -471,8 +472,14 @@ async def _simulate(seed: int) -> list[str]:
         for place, count in witness.ends.items():
             if count > 1:
                 witness.violations.append(f"{place} was handled {count} times")
+
+        def allowed(place: Place) -> int:
+            # A member may leave while the database fails between a letter and its offset.
+            writers = len(world.letters.writers[place])
+            return writers if place in world.database.failed else 1
+
         for place, count in world.letters.counts.items():
-            if count - world.letters.forgiven[place] > 1:
+            if count - world.letters.forgiven[place] > allowed(place):
                 witness.violations.append(f"{place} has {count} letters")
     if plan.is_stored:
         good = Counter(place for place, value in witness.values.items() if value == b"x")

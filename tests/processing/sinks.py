@@ -31,6 +31,8 @@ class LetterBox:
         self._known = 0
         self.counts: Counter[Place] = Counter()
         """Number of letters of each record."""
+        self.writers: defaultdict[Place, set[str | None]] = defaultdict(set)
+        """The clients that wrote letters of each record."""
         self.forgiven: Counter[Place] = Counter()
         """Number of them before the records are to be handled again."""
         self.on_letter: Callable[[Place, Any], None] = lambda place, letter: None
@@ -50,7 +52,7 @@ class LetterBox:
         if kind == "lose":
             return Action.DROP
         await call.proceed()
-        places = self._note()
+        places = self._note(call.client_id)
         if kind:
             return Action.DROP
         for place in places:
@@ -61,7 +63,7 @@ class LetterBox:
         """Expect another letter of each record."""
         self.forgiven = Counter(self.counts)
 
-    def _note(self) -> list[Place]:
+    def _note(self, client_id: str | None) -> list[Place]:
         """Count new letters. Return the records of all letters."""
         letters = self._cluster.records(DLQ)
         if len(letters) > self._known:
@@ -76,6 +78,7 @@ class LetterBox:
                 found[place] += 1
                 if found[place] > self.counts[place]:
                     self.counts[place] += 1
+                    self.writers[place].add(client_id)
                     self.on_letter(place, letter)
         return list(self.counts)
 
@@ -94,6 +97,8 @@ class MemoryDatabase:
         self.has_table = False
         self.offsets: dict[Row, tuple[str, int]] = {}
         self.results: Counter[Place] = Counter()
+        self.failed: set[Place] = set()
+        """The records at which a stored offset was to be replaced in vain."""
         self.locks: dict[Row, anyio.Lock] = defaultdict(anyio.Lock)
         self.on_stored: Callable[[Row, int, int], None] = lambda row, begin, end: None
         """Called when the offset of a row is replaced."""
@@ -170,7 +175,10 @@ class MemoryConnection:
         fault = rng.random() < database.faults and bool(self._offsets)
         is_applied = not fault or rng.random() < 0.5
         await anyio.sleep(rng.uniform(0, 0.05))
-        if is_applied:
+        if not is_applied:
+            rows = self._offsets.keys() & database.offsets.keys()
+            database.failed |= {(row[2], database.offsets[row][1]) for row in rows}
+        else:
             for row, (topic_id, offset) in self._offsets.items():
                 before = database.offsets.get(row)
                 database.offsets[row] = topic_id, offset
