@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Generic, TypeVar
 
 import anyio
@@ -73,7 +73,6 @@ class CoordinatorConnection:
         self._backoff = backoff
         self._request_timeout = request_timeout
         self._rng = rng
-        self._find_lock = anyio.Lock()
         self._repeats = RepeatedLog(logger)
         self._abandoned_joins = 0
         self.on_found: Callable[[], None] = lambda: None
@@ -82,6 +81,11 @@ class CoordinatorConnection:
         """The reason why the latest lookup failed; None if it succeeded."""
         self.node: int | None = None
         """Node id of the coordinator, or None if it is unknown."""
+
+    @cached_property
+    def _find_lock(self) -> anyio.Lock:
+        """The lock of lookups, made in the event loop. The constructor may be called on another."""
+        return anyio.Lock()
 
     def drop(self, reason: str, node: int | None = None) -> None:
         """Forget the coordinator, so that the next request looks it up.

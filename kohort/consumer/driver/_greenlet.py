@@ -28,7 +28,8 @@ class ConsumerGreenlet(ConsumerThread):
         """Start the task, and wait at most ``START_SECONDS`` for the engine to accept calls."""
         self._begun = True
         self._loop.call_soon_threadsafe(
-            lambda: self._loop.create_task(self._run_task(), name=self._name)
+            lambda: self._loop.create_task(self._run_task(), name=self._name),
+            context=self._context,
         )
         self._started.wait(START_SECONDS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -44,6 +45,8 @@ class ConsumerThread:
         self._main: asyncio.Task[None] | None = None
         self._calls: dict[Outcome, asyncio.Task[None] | None] = {}
         """Calls without a result yet. The code that removes a future sets its result."""
+        # Calls do not run in the context of the caller, which may say that it runs on trio.
+        self._context = contextvars.Context()
         # An interrupt in a method of threading.Event may leave its lock acquired.
         self._started = ThreadSignal()
         self._engine_started = OneShot()
@@ -131,7 +134,7 @@ class ConsumerThread:
         """Run ``action`` in the engine's event loop. Drop it if the engine has ended."""
         with self._lock:
             if not self.ended:
-                self._loop.call_soon_threadsafe(action)
+                self._loop.call_soon_threadsafe(action, context=self._context)
 
     def yield_to_caller(self) -> None:
         """Release the interpreter's lock for the time that the caller's thread takes to wake up.
@@ -150,7 +153,9 @@ class ConsumerThread:
         with self._lock:
             self._calls[future] = None
             if not self.ended:
-                self._loop.call_soon_threadsafe(self._start_call, function, future)
+                self._loop.call_soon_threadsafe(
+                    self._start_call, function, future, context=self._context
+                )
                 return future
         self._fail_call(future)
         return future

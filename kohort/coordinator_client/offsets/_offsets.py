@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import cached_property
 
 import anyio
 
@@ -79,10 +80,14 @@ class OffsetManager:
         self._pause_after = pause_after
         self._require_stable = require_stable
         self._history = history
-        self._committing = anyio.Lock()
         self.read_failure: str | None = None
         """Why the read of committed offsets in progress has failed so far, or None."""
         self._repeats = RepeatedLog(logger)
+
+    @cached_property
+    def _committing(self) -> anyio.Lock:
+        """The lock of commits, made in the event loop. The constructor may be called on another."""
+        return anyio.Lock()
 
     # --- commit ---------------------------------------------------------------------------------
 
