@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -118,12 +119,20 @@ def test_errors_of_newcomers_are_one_line(
     assert error in err
 
 
+RUN = """
+import signal, sys
+from kohort.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background has it ignored
+sys.exit(main())
+"""
+
+
 def test_follow_prints_new_records_until_interrupted(cluster: Cluster) -> None:
     cluster.create_topic("live", 1)
     cluster.produce("live", ["old"])
-    command = [sys.executable, "-m", "kohort", "tail", "live", "-f", "--format", "%v"]
+    words = ["tail", "live", "-f", "--format", "%v", "--bootstrap-servers"]
     with subprocess.Popen(
-        [*command, "--bootstrap-servers", cluster.bootstrap_servers],
+        [sys.executable, "-c", RUN, *words, cluster.bootstrap_servers],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -132,6 +141,6 @@ def test_follow_prints_new_records_until_interrupted(cluster: Cluster) -> None:
         assert process.stdout.readline() == "old\n"
         cluster.produce("live", ["new"])
         assert process.stdout.readline() == "new\n"
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)
         assert process.wait(90) == 130
         assert process.stderr.read() == ""

@@ -74,8 +74,8 @@ def test_batch_and_stream_read_committed_records_and_commit(
         .load()
         .writeStream.format("memory")
         .queryName(table)
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
+        .trigger(availableNow=True),
+        tmp_path,
     )
     assert query.awaitTermination(300)
     assert sorted(row["value"] for row in spark.table(table).collect()) == expected

@@ -152,8 +152,8 @@ def test_stream_member_logs_in_and_no_secret_is_written(
         .load()
         .writeStream.format("memory")
         .queryName(table)
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
+        .trigger(availableNow=True),
+        tmp_path,
     )
     assert query.awaitTermination(300)
     assert spark.table(table).count() == 40

@@ -97,8 +97,8 @@ def test_used_secret_is_in_no_plan_checkpoint_log_or_progress(
         .options(**options)
         .load()
         .writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
+        .trigger(availableNow=True),
+        tmp_path,
     )
     assert query.awaitTermination(300)
     with contextlib.redirect_stdout(plan):

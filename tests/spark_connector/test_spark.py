@@ -43,8 +43,8 @@ def run(spark: SparkSession, cluster: Cluster, folder: Path, **options: Any) -> 
         .selectExpr("partition", "offset", "cast(value as string) as value")
         .writeStream.format("parquet")
         .option("path", str(folder / "out"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
+        .trigger(availableNow=True),
+        folder / "checkpoint",
     )
     assert query.awaitTermination(END_S)
     return query.recentProgress
@@ -161,8 +161,8 @@ def test_a_stream_that_runs_until_it_is_stopped(
         .schema("value string")
         .load()
         .writeStream.format("memory")
-        .queryName("running")
-        .option("checkpointLocation", str(tmp_path))
+        .queryName("running"),
+        tmp_path,
     )
     expected = 0
 

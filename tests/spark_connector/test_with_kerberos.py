@@ -92,8 +92,8 @@ def test_stream_member_reads_with_a_keytab(
         .load()
         .writeStream.format("memory")
         .queryName("kerberos_stream")
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
+        .trigger(availableNow=True),
+        tmp_path,
     )
     assert query.awaitTermination(300)
     assert spark.table("kerberos_stream").count() == COUNT

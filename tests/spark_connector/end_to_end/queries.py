@@ -62,8 +62,7 @@ def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
         .withColumn("worker", where)
         .writeStream.foreachBatch(write)
         .queryName(plan.name)
-        .option("checkpointLocation", str(plan.checkpoint.folder))
     )
     if plan.available_now:
         writer = writer.trigger(availableNow=True)
-    return started(writer)
+    return started(writer, plan.checkpoint.folder)
