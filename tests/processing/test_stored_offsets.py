@@ -88,6 +88,7 @@ def test_results_and_offsets_are_stored_together(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.cases(1)  # each has a life for each statement
 def test_a_kill_at_any_statement_loses_and_repeats_nothing(
     backend: str, tmp_path: Path, kind: str
 ) -> None:

@@ -137,6 +137,7 @@ async def store_later(
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.cases(1)  # each has a life for each call
 def test_a_kill_at_any_call_loses_and_repeats_nothing(backend: str, tmp_path: Path) -> None:
     calls: list[str] = []
 

@@ -42,7 +42,7 @@ SLOW = (*NEEDS, "interop")
 REAL = r"real_kafka|plainly_on"
 """Expression that the text of a file has if it has tests on Apache Kafka."""
 REAL_TIMEOUT_S = 300
-CASES = 3
+CASES = 2
 """Number of cases that a plain run has of a test with more."""
 TESTS = Path(__file__).parents[1]
 LISTED_SLOW = TESTS / "slow.txt"
