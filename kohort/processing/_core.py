@@ -423,7 +423,10 @@ class Core:
         if pause is not None:
             self._command(Retried(lane, error, pause))
             return self._put_to_sleep(lane, now + pause)
-        if self._split(lane, error):
+        if self._is_divisible(lane):
+            if lane.partition.is_closed:  # no part may go to the policy for the error of another
+                return self._leave_open(lane)
+            self._split(lane, error)
             return self.take()
         if self.options.failed == "skip":
             self._command(Skipped(lane.load, error, lane.attempt))
@@ -564,30 +567,28 @@ class Core:
             return False
         return lane.partition.is_splitting
 
-    def _split(self, lane: Lane, error: Exception) -> bool:
-        """Replace a failed batch by its halves, or by its records for the policy.
-
-        Return False if it stays whole.
-        """
-        batch, partition = self.options.batch, lane.partition
-        rows = 0 if batch is None else rows_of(lane.load)
-        if batch is None or rows < 2 or partition.is_closed:
+    def _is_divisible(self, lane: Lane) -> bool:
+        """Return True if a failed batch does not stay whole."""
+        batch = self.options.batch
+        if batch is None or rows_of(lane.load) < 2:
             return False
+        return batch.split or self.options.failed == "call"
+
+    def _split(self, lane: Lane, error: Exception) -> None:
+        """Replace a failed batch by its halves, or by its records for the policy."""
+        batch, partition = self.options.batch, lane.partition
         rest: deque[Any] = deque(lane.load)
         parts: list[tuple[list[Any], Exception | None, int]] = []
-        if batch.split:
-            parts = [(cut(rest, rows // 2), None, 0), (list(rest), None, 0)]
-        elif self.options.failed == "call":
+        if batch is not None and batch.split:
+            parts = [(cut(rest, rows_of(lane.load) // 2), None, 0), (list(rest), None, 0)]
+        else:
             while rest:
                 parts.append((cut(rest, 1), error, lane.attempt - 1))
-        else:
-            return False
         partition.note_split(part[0][0].offset for part in parts)
         partition.pieces.extend(reversed(parts))
         partition.is_splitting = True
         self.running.discard(lane)
         self._next_batch(lane)
-        return True
 
     # -- time ---------------------------------------------------------------------------------
 

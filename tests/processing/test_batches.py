@@ -132,14 +132,22 @@ def test_a_policy_gets_each_record_of_a_failed_batch() -> None:
     assert commit(core) == (3, "")
 
 
-def test_a_closed_partition_splits_nothing() -> None:
-    core = make_core(batch=Batch(4, split=True))
+@pytest.mark.parametrize(
+    ("split", "failed"), [(True, "stop"), (True, "skip"), (True, "call"), (False, "call")]
+)
+@pytest.mark.cases
+def test_a_failed_batch_of_a_closed_partition_is_left_to_the_next_owner(
+    split: bool, failed: Any
+) -> None:
+    """One bad record is the cause, and no policy may get the others for it."""
+    core = make_core(batch=Batch(4, split=split), failed=failed)
     core.records(TP, records(*range(4)), 0.0)
     lane = core.take()
     assert lane is not None
     core.close([TP])
-    core.failed(lane, BOOM, 0.0)
+    assert core.failed(lane, BOOM, 0.0) is None
     assert core.take() is None
+    assert not core.running_of([TP])
     assert commit(core) == (0, "")
 
 
