@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, ProcessingFacts, TopicPartition
@@ -18,8 +18,7 @@ from kohort.errors import ConfigurationError, UnknownTopicOrPartitionError
 from kohort.listeners import ListenerChain, RebalanceContext
 from kohort.processing._dead_letters import DeadLetter, DeadLetters
 
-if TYPE_CHECKING:
-    AnyConsumer: TypeAlias = AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
+AnyConsumer = AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
 
 OWNER = "process()"
 """Owner of the pauses of process()."""
