@@ -7,6 +7,7 @@ settings of a broker are requested from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from kohort.admin._requests import AdminRequests
@@ -20,7 +21,7 @@ from kohort.errors import (
     broker_error,
     error_name,
 )
-from kohort.protocol import Response
+from kohort.protocol import Request, Response
 from kohort.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -31,6 +32,7 @@ from kohort.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from kohort.transport import TopicMetadata, escaped
 from kohort.types import LazyModule, NamedTuple
@@ -44,6 +46,11 @@ else:
 
 R = TypeVar("R", bound=Response)
 V = TypeVar("V")
+ConfigResult = TypeVar(
+    "ConfigResult",
+    DescribeConfigsResponse.DescribeConfigsResult,
+    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+)
 
 ResourceKind: TypeAlias = Literal["topic", "broker", "group"]
 _KINDS: Mapping[str, int] = {"topic": 2, "broker": 4, "group": 32}
@@ -224,11 +231,10 @@ async def _each_topic(
         metadata = requests.cluster.metadata
         node = metadata.controller if metadata.controller in metadata.brokers else None
 
-        async def request(message: object, **options: object) -> R:
-            return await requests.cluster.request(message, node=node, **options)  # type: ignore[arg-type]
-
         response = await send_supported(
-            list(send(remaining)), request, requests.milliseconds / 1000
+            list(send(remaining)),
+            partial(requests.cluster.request, node=node),
+            requests.milliseconds / 1000,
         )
         found: dict[str, KafkaError | None] = {}
         for name, code, message in results(response):
@@ -352,41 +358,63 @@ async def create_partitions(
 # -- settings ---------------------------------------------------------------------------------
 
 
+async def _each_resource(
+    requests: AdminRequests,
+    resources: Iterable[ConfigResource],
+    send: Callable[[Sequence[ConfigResource]], Request[R]],
+    results: Callable[[R], Iterable[ConfigResult]],
+    read: Callable[[ConfigResource, ConfigResult], V | KafkaError],
+    what: str,
+) -> AdminResults[ConfigResource, V]:
+    """Send a request about resources to the brokers that know their settings."""
+
+    async def attempt(
+        remaining: Sequence[ConfigResource],
+    ) -> Mapping[ConfigResource, V | KafkaError]:
+        found: dict[ConfigResource, V | KafkaError] = {}
+        for node, chosen in _by_node(remaining).items():
+            try:
+                response = await requests.cluster.request(
+                    send(chosen), node=node, timeout_ms=requests.milliseconds
+                )
+            except KafkaError as error:
+                found |= dict.fromkeys(chosen, error)
+                continue
+            by_key = {(each.resource_type, each.resource_name): each for each in results(response)}
+            for each in chosen:
+                result = by_key.get((_KINDS[each.type], each.name))
+                if result is not None:
+                    found[each] = read(each, result)
+        return found
+
+    return await requests.each(resources, attempt, what)
+
+
 async def describe_configs(
     engine: Engine, resources: list[ConfigResource], seconds: float
 ) -> AdminResults[ConfigResource, dict[str, ConfigEntry]]:
     requests = await AdminRequests.begin(engine, seconds)
 
-    async def attempt(
-        remaining: Sequence[ConfigResource],
-    ) -> Mapping[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-        found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-        for node, chosen in _by_node(remaining).items():
-            message = DescribeConfigsRequest(
-                resources=[
-                    DescribeConfigsRequest.DescribeConfigsResource(
-                        resource_type=_KINDS[each.type],
-                        resource_name=each.name,
-                        configuration_keys=None,
-                    )
-                    for each in chosen
-                ]
-            )
-            try:
-                response = await requests.cluster.request(
-                    message, node=node, timeout_ms=requests.milliseconds
+    def send(chosen: Sequence[ConfigResource]) -> DescribeConfigsRequest:
+        return DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=_KINDS[each.type],
+                    resource_name=each.name,
+                    configuration_keys=None,
                 )
-            except KafkaError as error:
-                found |= dict.fromkeys(chosen, error)
-                continue
-            by_key = {(each.resource_type, each.resource_name): each for each in response.results}
-            for each in chosen:
-                result = by_key.get((_KINDS[each.type], each.name))
-                if result is not None:
-                    found[each] = _entries(each, result)
-        return found
+                for each in chosen
+            ]
+        )
 
-    return await requests.each(resources, attempt, "the description of settings")
+    return await _each_resource(
+        requests,
+        resources,
+        send,
+        lambda response: response.results,
+        _entries,
+        "the description of settings",
+    )
 
 
 def _entries(
@@ -416,35 +444,27 @@ async def alter_configs(
     """Set settings, or remove those whose value is None. Other settings stay (KIP-339)."""
     requests = await AdminRequests.begin(engine, seconds)
 
-    async def attempt(
-        remaining: Sequence[ConfigResource],
-    ) -> Mapping[ConfigResource, KafkaError | None]:
-        found: dict[ConfigResource, KafkaError | None] = {}
-        for node, chosen in _by_node(remaining).items():
-            message = IncrementalAlterConfigsRequest(
-                resources=[_alteration(each, changes[each]) for each in chosen],
-                validate_only=validate_only,
-            )
-            try:
-                response = await requests.cluster.request(
-                    message, node=node, timeout_ms=requests.milliseconds
-                )
-            except KafkaError as error:
-                found |= dict.fromkeys(chosen, error)
-                continue
-            by_key = {(each.resource_type, each.resource_name): each for each in response.responses}
-            for each in chosen:
-                result = by_key.get((_KINDS[each.type], each.name))
-                if result is not None:
-                    code, said = result.error_code, result.error_message
-                    found[each] = (
-                        _config_error("the change", each, code, "ALTER_CONFIGS", said)
-                        if code
-                        else None
-                    )
-        return found
+    def send(chosen: Sequence[ConfigResource]) -> IncrementalAlterConfigsRequest:
+        return IncrementalAlterConfigsRequest(
+            resources=[_alteration(each, changes[each]) for each in chosen],
+            validate_only=validate_only,
+        )
 
-    return await requests.each(changes, attempt, "the change of settings")
+    def read(
+        resource: ConfigResource,
+        result: IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+    ) -> KafkaError | None:
+        code, said = result.error_code, result.error_message
+        return _config_error("the change", resource, code, "ALTER_CONFIGS", said) if code else None
+
+    return await _each_resource(
+        requests,
+        changes,
+        send,
+        lambda response: response.responses,
+        read,
+        "the change of settings",
+    )
 
 
 def _alteration(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kohort.cli._numbers import above_zero
 from kohort.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -25,8 +26,15 @@ class CommandError(Exception):
     """A reason why a command cannot go on."""
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a connection to a command."""
+def add_to(parser: argparse.ArgumentParser, *, time_for: str) -> None:
+    """Add the options of a connection to a command. Its timeout is the time for ``time_for``."""
+    parser.add_argument(
+        "--timeout",
+        type=above_zero,
+        default=30.0,
+        metavar="SECONDS",
+        help=f"longest time for {time_for} (%(default)s)",
+    )
     parser.add_argument(
         "--bootstrap-servers",
         metavar="HOST:PORT,...",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.cli import _client
 from kohort.cli._client import CommandError
-from kohort.cli._numbers import above_zero
 from kohort.types import NamedTuple
 
 if TYPE_CHECKING:
@@ -74,14 +73,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--again", action="store_true", help="begin with the first letter, also after a replay"
     )
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        default=30.0,
-        metavar="SECONDS",
-        help="longest time for the delivery of a record (%(default)s)",
-    )
-    _client.add_to(parser)
+    _client.add_to(parser, time_for="the delivery of a record")
     parser.set_defaults(run=run)
 
 

@@ -115,14 +115,7 @@ def add_to(commands: Commands) -> None:
     change.add_argument(
         "--save", metavar="FILE", help="save the plan, or with --execute its undo, for --to @FILE"
     )
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        default=30.0,
-        metavar="SECONDS",
-        help="longest time for the requests (%(default)s)",
-    )
-    _client.add_to(parser)
+    _client.add_to(parser, time_for="the requests")
     parser.set_defaults(run=partial(run, parser))
 
 

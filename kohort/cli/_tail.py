@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.cli import _client
 from kohort.cli._client import CommandError
-from kohort.cli._numbers import above_zero, whole_above_zero
+from kohort.cli._numbers import whole_above_zero
 from kohort.types import escaped
 
 if TYPE_CHECKING:
@@ -96,14 +96,7 @@ def add_to(commands: Commands) -> None:
         action="store_true",
         help="leave out records of open and aborted transactions",
     )
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        default=30.0,
-        metavar="SECONDS",
-        help="longest time for the look-ups (%(default)s)",
-    )
-    _client.add_to(parser)
+    _client.add_to(parser, time_for="the look-ups")
     parser.set_defaults(run=partial(run, parser))
 
 

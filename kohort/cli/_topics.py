@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli import _client
-from kohort.cli._numbers import above_zero, whole_above_zero
+from kohort.cli._numbers import whole_above_zero
 from kohort.cli._tables import number, table
 
 if TYPE_CHECKING:
@@ -56,14 +56,7 @@ def add_to(commands: Commands) -> None:
         metavar="NAME=VALUE",
         help="setting such as retention.ms=3600000 (repeatable)",
     )
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        default=30.0,
-        metavar="SECONDS",
-        help="longest time for the requests (%(default)s)",
-    )
-    _client.add_to(parser)
+    _client.add_to(parser, time_for="the requests")
     parser.set_defaults(run=partial(run, parser))
 
 
