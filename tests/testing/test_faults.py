@@ -42,7 +42,7 @@ def consumer(cluster: Cluster, **options: object) -> KafkaConsumer:
 def read(reader: KafkaConsumer, count: int) -> list[bytes]:
     """Poll until this many records arrived. Return their values."""
     values: list[bytes] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while len(values) < count:
         assert time.monotonic() < deadline, f"not in time; read {values}"
         for part in reader.poll(timeout_ms=100).values():

@@ -321,7 +321,7 @@ def test_refusal_after_first_contact_is_raised_once(
             assert poll_quietly(consumer, seconds=1.0) == []
             assert server.connects - connects <= 3
             current[0] = server_context(certificates)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while consumer.explain().as_dict()["security"]["refusals"]:
                 assert consumer.poll(timeout_ms=100) == {}
                 assert time.monotonic() < deadline
@@ -346,7 +346,7 @@ def test_client_certificate_rotates_without_restart(
         consumer.assign([TopicPartition("orders", 0)])
         assert type(poll_error(consumer, SecurityError)) is TlsClientCertificateError
         shutil.copy(certificates.path("client.both"), path)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not consumer.bootstrap_connected():
             with contextlib.suppress(UnknownTopicOrPartitionError):  # This broker has no topics.
                 consumer.poll(timeout_ms=100)

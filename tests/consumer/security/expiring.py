@@ -154,7 +154,7 @@ class OnKafka:
         return ssl.get_server_certificate((host, int(port)), timeout=10)
 
     def _wait(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not holds():
             assert time.monotonic() < deadline
 

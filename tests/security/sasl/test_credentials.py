@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from kohort.config import Secret
@@ -100,10 +101,18 @@ async def test_provider_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_calls_that_hang_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_calls, "MAX_THREADS", 2)
-    release = threading.Event()
-    for _ in range(2):
-        with anyio.move_on_after(0.02):
-            await _calls.in_thread(lambda: release.wait(60))
+    hanging, release = threading.Semaphore(0), threading.Event()
+
+    def hang() -> None:
+        hanging.release()
+        release.wait(600)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(_calls.in_thread, hang)
+        for _ in range(2):
+            assert await anyio.to_thread.run_sync(lambda: hanging.acquire(timeout=60))
+        tasks.cancel_scope.cancel()
     begun = []
     with anyio.move_on_after(0.2) as scope:
         await _calls.in_thread(lambda: begun.append(1))
