@@ -1,7 +1,8 @@
 """Random lives of a group whose members run process(), on the virtual clock.
 
 A seed draws the protocol, the order of records, concurrency, window, durations and failures. Some
-seeds have records that fail for good or cannot be read, and DeadLetters. Some have SqlOffsets. Then
+seeds have records that fail for good or cannot be read, and DeadLetters. Some have SqlOffsets, some
+batches, split or with letters for their single records. Then
 members come, leave, crash and lose their network for a while. A witness sees every call of a
 handler and every commit that a broker accepts, and keeps what must never happen:
 
@@ -34,7 +35,7 @@ import anyio
 
 from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaError, OffsetAndMetadata, TopicPartition
 from kohort.errors import ErrorCode
-from kohort.processing import DeadLetters, Retry, SqlOffsets
+from kohort.processing import Batch, DeadLetters, Retry, SqlOffsets
 from kohort.processing._done_set import decode_done
 from kohort.processing._in_tasks import AsyncProcessor
 from kohort.processing._options import make_options
@@ -54,6 +55,15 @@ LIMIT = 900.0
 
 UNREADABLE = b"unreadable"
 POISON = b"poison"
+
+
+Load = ConsumerRecord[bytes, bytes] | list[ConsumerRecord[bytes, bytes]]
+"""What a handler gets: a record or a batch."""
+
+
+def places_of(load: Load) -> list[Place]:
+    records = load if isinstance(load, list) else [load]
+    return [(record.partition, record.offset) for record in records]
 
 
 class BoomError(Exception):
@@ -102,6 +112,10 @@ class Plan:
         self.is_stored = rng.random() < 0.5
         if self.is_stored:
             self.order = "partition"
+        self.batch: Batch | None = None
+        if self.order == "partition" and rng.random() < 0.7:
+            self.batch = Batch(rng.choice([2, 5]), rng.choice([0.0, 0.5]), split=rng.random() < 0.5)
+            self.bad = self.bad or rng.choice([0.0, 0.1])
 
     @property
     def is_clean(self) -> bool:
@@ -119,7 +133,7 @@ class Plan:
             offsets=offsets,
             drain=DRAIN,
             each_partition=None,
-            batch=None,
+            batch=self.batch,
             delay=0.0,
             commit_interval=self.rng.choice([0.2, 1.0, 5.0]),
             stuck_after=300.0,
@@ -141,6 +155,10 @@ class Witness:
         self.running: dict[Place, Member] = {}
         self.retried: dict[Place, Member] = {}
         """Records whose handler raised, until it is called again."""
+        self.condemned: set[Place] = set()
+        """Records of whole batches that failed for good. The policy gets each of them."""
+        self.buried: set[Place] = set()
+        """Records that have a letter."""
 
     def key_of(self, place: Place) -> Any:
         """Return what decides which records run one after the other; None for nothing."""
@@ -157,7 +175,16 @@ class Witness:
         offsets = sorted(offset for at, offset in self.produced if at == partition)
         return next((n for n in offsets if (partition, n) not in self.done), len(offsets))
 
-    def start(self, member: Member, place: Place) -> None:
+    def start(self, member: Member, places: list[Place]) -> None:
+        """Check that a handler may start with a record, or with the records of a batch."""
+        for place in places:
+            self.check_start(member, place, earlier=places[0][1])
+        for place in places:
+            self.running[place] = member
+            self.retried.pop(place, None)
+
+    def check_start(self, member: Member, place: Place, earlier: int) -> None:
+        """Check one record. The records of its key before the offset ``earlier`` must be done."""
         key = self.key_of(place)
         for other, owner in self.running.items():
             same = other == place or (key is not None and self.key_of(other) == key)
@@ -165,13 +192,11 @@ class Witness:
                 self.violate(f"{member} starts {place} while {owner} handles {other}")
         if key is not None and not member.is_cut:
             for other in self.produced:
-                if other[0] == place[0] and other[1] < place[1] and other not in self.done:
+                if other[0] == place[0] and other[1] < earlier and other not in self.done:
                     if self.key_of(other) == key:
                         self.violate(f"{member} starts {place} before {other} is done")
         if place[1] - self.lowest(place[0]) >= self.plan.window:
             self.violate(f"{member} starts {place}, beyond the window of {self.plan.window}")
-        self.running[place] = member
-        self.retried.pop(place, None)
 
     def finish(self, place: Place) -> None:
         self.done.add(place)
@@ -181,8 +206,9 @@ class Witness:
         """Note that the topic of dead letters has another letter."""
         if (letter.key, letter.value) != (self.produced[place], self.values[place]):
             self.violate(f"the letter of {place} is {letter}")
-        if self.values[place] not in (POISON, UNREADABLE):
+        if self.values[place] not in (POISON, UNREADABLE) and place not in self.condemned:
             self.violate(f"{place} has a letter and is good")
+        self.buried.add(place)
         self.done.add(place)
 
     def see_response(self, place: Place) -> None:
@@ -194,9 +220,11 @@ class Witness:
         if end <= begin:
             self.violate(f"the stored offset of {row} went from {begin} to {end}")
         for place in ((row[2], offset) for offset in range(begin, end)):
+            if place in self.buried:
+                continue
             if self.values[place] not in (POISON, UNREADABLE):
                 self.done.add(place)
-            elif place not in self.done:
+            else:
                 self.violate(f"the stored offset {end} passes {place}, which has no letter")
 
     async def see_commit(self, call: Any) -> Any:
@@ -259,32 +287,36 @@ class Member:
             await self.processor.run()
         self.ended.set()
 
-    async def handle(self, record: ConsumerRecord[bytes, bytes]) -> None:
+    async def handle(self, load: Load) -> None:
         world, witness = self.world, self.world.witness
-        place = record.partition, record.offset
-        witness.start(self, place)
+        places = places_of(load)
+        witness.start(self, places)
         self.running += 1
         plan, rng = world.plan, world.rng
         try:
             slow = rng.random() < plan.slow
-            await anyio.sleep(rng.uniform(DRAIN + 1, DRAIN + 9) if slow else self.duration())
-            if record.value == POISON:
-                witness.retried[place] = self
-                raise PoisonError
-            if rng.random() < plan.failing:
-                witness.retried[place] = self
-                raise BoomError
+            await anyio.sleep(
+                rng.uniform(DRAIN + 1, DRAIN + 9) if slow else self.duration() * len(places)
+            )
+            is_bad = any(witness.values[place] == POISON for place in places)
+            if is_bad or rng.random() < plan.failing:
+                witness.retried.update(dict.fromkeys(places, self))
+                if is_bad and plan.batch is not None and not plan.batch.split:
+                    witness.condemned.update(places)
+                raise PoisonError if is_bad else BoomError
             if not plan.is_stored:
-                witness.finish(place)
+                for place in places:
+                    witness.finish(place)
         finally:
             self.running -= 1
-            if witness.running.get(place) is self:
-                del witness.running[place]
+            for place in places:
+                if witness.running.get(place) is self:
+                    del witness.running[place]
 
-    async def store(self, record: ConsumerRecord[bytes, bytes], cursor: Any) -> None:
-        await self.handle(record)
-        place = record.partition, record.offset
-        await cursor.execute("INSERT INTO results VALUES (?, ?)", place)
+    async def store(self, load: Load, cursor: Any) -> None:
+        await self.handle(load)
+        for place in places_of(load):
+            await cursor.execute("INSERT INTO results VALUES (?, ?)", place)
 
     def duration(self) -> float:
         return self.world.rng.uniform(0, self.world.plan.longest)
@@ -401,7 +433,8 @@ class World:
         while True:
             await anyio.sleep(LOOK)
             for member in self.live():
-                if not self.plan.is_stored:  # a lane may wait for the transaction of another member
+                # A lane may wait for the transaction of another member, a batch for more records.
+                if not self.plan.is_stored and not self.plan.batch:
                     member.look()
 
     async def settle(self) -> None:
@@ -482,7 +515,7 @@ async def _simulate(seed: int) -> list[str]:
             if count - world.letters.forgiven[place] > allowed(place):
                 witness.violations.append(f"{place} has {count} letters")
     if plan.is_stored:
-        good = Counter(place for place, value in witness.values.items() if value == b"x")
+        good = Counter(witness.values.keys() - witness.buried)
         if (results := world.database.results) != good:
             wrong = sorted((results - good) + (good - results))
             witness.violations.append(f"results are missing or double: {wrong[:5]}")

@@ -138,6 +138,16 @@ def store_without_a_condition() -> AbstractContextManager[Any]:
     return patch.object(SqlSession, "_statement", bare)
 
 
+def bury_while_drained() -> AbstractContextManager[Any]:
+    """Give a failed batch to its policy whole while its partition is drained."""
+    is_divisible = Core._is_divisible
+
+    def open_only(core: Core, lane: Lane) -> bool:
+        return is_divisible(core, lane) and not lane.partition.is_closed
+
+    return patch.object(Core, "_is_divisible", open_only)
+
+
 BUGS = (
     commit_past_a_gap,
     share_lanes,
@@ -151,6 +161,7 @@ BUGS = (
     advance_before_the_letter,
     write_letters_again,
     store_without_a_condition,
+    bury_while_drained,
 )
 
 
