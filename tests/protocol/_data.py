@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 DATA = Path(__file__).parents[1] / "data"
-SHARE_GROUP_KEYS = frozenset({76, 77, 78, 79, 90})
-"""APIs of share groups, which kohort declares no messages for."""
-SHARE_GROUP_RECORDS = frozenset(range(10, 16))
-"""Types of the records of share groups in __consumer_offsets."""
 
 
 class Golden(NamedTuple):
@@ -35,7 +31,7 @@ def load(name: str) -> Any:
 
 @cache
 def golden_frames() -> list[Golden]:
-    """Return every captured request and response but those of share groups."""
+    """Return every captured request and response of the APIs that kohort has messages for."""
     return _frames("wire_frames.json")
 
 
@@ -45,11 +41,39 @@ def consumer_group_frames() -> list[Golden]:
     return _frames("wire_frames_848.json")
 
 
+@cache
+def share_group_frames() -> list[Golden]:
+    """Return the captured requests and responses about share groups."""
+    found = []
+    for number, entry in enumerate(load("wire_frames_share.json")["frames"]):
+        for kind in ("req", "resp"):
+            frame = bytes.fromhex(entry[f"{kind}_hex"])
+            request = bytes.fromhex(entry["req_hex"])
+            length = int.from_bytes(request[8:10], "big")
+            header = {
+                "requestApiKey": entry["api"],
+                "requestApiVersion": entry["version"],
+                "correlationId": int.from_bytes(request[4:8], "big"),
+                "clientId": request[10 : 10 + length].decode(),
+            }
+            name = f"{entry['client']}-{entry['scenario']}-{entry['api']}-{kind}-{number}"
+            found.append(
+                Golden(
+                    name,
+                    entry["api"],
+                    entry["version"],
+                    kind == "req",
+                    frame,
+                    entry[f"{kind}_json"],
+                    header,
+                )
+            )
+    return found
+
+
 def _frames(name: str) -> list[Golden]:
     found = []
     for number, entry in enumerate(load(name)["frames"]):
-        if entry["key"] in SHARE_GROUP_KEYS:
-            continue
         for kind, version in (("req", entry["ver"]), ("resp", entry.get("resp_ver", entry["ver"]))):
             found.append(
                 Golden(

@@ -27,11 +27,11 @@ from kohort.protocol.messages import (
     ConsumerProtocolSubscription,
 )
 from tests.protocol._data import (
-    SHARE_GROUP_RECORDS,
     Golden,
     consumer_group_frames,
     golden_frames,
     load,
+    share_group_frames,
 )
 from tests.protocol._kafka_json import json_of
 
@@ -46,8 +46,8 @@ def _frame(parts: list[Any]) -> bytes:
 
 def test_every_captured_frame_is_there() -> None:
     frames = golden_frames()
-    assert len(frames) == 508
-    assert len({golden.api_key for golden in frames}) == 39
+    assert len(frames) == 2 * 261
+    assert len({golden.api_key for golden in frames}) == 44
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,14 @@ def _check_response(golden: Golden) -> None:
 def test_frames_of_consumer_groups_encode_to_the_same_bytes() -> None:
     frames = consumer_group_frames()
     assert len(frames) == 2 * 556
+    for golden in frames:
+        (_check_request if golden.is_request else _check_response)(golden)
+
+
+def test_frames_of_share_groups_encode_to_the_same_bytes() -> None:
+    frames = share_group_frames()
+    assert len(frames) == 2 * 728
+    assert len({(golden.api_key, golden.version) for golden in frames}) == 16
     for golden in frames:
         (_check_request if golden.is_request else _check_response)(golden)
 
@@ -144,11 +152,7 @@ def _records() -> dict[int, tuple[type[Message], type[Message]]]:
 
 @pytest.mark.parametrize(
     "sample",
-    [
-        sample
-        for sample in load("consumer_offsets_samples.json")["samples"]
-        if sample["key_type"] not in SHARE_GROUP_RECORDS
-    ],
+    load("consumer_offsets_samples.json")["samples"],
     ids=lambda sample: f"{sample['record_type']}-{sample['value_version']}",
 )
 def test_records_of_consumer_offsets(sample: dict[str, Any]) -> None:
@@ -186,3 +190,23 @@ def test_records_of_consumer_groups_encode_to_the_same_bytes() -> None:
         value = decode(value_class, version, raw[2:])
         assert json_of(value, version) == record["value"]
         assert encode(value, version) == raw[2:]
+
+
+def test_records_of_share_groups_encode_to_the_same_bytes() -> None:
+    classes = _records()
+    records = load("consumer_offsets_share.json")["records"]
+    assert len(records) == 338
+    for record in records:
+        key_class, value_class = classes[record["type"]]
+        raw = bytes.fromhex(record["key_hex"])
+        assert int.from_bytes(raw[:2], "big") == record["type"]
+        key = decode(key_class, 0, raw[2:])
+        assert json_of(key, 0) == record["key"]
+        assert encode(key, 0) == raw[2:]
+        if record["value_hex"] is None:
+            continue
+        raw = bytes.fromhex(record["value_hex"])
+        assert raw[:2] == bytes(2)
+        value = decode(value_class, 0, raw[2:])
+        assert json_of(value, 0) == record["value"]
+        assert encode(value, 0) == raw[2:]

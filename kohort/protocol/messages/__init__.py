@@ -24,6 +24,10 @@ if TYPE_CHECKING:
         AlterReplicaLogDirsRequest,
         AlterReplicaLogDirsResponse,
     )
+    from kohort.protocol.messages.alter_share_group_offsets import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsResponse,
+    )
     from kohort.protocol.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
@@ -70,6 +74,14 @@ if TYPE_CHECKING:
     from kohort.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
     from kohort.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+    from kohort.protocol.messages.delete_share_group_offsets import (
+        DeleteShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsResponse,
+    )
+    from kohort.protocol.messages.delete_share_group_state import (
+        DeleteShareGroupStateRequest,
+        DeleteShareGroupStateResponse,
+    )
     from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
     from kohort.protocol.messages.describe_client_quotas import (
@@ -103,6 +115,10 @@ if TYPE_CHECKING:
     from kohort.protocol.messages.describe_quorum import (
         DescribeQuorumRequest,
         DescribeQuorumResponse,
+    )
+    from kohort.protocol.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsResponse,
     )
     from kohort.protocol.messages.describe_topic_partitions import (
         DescribeTopicPartitionsRequest,
@@ -138,6 +154,10 @@ if TYPE_CHECKING:
         InitProducerIdRequest,
         InitProducerIdResponse,
     )
+    from kohort.protocol.messages.initialize_share_group_state import (
+        InitializeShareGroupStateRequest,
+        InitializeShareGroupStateResponse,
+    )
     from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from kohort.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
     from kohort.protocol.messages.list_config_resources import (
@@ -169,6 +189,14 @@ if TYPE_CHECKING:
         OffsetCommitValue,
     )
     from kohort.protocol.messages.produce import ProduceRequest, ProduceResponse
+    from kohort.protocol.messages.read_share_group_state import (
+        ReadShareGroupStateRequest,
+        ReadShareGroupStateResponse,
+    )
+    from kohort.protocol.messages.read_share_group_state_summary import (
+        ReadShareGroupStateSummaryRequest,
+        ReadShareGroupStateSummaryResponse,
+    )
     from kohort.protocol.messages.renew_delegation_token import (
         RenewDelegationTokenRequest,
         RenewDelegationTokenResponse,
@@ -178,11 +206,42 @@ if TYPE_CHECKING:
         SaslAuthenticateResponse,
     )
     from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+    from kohort.protocol.messages.share_acknowledge import (
+        ShareAcknowledgeRequest,
+        ShareAcknowledgeResponse,
+    )
+    from kohort.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+    from kohort.protocol.messages.share_group_describe import (
+        ShareGroupDescribeRequest,
+        ShareGroupDescribeResponse,
+    )
+    from kohort.protocol.messages.share_group_heartbeat import (
+        ShareGroupHeartbeatRequest,
+        ShareGroupHeartbeatResponse,
+    )
+    from kohort.protocol.messages.share_group_records import (
+        ShareGroupCurrentMemberAssignmentKey,
+        ShareGroupCurrentMemberAssignmentValue,
+        ShareGroupMemberMetadataKey,
+        ShareGroupMemberMetadataValue,
+        ShareGroupMetadataKey,
+        ShareGroupMetadataValue,
+        ShareGroupStatePartitionMetadataKey,
+        ShareGroupStatePartitionMetadataValue,
+        ShareGroupTargetAssignmentMemberKey,
+        ShareGroupTargetAssignmentMemberValue,
+        ShareGroupTargetAssignmentMetadataKey,
+        ShareGroupTargetAssignmentMetadataValue,
+    )
     from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from kohort.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
     from kohort.protocol.messages.txn_offset_commit import (
         TxnOffsetCommitRequest,
         TxnOffsetCommitResponse,
+    )
+    from kohort.protocol.messages.write_share_group_state import (
+        WriteShareGroupStateRequest,
+        WriteShareGroupStateResponse,
     )
     from kohort.protocol.messages.write_txn_markers import (
         WriteTxnMarkersRequest,
@@ -200,6 +259,8 @@ __all__ = [
     "AlterPartitionReassignmentsResponse",
     "AlterReplicaLogDirsRequest",
     "AlterReplicaLogDirsResponse",
+    "AlterShareGroupOffsetsRequest",
+    "AlterShareGroupOffsetsResponse",
     "AlterUserScramCredentialsRequest",
     "AlterUserScramCredentialsResponse",
     "ApiVersionsRequest",
@@ -238,6 +299,10 @@ __all__ = [
     "DeleteGroupsResponse",
     "DeleteRecordsRequest",
     "DeleteRecordsResponse",
+    "DeleteShareGroupOffsetsRequest",
+    "DeleteShareGroupOffsetsResponse",
+    "DeleteShareGroupStateRequest",
+    "DeleteShareGroupStateResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
     "DescribeAclsRequest",
@@ -258,6 +323,8 @@ __all__ = [
     "DescribeProducersResponse",
     "DescribeQuorumRequest",
     "DescribeQuorumResponse",
+    "DescribeShareGroupOffsetsRequest",
+    "DescribeShareGroupOffsetsResponse",
     "DescribeTopicPartitionsRequest",
     "DescribeTopicPartitionsResponse",
     "DescribeTransactionsRequest",
@@ -282,6 +349,8 @@ __all__ = [
     "IncrementalAlterConfigsResponse",
     "InitProducerIdRequest",
     "InitProducerIdResponse",
+    "InitializeShareGroupStateRequest",
+    "InitializeShareGroupStateResponse",
     "JoinGroupRequest",
     "JoinGroupResponse",
     "LeaveGroupRequest",
@@ -312,6 +381,10 @@ __all__ = [
     "OffsetForLeaderEpochResponse",
     "ProduceRequest",
     "ProduceResponse",
+    "ReadShareGroupStateRequest",
+    "ReadShareGroupStateResponse",
+    "ReadShareGroupStateSummaryRequest",
+    "ReadShareGroupStateSummaryResponse",
     "RenewDelegationTokenRequest",
     "RenewDelegationTokenResponse",
     "RequestHeader",
@@ -320,12 +393,34 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
+    "ShareAcknowledgeRequest",
+    "ShareAcknowledgeResponse",
+    "ShareFetchRequest",
+    "ShareFetchResponse",
+    "ShareGroupCurrentMemberAssignmentKey",
+    "ShareGroupCurrentMemberAssignmentValue",
+    "ShareGroupDescribeRequest",
+    "ShareGroupDescribeResponse",
+    "ShareGroupHeartbeatRequest",
+    "ShareGroupHeartbeatResponse",
+    "ShareGroupMemberMetadataKey",
+    "ShareGroupMemberMetadataValue",
+    "ShareGroupMetadataKey",
+    "ShareGroupMetadataValue",
+    "ShareGroupStatePartitionMetadataKey",
+    "ShareGroupStatePartitionMetadataValue",
+    "ShareGroupTargetAssignmentMemberKey",
+    "ShareGroupTargetAssignmentMemberValue",
+    "ShareGroupTargetAssignmentMetadataKey",
+    "ShareGroupTargetAssignmentMetadataValue",
     "SyncGroupRequest",
     "SyncGroupResponse",
     "TransactionLogKey",
     "TransactionLogValue",
     "TxnOffsetCommitRequest",
     "TxnOffsetCommitResponse",
+    "WriteShareGroupStateRequest",
+    "WriteShareGroupStateResponse",
     "WriteTxnMarkersRequest",
     "WriteTxnMarkersResponse",
 ]
@@ -338,6 +433,7 @@ _FILES = {
     "Offset": "offset_records",
     "RequestHeader": "headers",
     "ResponseHeader": "headers",
+    "ShareGroup": "share_group_records",
     "TransactionLog": "transaction_records",
 }
 """Files of the other messages, by the beginning of their names."""
