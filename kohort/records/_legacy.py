@@ -237,13 +237,18 @@ def _record(
     )
 
 
+def fault_of(error: CorruptBatchError) -> str:
+    """Say in words that data is corrupt, or that only this process cannot read it."""
+    return "is corrupt" if type(error) is CorruptBatchError else "cannot be read here"
+
+
 def _located(
     error: CorruptBatchError, offset: int, start_offset: int, raw: bytes
 ) -> CorruptBatchError:
     # A compressed message does not show the offset of its first inner message.
     first = min(offset, max(start_offset, 0)) if raw[17] & _CODEC_MASK else offset
     return type(error)(
-        f"the message at offset {offset} is corrupt: {error}",
+        f"the message at offset {offset} {fault_of(error)}: {error}",
         offset=first,
         next_offset=offset + 1,
         raw=raw,

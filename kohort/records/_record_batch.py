@@ -22,7 +22,7 @@ from kohort.records._header import (
     BatchHeader,
     read_header,
 )
-from kohort.records._legacy import smallest_size
+from kohort.records._legacy import fault_of, smallest_size
 from kohort.records._record import LOG_APPEND_TIME, Record
 from kohort.records.codecs._compression import DEFAULT_BUDGET
 from kohort.records.codecs._crc32c import crc32c
@@ -126,7 +126,7 @@ class RecordBatch:
         whole = header.count == header.last_offset_delta + 1
         sure = whole or crc32c(self.raw[ATTRIBUTES_AT:]) == header.crc
         return type(error)(
-            f"the batch at offset {header.base_offset} is corrupt: {error}",
+            f"the batch at offset {header.base_offset} {fault_of(error)}: {error}",
             offset=header.base_offset,
             next_offset=header.next_offset if sure else None,
             raw=bytes(self.raw),

@@ -403,7 +403,8 @@ def test_offsets_in_format_0_compressed_message_end_with_its_own() -> None:
 
 def test_compressed_message_without_value_or_known_codec_fails() -> None:
     assert "no value" in str(refused(message(0, None, attributes=1)))
-    refused(message(0, b"abc", attributes=5), UnsupportedCodecError)
+    error = refused(message(0, b"abc", attributes=5), UnsupportedCodecError)
+    assert "cannot be read here: compression codec 5 is unknown" in str(error)
     refused(message(0, b"not gzip at all", attributes=1))
 
 
