@@ -73,6 +73,14 @@ def add_to(commands: Commands) -> None:
         metavar="FILE",
         help="file of PLAIN and SCRAM users, one NAME=PASSWORD per line",
     )
+    parser.add_argument(
+        "--schema-registry",
+        nargs="?",
+        type=port,
+        const=8081,
+        metavar="PORT",
+        help="also serve a schema registry, on this port (%(const)s), or 0 for a free one",
+    )
     _faults.add_to(parser)
     parser.set_defaults(run=partial(run, parser))
 
@@ -94,6 +102,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             properties=options.properties,
             users=options.users,
             seed=options.seed,
+            schema_registry=_registry_port(options.schema_registry),
             prepare=partial(_faults.apply, options),
         )
     except InvalidOptionError as error:
@@ -102,6 +111,10 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         hint = "choose another --port, or 0 for a free one"
         print(f"kohort broker: {error.strerror}; {hint}", file=sys.stderr)
         return 1
+
+
+def _registry_port(given: int | None) -> bool | int:
+    return False if given is None else given or True
 
 
 def _topic(text: str) -> tuple[str, int | None]:

@@ -214,6 +214,11 @@ REMEDIES: Final[dict[str, Remedy]] = {
         "``error.value`` and ``error.headers`` elsewhere and skip.",
         "poison.md",
     ),
+    "DeserializerNotReadyError": Remedy(
+        "``poll()`` handles it. If your program calls the deserializer, call ``error.prepare()`` "
+        "and deserialize again.",
+        "schemas.md#records",
+    ),
     "NoOffsetForPartitionError": Remedy(
         "Call ``seek()``, commit an offset, or set ``auto_offset_reset`` to earliest or latest.",
         "positions.md",

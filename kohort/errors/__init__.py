@@ -46,6 +46,7 @@ The tree groups errors by their cause and by what you do about them::
     |   +-- NoOffsetForPartitionError           no committed offset, auto_offset_reset="none"
     |   +-- LogTruncationError                  an unclean election removed records already read
     |   +-- TopicRecreatedError                 the topic was deleted and created again
+    +-- DeserializerNotReadyError           a deserializer needs I/O, which poll() does for it
     +-- GroupError                          membership of a consumer group
     |   +-- CommitFailedError                   the group did not accept the commit
     |   +-- OffsetConflictError                 another program changed the stored offset
@@ -63,7 +64,7 @@ again before it retries.
 from __future__ import annotations
 
 # typing.get_type_hints() resolves the annotations of the classes in their public module.
-from collections.abc import Mapping  # noqa: F401
+from collections.abc import Callable, Mapping  # noqa: F401
 from typing import ClassVar  # noqa: F401
 
 from kohort.errors._broker import (
@@ -157,6 +158,7 @@ from kohort.errors._tree import (
     CredentialsUnavailableError,
     DataError,
     DecompressionBudgetError,
+    DeserializerNotReadyError,
     ForkedConsumerError,
     FrameTooLargeError,
     GroupError,
@@ -217,6 +219,7 @@ __all__ = [
     "CredentialsUnavailableError",
     "DataError",
     "DecompressionBudgetError",
+    "DeserializerNotReadyError",
     "DuplicateSequenceNumberError",
     "ErrorCode",
     "FencedInstanceIdError",

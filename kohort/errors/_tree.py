@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kohort.errors.addresses import note_of
@@ -263,6 +263,19 @@ class RecordDeserializationError(DataError):
 
     timestamp: int = -1
     """Timestamp of the record in milliseconds since 1970 UTC, or -1 without one."""
+
+
+class DeserializerNotReadyError(KafkaError):
+    """Need of a deserializer for I/O, such as loading a schema.
+
+    A deserializer raises it in place of doing I/O. ``poll()`` calls :attr:`prepare` without a lock,
+    in a worker thread in the async API, and decodes the record again. ``on_error`` does not apply.
+    What ``prepare()`` raises, ``poll()`` raises, and the record stays unread.
+    """
+
+    def __init__(self, message: str, *, prepare: Callable[[], None]) -> None:
+        super().__init__(message)
+        self.prepare: Callable[[], None] = prepare
 
 
 class NoOffsetForPartitionError(DataError):

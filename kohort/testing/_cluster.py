@@ -18,6 +18,7 @@ from kohort.errors import IllegalStateError
 from kohort.testing._cluster_options import ClusterOptions, cluster_config, show_options
 from kohort.testing._fault_control import FaultControl
 from kohort.testing._handle import ClusterHandle, timed_out
+from kohort.testing._schema_registry import RegistryServer
 from kohort.testing._thread import LoopThread
 
 T = TypeVar("T")
@@ -55,6 +56,9 @@ class Cluster(ClusterHandle, FaultControl):
     500}``. A name that Kafka does not have raises InvalidOptionError. ``seed`` is the random seed.
     Without one, the cluster id and topic ids are new. ``security`` has the listeners, users and
     certificates; the default is one PLAINTEXT listener.
+
+    ``schema_registry`` starts a schema registry beside the brokers, at
+    :attr:`schema_registry_url`. True takes a free port.
     """
 
     @show_options(ClusterOptions)
@@ -66,6 +70,8 @@ class Cluster(ClusterHandle, FaultControl):
     ) -> None:
         super().__init__()
         self._config = cluster_config(Cluster, brokers, topics, **options)
+        self._registry_port = options.get("schema_registry", False)
+        self._registry: RegistryServer | None = None
         self._server: ClusterServer | None = None
         self._thread: LoopThread | None = None
         self._condition = threading.Condition()
@@ -78,9 +84,18 @@ class Cluster(ClusterHandle, FaultControl):
         """Start the thread; every broker listens when this returns."""
         if self._thread is not None:
             raise IllegalStateError("the cluster is already started")
-        thread = LoopThread("kohort-cluster", self._serve)
-        thread.start()
-        self._thread = thread
+        registry = None
+        if self._registry_port is not False:
+            port = 0 if self._registry_port is True else self._registry_port
+            registry = RegistryServer(self._config.host, port)
+        try:
+            thread = LoopThread("kohort-cluster", self._serve)
+            thread.start()
+        except BaseException:
+            if registry is not None:
+                registry.close()
+            raise
+        self._thread, self._registry = thread, registry
 
     def stop(self) -> None:
         """Close every connection, end the thread and discard the stored records."""
@@ -88,6 +103,19 @@ class Cluster(ClusterHandle, FaultControl):
         if thread is not None:
             thread.stop()
             self._server = None
+        registry, self._registry = self._registry, None
+        if registry is not None:
+            registry.close()
+
+    @property
+    def schema_registry_url(self) -> str:
+        """The address of the schema registry, such as ``http://127.0.0.1:8081``."""
+        if self._registry is None:
+            raise IllegalStateError(
+                "no schema registry is running: use `with Cluster(schema_registry=True)`"
+            )
+        host = self._config.advertised_host or self._config.host
+        return f"http://{host}:{self._registry.port}"
 
     async def _serve(self, started: Callable[[], None]) -> None:
         network = LoopbackNetwork(self._config)

@@ -76,6 +76,8 @@ class ClusterOptions(MemoryClusterOptions, total=False):
     """Port of each broker, or the first broker's port. Default: free ports."""
     advertised_host: str | None
     """Address that clients connect to. Default: ``host``."""
+    schema_registry: bool | int
+    """True to serve a schema registry on a free port, or its port. Default: False."""
 
 
 _CONSUMER_OPTIONS = tuple(f"consumer_{name}" for name in BOUNDED_LIMITS)
@@ -85,6 +87,7 @@ _TRANSLATED: dict[str, object] = {
     **dict.fromkeys(_CONSUMER_OPTIONS),
     "transaction_version": TransactionConfig().version,
     "configs": None,
+    "schema_registry": False,
 }
 """Options that :class:`ClusterConfig` does not have by these names, with their defaults."""
 
@@ -124,6 +127,7 @@ def cluster_config(cluster: type, /, *arguments: object, **options: object) -> C
         raise TypeError(f"{cluster.__name__}() {error}") from None
     bound.apply_defaults()
     settings = bound.arguments
+    settings.pop("schema_registry", None)  # it is no part of the brokers
     topics, configs = settings.pop("topics"), settings.pop("configs")
     groups = group_limits(
         settings.pop("group_settings"),

@@ -32,6 +32,7 @@ def serve(
     properties: str | os.PathLike[str] | None = None,
     users: str | os.PathLike[str] | None = None,
     seed: int | None = None,
+    schema_registry: bool | int = False,
     prepare: Callable[[Cluster], object] = lambda _: None,
 ) -> int:
     """Run a cluster until Ctrl-C or SIGTERM; return the exit status, 0.
@@ -48,6 +49,8 @@ def serve(
     If ``listeners`` of the file names a listener with TLS or SASL, all listeners are used with
     their ports and settings. ``users`` is a file of ``name=password`` lines for PLAIN and SCRAM.
     ``authorizer.class.name`` gives the cluster ACLs.
+
+    ``schema_registry`` is True for a schema registry on a free port, or its port.
     """
     read = {} if properties is None else read_properties(_text("properties", properties))
     passwords = {} if users is None else _passwords(users)
@@ -83,10 +86,13 @@ def serve(
                 configs=given,
                 security=security,
                 seed=seed,
+                schema_registry=schema_registry,
             )
         )
         prepare(cluster)
         print(f"listening on {cluster.bootstrap_servers}", flush=True)
+        if schema_registry is not False:
+            print(f"schema registry: {cluster.schema_registry_url}", flush=True)
         if secured.security is not None:
             _print_addresses(cluster, security)
         stop.wait()

@@ -16,6 +16,7 @@ import pytest
 from kohort import KafkaConsumer
 from kohort.cli import main
 from kohort.protocol.messages import MetadataRequest
+from kohort.schemas import SchemaRegistry
 from tests.broker.security.logins import RawLogin, plain
 from tests.support.net import free_ports
 
@@ -58,6 +59,13 @@ def test_it_serves_the_topics_it_was_given_on_its_port(brokers: list[Broker]) ->
     with KafkaConsumer(bootstrap_servers=f"127.0.0.1:{port}") as consumer:
         assert consumer.partitions_for_topic("orders") == set(range(6))
         assert consumer.topics() == {"orders"}
+
+
+def test_broker_serves_a_schema_registry_beside_it(brokers: list[Broker]) -> None:
+    brokers.append(Broker("--port", "0", "--schema-registry", "0"))
+    assert brokers[0].process.stdout is not None
+    address = brokers[0].process.stdout.readline().removeprefix("schema registry: ").strip()
+    assert SchemaRegistry(address).register("orders-value", '"string"') == 1
 
 
 def test_topics_are_created_on_use_with_the_default_partitions(brokers: list[Broker]) -> None:

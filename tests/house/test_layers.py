@@ -12,6 +12,7 @@ ON_PUBLIC_NAMES = (
     "spark_connector",
     "compat",
     "processing",
+    "schemas",
     "health",
 )  # what a user of kohort could have written
 VALUES = ("types", "errors", "config")  # the lowest layer, in its internal order
@@ -31,6 +32,7 @@ THIRD_PARTY = {
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
     "processing": {"anyio", "deltalake", "pyarrow", "pyiceberg"},
+    "schemas": {"anyio", "fastavro"},
     "compat": {"confluent_kafka"},  # other clients' names come by import_module(), if installed
     "cli": {"anyio"},
 }

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
@@ -41,6 +42,7 @@ from kohort.consumer.driver._state import (
 from kohort.consumer.engine._engine import LeaveCause
 from kohort.errors import (
     ConsumerClosedError,
+    DeserializerNotReadyError,
     IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
@@ -470,7 +472,13 @@ class TaskDriver(Driver):
             self.callback_runner.raise_errors(timed_out=timed_out)
             if self.life.close_request:
                 return False
-            taken = delivery.take(chosen, repeat_errors=timed_out)
+            try:
+                taken = delivery.take(chosen, repeat_errors=timed_out)
+            except DeserializerNotReadyError as error:
+                await anyio.to_thread.run_sync(error.prepare, abandon_on_cancel=True)
+                if not timed_out:
+                    continue
+                taken = False
             if taken or timed_out:
                 return taken
             await event.wait(remaining)

@@ -38,6 +38,7 @@ from kohort.consumer.driver._state import (
 from kohort.consumer.engine._engine import DISCONNECT_SECONDS, LeaveCause
 from kohort.errors import (
     ConsumerClosedError,
+    DeserializerNotReadyError,
     IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
@@ -521,8 +522,13 @@ class ThreadDriver(Driver):
             runner.raise_errors(timed_out=timed_out)
             if self.life.close_request is not None:
                 return
-            if delivery.take(chosen, repeat_errors=timed_out):
-                return
+            try:
+                if delivery.take(chosen, repeat_errors=timed_out):
+                    return
+            except DeserializerNotReadyError as error:
+                error.prepare()
+                if not timed_out:
+                    continue
             if timed_out and not (timeout <= 0 and self._pause()):
                 return
             signal.wait(remaining)

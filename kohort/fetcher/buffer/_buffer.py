@@ -20,7 +20,12 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from kohort.errors import KafkaError, OffsetOutOfRangeError, TopicRecreatedError
+from kohort.errors import (
+    DeserializerNotReadyError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    TopicRecreatedError,
+)
 from kohort.fetcher.buffer._completed import FailedFetch
 from kohort.fetcher.buffer._drain import DrainSteps, DrainTarget, Records, RecordTarget, TableTarget
 from kohort.fetcher.buffer._error_policy import ErrorPolicy, Item, OnError
@@ -89,8 +94,9 @@ class FetchBuffer:
         that finds no records raises it again. With ``repeat_errors=False`` a drain raises only
         errors that were not raised before. A caller that waits for records passes False until its
         timeout ends, so that it neither spins nor misses the error. ``on_error`` is called first
-        for data that cannot be read. A caller that passes a new ``target`` finds the delivered
-        records there if an exception is raised (see consumer/driver/_delivery).
+        for data that cannot be read. A DeserializerNotReadyError is raised as it is, and the next
+        drain calls the deserializer again. A caller that passes a new ``target`` finds the
+        delivered records there if an exception is raised (see consumer/driver/_delivery).
         """
         if target is None:
             target = RecordTarget()
@@ -232,6 +238,9 @@ class FetchBuffer:
 
     def _raise(self, item: Item) -> None:
         error = self.policy.error_to_raise(item)
+        cause = error.__cause__
+        if isinstance(cause, DeserializerNotReadyError):  # nothing has failed yet
+            raise cause.with_traceback(None)
         self._raises += 1
         item.raised = self._raises
         self.queues.counters.errors_raised += 1

@@ -21,6 +21,7 @@ from kohort.errors import (
     CorruptBatchError,
     DataError,
     DecompressionBudgetError,
+    DeserializerNotReadyError,
     InvalidOptionError,
     RecordDeserializationError,
     RecordTooLargeError,
@@ -102,6 +103,8 @@ class ErrorPolicy:
         error = fetch.error
         if not self._active or not isinstance(error, RecordDeserializationError):
             return False
+        if _is_not_ready(error):
+            return False
         if self._decide(fetch, error, repeat) is not PolicyAction.SKIP:
             return False
         self._log_skip(error, error.next_offset)
@@ -124,6 +127,7 @@ class ErrorPolicy:
             not self._active
             or not isinstance(error, _POLICY_ERRORS)
             or not isinstance(error, DataError)
+            or _is_not_ready(error)
         ):
             return False
         if tp in delivered:
@@ -272,6 +276,11 @@ class ErrorPolicy:
             type(error).__name__,
             error.reason,
         )
+
+
+def _is_not_ready(error: Exception | None) -> bool:
+    """True if the record does not deserialize because the deserializer needs I/O first."""
+    return error is not None and isinstance(error.__cause__, DeserializerNotReadyError)
 
 
 def _offset_after(error: DataError, position: int, high_watermark: int) -> int:

@@ -1,0 +1,76 @@
+"""The base of the record deserializers: framing, schema, decoder."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kohort import KafkaError
+from kohort.schemas._errors import SchemaMismatchError
+from kohort.schemas._framing import Framed, SchemaId, header_name, unframe
+from kohort.schemas._registry import Schema, SchemaRegistry
+
+Headers = Iterable[tuple[str, bytes | None]] | None
+
+
+class SchemaDeserializer(ABC):
+    """A deserializer for values, or with ``is_key`` for keys. It does no I/O."""
+
+    kind: str
+    """The kind of schemas that it reads, in the registry's spelling."""
+
+    def __init__(self, registry: SchemaRegistry, *, is_key: bool) -> None:
+        self.registry: SchemaRegistry = registry
+        self.header: str = header_name(is_key=is_key)
+        """Name of the header that may have the id."""
+        self._decoders: dict[SchemaId, Callable[[Framed], Any]] = {}
+
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
+        """Return the value of framed bytes. None stays None.
+
+        Raises FramingError, SchemaNotPreparedError, UnknownSchemaError, or SchemaMismatchError for
+        bytes that the schema does not describe.
+        """
+        if data is None:
+            return None
+        framed = unframe(data, headers, self.header)
+        decode = self._decoders.get(framed.schema_id)
+        if decode is None:
+            decode = self._decoders[framed.schema_id] = self._new_decoder(framed.schema_id)
+        try:
+            return decode(framed)
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise SchemaMismatchError(
+                f"the data do not match the schema {framed.schema_id}: "
+                f"{type(error).__name__}: {error}. Skip the record, or correct the producer"
+            ) from error
+
+    def ids(self, records: Iterable[Any]) -> set[SchemaId]:
+        """Return the ids of the schemas of ``(headers, data)`` pairs, for ``prepare()``.
+
+        Pairs without a schema id are left out.
+        """
+        found = set()
+        for headers, data in records:
+            if data is not None:
+                try:
+                    found.add(unframe(data, headers, self.header).schema_id)
+                except ValueError:
+                    pass
+        return found
+
+    def _new_decoder(self, schema_id: SchemaId) -> Callable[[Framed], Any]:
+        schema = self.registry.schema(schema_id)
+        if schema.kind != self.kind:
+            raise SchemaMismatchError(
+                f"the schema {schema_id} is {schema.kind} and not {self.kind}: use the "
+                "deserializer of that kind"
+            )
+        return self.decoder(schema)
+
+    @abstractmethod
+    def decoder(self, schema: Schema) -> Callable[[Framed], Any]:
+        """Return a function that decodes data of a schema."""
