@@ -100,7 +100,7 @@ def _request_stop(wanted: list[str], active: Callable[[], bool], deadline: float
     """Write a request and wait until each source acknowledges it. Raise OSError."""
     folder = directory()
     folder.mkdir(mode=0o700, exist_ok=True)
-    _check_owner(folder)
+    check_owner(folder)
     _clear(folder)
     name = uuid.uuid4().hex
     request = folder / f"{name}.stop"
@@ -132,7 +132,7 @@ def _user() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
 
 
-def _check_owner(folder: Path) -> None:
+def check_owner(folder: Path) -> None:
     """Raise PermissionError if other users can write to the folder. Raise OSError."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
@@ -203,7 +203,7 @@ class StopRequests:
 def _requests() -> list[Path]:
     folder = directory()
     try:
-        _check_owner(folder)
+        check_owner(folder)
         return [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(".stop")]
     except OSError:
         return []

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from kohort.spark_connector._announcements import Announcement
 from kohort.spark_connector._batch import input_partitions, read_partition
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._offsets import StreamOffset, nested
@@ -35,12 +36,23 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
         self._options = options
+        self._announcement: Announcement | None = Announcement(options)
         self._stop_requests: StopRequests | None = None
         self._driver: StreamDriver | GroupDriver | None = None  # created on first use
         self._has_planned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_driver": None, "_stop_requests": None}
+        # Spark creates one more reader in another process, pickles it for the executors and never
+        # asks it for offsets. No query waits for that one.
+        if self._announcement is not None:
+            self._announcement.withdraw()
+        return self.__dict__ | {"_announcement": None, "_driver": None, "_stop_requests": None}
+
+    def _note_call(self) -> None:
+        """Note that the query calls this source. Raise InvalidOptionError if it has a twin."""
+        if self._announcement is not None:
+            announcement, self._announcement = self._announcement, None
+            announcement.check()
 
     def _ensure_driver(self) -> StreamDriver | GroupDriver:
         if self._driver is None:
@@ -56,9 +68,11 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         # Spark calls this several times and does not keep the result, so it has to be constant.
+        self._note_call()
         return StreamOffset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        self._note_call()
         maximum, minimum = (
             self._options.max_offsets_per_trigger,
             self._options.min_offsets_per_trigger,
@@ -70,9 +84,11 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if minimum is None else ReadMinRows(minimum)
 
     def prepareForTriggerAvailableNow(self) -> None:
+        self._note_call()
         self._ensure_driver().prepare_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._note_call()
         self._has_planned = True
         self._stop_requests = self._stop_requests or StopRequests()
         if self._stop_requests.applies_to(start):
@@ -89,6 +105,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return nested(self._driver.latest_offsets()) if self._driver is not None else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        self._note_call()
         offset = StreamOffset.from_json(end)
         # The first batch of a run is a replay unless this reader has planned it.
         ranges = offset.ranges() if self._has_planned else replayed_ranges(offset, self._options)
