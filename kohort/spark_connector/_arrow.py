@@ -68,7 +68,8 @@ def _timestamp_error(batch: pa.RecordBatch) -> DataError:
     offset = batch.column("offset")[row].as_py()
     return DataError(
         f"{place.topic}-{place.partition}, offset {offset}: Spark cannot hold the timestamp "
-        f"{stamps[row].as_py()} ms. Leave the column out with .schema(...)",
+        f"{stamps[row].as_py()} ms. Its producer may have written microseconds or nanoseconds. "
+        "Leave the column out with .schema(...)",
         topic_partition=place,
         offset=offset,
         next_offset=offset + 1,

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._processes import freeze_modules
+from kohort.spark_connector._processes import freeze_modules, local_cores
 from kohort.spark_connector._ranges import OffsetRange, split_into_tasks
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._planning import OffsetPlanner
@@ -52,6 +52,7 @@ def input_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> l
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
         max_tasks=options.max_tasks,
+        cores=local_cores() if options.executor_cores is None else options.executor_cores,
     )
     return [KohortPartition(each) for each in shared]
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from kohort import KafkaTimeoutError, TopicPartition
-from kohort.spark_connector._offsets import StreamOffset, new_query_id
+from kohort.spark_connector._offsets import Offsets, StreamOffset, new_query_id
 from kohort.spark_connector.member._member import LEAVE_GROUP_S, GroupMember
 from kohort.spark_connector.member._member_partitions import (
     BatchPlan,
@@ -59,6 +59,8 @@ class GroupDriver:
         self._planned: BatchPlan | None = None
         self._read_partitions: set[TopicPartition] = set()
         """Partitions that this run has read. For them a reset of the group's offset is old."""
+        self._warned: set[TopicPartition] = set()
+        """Partitions whose group offset is ahead of the checkpoint that it was committed of."""
 
     def prepare_available_now(self) -> None:
         """Set the current ends of the partitions as the end of the stream."""
@@ -181,18 +183,22 @@ class GroupDriver:
         Either may be ahead, because another member may have read further than this query.
         """
         done = start.end.get(tp, 0)
-        if (
-            ready.may_be_reset
-            and self._options.group_offset_reset == "honor"
-            and tp not in self._read_partitions
-        ):
-            return ready.start
+        reset = self._options.group_offset_reset
+        if tp not in self._read_partitions:
+            if reset == "honor" and ready.may_be_reset:
+                return ready.start
+            if reset == "group" and ready.committed_by is not None:
+                return ready.start
+        if reset != "group" and tp in start.end and _is_of(start, ready):
+            # A query commits what its checkpoint has, so an older checkpoint was restored.
+            return done
         return max(done, ready.start)
 
     def _plan(
         self, view: BatchView, start: StreamOffset, max_rows: int | None, ignore_minimum: bool
     ) -> BatchPlan:
         positions = {tp: self._position(tp, at, start) for tp, at in view.readable.items()}
+        self._warn_of_restored_checkpoint(positions, view, start)
         void = self._loss.check(start, positions, view.ends, view.all_partitions, view.topic_ids)
         ends = {tp: self._end(view.ends.get(tp, at), tp, at) for tp, at in positions.items()}
         if view.is_ending:
@@ -213,7 +219,34 @@ class GroupDriver:
         offset = StreamOffset(positions | kept, ends | kept, ids, query)
         return BatchPlan(offset, positions.keys(), void)
 
+    def _warn_of_restored_checkpoint(
+        self, positions: Offsets, view: BatchView, start: StreamOffset
+    ) -> None:
+        """Warn once of partitions that are read again from the checkpoint."""
+        ahead = {
+            tp: at
+            for tp, at in positions.items()
+            if at < view.readable[tp].start and _is_of(start, view.readable[tp])
+        }
+        if new := sorted(ahead.keys() - self._warned):
+            self._warned.update(new)
+            logger.warning(
+                "[%s] the checkpoint is older than the offsets that the query has committed: %s. "
+                "It follows the checkpoint, as after its restore from a backup. Option "
+                "groupOffsetReset=group follows the group",
+                self._options.group_id,
+                ", ".join(
+                    f"{tp.topic}-{tp.partition} {ahead[tp]} instead of {view.readable[tp].start}"
+                    for tp in new
+                ),
+            )
+
     def _end(self, end: int, tp: TopicPartition, position: int) -> int:
         if self._target is not None:
             end = min(end, self._target.get(tp, position))
         return max(end, position)
+
+
+def _is_of(start: StreamOffset, ready: ReadablePartition) -> bool:
+    """True if a query with this checkpoint committed the start of the partition."""
+    return start.query is not None and ready.committed_by == start.query

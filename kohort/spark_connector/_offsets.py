@@ -32,6 +32,10 @@ LATEST = -1
 COMMITTED = -3
 """Value that stands for the group's committed offset. It does not occur in JSON."""
 
+ALL_PARTITIONS = -1
+"""Partition that stands for all partitions of a topic in options."""
+POSITIONS = {"earliest": EARLIEST, "latest": LATEST}
+
 VERSION = 1
 MAX_OFFSET = (1 << 63) - 1
 MAX_PARTITION = (1 << 31) - 1
@@ -126,10 +130,32 @@ def flat(value: object, *, minimum: int) -> dict[TopicPartition, int]:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Parse ``{"topic": {"0": 23, "1": -1}}``. -2 is the earliest offset and -1 the latest."""
-    found = flat(_parse(text), minimum=EARLIEST)
+    """Parse ``{"topic": {"0": 23, "1": -1}, "other": "earliest"}``.
+
+    -2 is the earliest offset and -1 the latest. A word for a topic gives ALL_PARTITIONS.
+    """
+    topics = dict(_object(_parse(text), "topics"))
+    words = {name: topics.pop(name) for name in list(topics) if isinstance(topics[name], str)}
+    found = flat(topics, minimum=EARLIEST)
+    for topic, word in words.items():
+        if (position := POSITIONS.get(word.lower())) is None:
+            raise OffsetFormatError(f"{topic}: {short(word)} is not earliest, latest or offsets")
+        found[TopicPartition(_topic(topic), ALL_PARTITIONS)] = position
     if not found:
         raise OffsetFormatError("the JSON names no partition")
+    return found
+
+
+def with_all_partitions(
+    given: Offsets, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Replace ALL_PARTITIONS of a topic by those of ``partitions``, if it has any there."""
+    found = dict(given)
+    for tp in given:
+        if tp.partition == ALL_PARTITIONS:
+            of_topic = [each for each in partitions if each.topic == tp.topic]
+            if of_topic:
+                found |= dict.fromkeys(of_topic, found.pop(tp))
     return found
 
 

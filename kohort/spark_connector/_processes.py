@@ -1,4 +1,4 @@
-"""Python processes of Spark: cheaper garbage collections, and the end of the Spark session.
+"""Python processes of Spark: garbage collections, cores, and the end of the Spark session.
 
 Spark ends the process of a query with SIGTERM when the query stops or fails. ``spark.stop()`` does
 neither: a query that finds no new data runs no job, so nothing in it fails. Spark then calls the
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from kohort.spark_connector._errors import SessionStoppedError
 
@@ -31,6 +33,33 @@ def freeze_modules() -> None:
     if process not in _frozen and os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
         _frozen.add(process)
         gc.freeze()
+
+
+_LOCAL_MASTER = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
+
+
+def local_cores() -> int | None:
+    """Return the cores of a session with a local master, or None for any other.
+
+    Spark hands a source nothing of its configuration. But the JVM of a local session, which starts
+    this process, has the master among its arguments.
+    """
+    try:
+        arguments = Path(f"/proc/{os.getppid()}/cmdline").read_text("utf-8", "replace").split("\0")
+    except OSError:  # not Linux, or the processes of other users are hidden
+        return None
+    return cores_of_local_master(arguments)
+
+
+def cores_of_local_master(arguments: Sequence[str]) -> int | None:
+    """Return the cores of a local master among the arguments of spark-submit, or None."""
+    for before, argument in zip(("", *arguments), arguments, strict=False):
+        name, _, value = argument.partition("=")
+        master = argument if before == "--master" else value if name == "spark.master" else ""
+        if found := _LOCAL_MASTER.fullmatch(master):
+            number = found[1] or "1"
+            return (os.cpu_count() or 1) if number == "*" else max(1, int(number))
+    return None
 
 
 VARIABLE = "SPARK_LOCAL_DIRS"

@@ -12,6 +12,10 @@ from kohort.errors import InvalidOptionError
 
 OFFSETS_PER_TASK = 10_000
 """Fixed cost of a Python task of Spark, as the number of records read in the same time."""
+MAX_SMALL_TASKS = 32
+"""Limit of tasks below OFFSETS_PER_TASK if the number of cores is not known."""
+OFFSETS_PER_SMALL_TASK = 1_000
+"""Offsets per task if more than MAX_SMALL_TASKS partitions have records and cores are unknown."""
 MAX_PIECES = 100_000
 """Limit of pieces, which protects the driver's memory and time from a wrong option."""
 
@@ -43,12 +47,14 @@ def split_into_tasks(
     min_partitions: int | None = None,
     max_records: int | None = None,
     max_tasks: int | None = None,
+    cores: int | None = None,
 ) -> list[list[OffsetRange]]:
     """Return the ranges of each task. Empty ranges and empty tasks are left out.
 
-    Small ranges share a task. A range is split only for ``max_records`` per piece or for
-    ``min_partitions`` tasks. ``max_tasks`` has precedence over both. The same input gives the same
-    tasks. Raise InvalidOptionError for more than MAX_PIECES.
+    Small ranges share a task if there are more of them than ``cores`` of all executors. A range is
+    split only for ``max_records`` per piece or for ``min_partitions`` tasks. ``max_tasks`` has
+    precedence over all of these. The same input gives the same tasks. Raise InvalidOptionError for
+    more than MAX_PIECES.
     """
     pieces = sorted(each for each in ranges if each.size > 0)
     total = sum(each.size for each in pieces)
@@ -59,7 +65,7 @@ def split_into_tasks(
         pieces = [
             part for each in pieces for part in split_range(each, -(-each.size // max_records))
         ]
-    wanted = min(len(pieces), -(-total // OFFSETS_PER_TASK))
+    wanted = min(len(pieces), max(-(-total // OFFSETS_PER_TASK), _parallel(pieces, total, cores)))
     if max_records is not None:
         wanted = len(pieces)
     if min_partitions is not None and min_partitions > wanted:
@@ -74,6 +80,15 @@ def split_into_tasks(
     if max_tasks is not None:
         wanted = min(wanted, max_tasks)
     return _pack(pieces, min(wanted, len(pieces)))
+
+
+def _parallel(pieces: list[OffsetRange], total: int, cores: int | None) -> int:
+    """Return the number of tasks that keeps the cores at work, whatever each record costs."""
+    if cores is not None:
+        return cores
+    if len(pieces) <= MAX_SMALL_TASKS:
+        return len(pieces)
+    return min(MAX_SMALL_TASKS, total // OFFSETS_PER_SMALL_TASK)
 
 
 def _check_count(pieces: int, option: str) -> None:

@@ -73,6 +73,11 @@ def test_headers_when_asked_for(cluster: Cluster) -> None:
         ({"startingOffsets": "earliest"}, range(20)),
         ({"startingOffsets": "latest"}, []),
         ({"startingOffsets": '{"orders": {"0": 5, "1": -2, "2": -1}}'}, range(5, 20)),
+        (
+            {"startingOffsets": '{"orders": "Earliest"}', "endingOffsets": '{"orders": "latest"}'},
+            range(20),
+        ),
+        ({"startingOffsets": '{"orders": "latest"}'}, []),
         ({"endingOffsets": '{"orders": {"0": 7, "1": -1, "2": 0}}'}, range(7)),
         (
             {
@@ -270,6 +275,10 @@ def test_what_is_not_there_is_an_error(cluster: Cluster, given: dict[str, str], 
     ("given", "said"),
     [
         (
+            {"startingOffsets": '{"orders": "earliest", "returns": "latest"}'},
+            "startingOffsets names .*: returns is in one of",
+        ),
+        (
             {"startingOffsets": '{"orders": {"0": 5}}'},
             "startingOffsets names .*orders-1 is in one of",
         ),
@@ -344,7 +353,13 @@ def test_ranges_of_one_partition_in_one_task(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(
     ("given", "tasks"),
-    [({}, 1), ({"minPartitions": 6}, 6), ({"maxRecordsPerPartition": 10}, 6), ({"maxTasks": 1}, 1)],
+    [
+        ({}, 3),
+        ({"executorCores": 2}, 2),
+        ({"minPartitions": 6}, 6),
+        ({"maxRecordsPerPartition": 10}, 6),
+        ({"maxTasks": 1}, 1),
+    ],
 )
 def test_tasks(cluster: Cluster, given: dict[str, Any], tasks: int) -> None:
     expected = [each for p in range(3) for each in produce(cluster, 20, partition=p)]

@@ -13,6 +13,7 @@ from kohort.spark_connector.member._member_partitions import (
     ReadablePartition,
     ReleasedPartitions,
 )
+from kohort.spark_connector.member._partition_state import OffsetCommits
 
 DEADLINE = 90.0
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -25,7 +26,7 @@ def assigned() -> MemberPartitions:
     partitions = MemberPartitions()
     partitions.set_all_partitions(BOTH)
     partitions.add_assigned(BOTH)
-    starts = {tp: ReadablePartition(epoch=1, start=0, may_be_reset=True) for tp in BOTH}
+    starts = {tp: ReadablePartition(epoch=1, start=0, committed_by="") for tp in BOTH}
     partitions.set_starts(starts, {})
     return partitions
 
@@ -125,16 +126,16 @@ def test_start_of_an_earlier_assignment_is_left_out() -> None:
     partitions = assigned()
     partitions.remove([FIRST])
     partitions.add_assigned([FIRST])
-    partitions.set_starts({FIRST: ReadablePartition(1, 7, may_be_reset=False)}, {})
+    partitions.set_starts({FIRST: ReadablePartition(1, 7, committed_by=None)}, {})
     assert partitions.without_start() == {FIRST: 2}
 
 
 def test_void_partitions_start_at_the_beginning() -> None:
     partitions = assigned()
-    partitions.set_starts({FIRST: ReadablePartition(1, 7, may_be_reset=True)}, {})
+    partitions.set_starts({FIRST: ReadablePartition(1, 7, committed_by="")}, {})
     found = partitions.begin_batch(nothing, lambda view: BatchPlan(None, void={FIRST}))
     assert found.in_flight() == set()
-    assert partitions.readable()[FIRST] == ReadablePartition(1, 0, may_be_reset=False)
+    assert partitions.readable()[FIRST] == ReadablePartition(1, 0, committed_by=None)
 
 
 def test_ends_of_some_partitions_answer_no_request() -> None:
@@ -181,3 +182,15 @@ def test_partitions_of_a_deleted_topic_need_no_ends() -> None:
     partitions.set_all_partitions([FIRST])  # the group still assigns the other one
     partitions.set_ends({FIRST: 3}, {}, request)
     assert partitions.wait_for_ends(request, 0.0) == {FIRST: 3}
+
+
+def test_commit_that_returns_to_the_committed_offset_is_kept() -> None:
+    """After the restore of a checkpoint, the first commits are below the committed offset."""
+    commits = OffsetCommits()
+    commits.mark_committed({FIRST: 14}, BOTH)
+    commits.add({FIRST: 14})
+    assert commits.pending == {}
+    commits.add({FIRST: 13})  # its request is in flight when the next batch has finished
+    commits.add({FIRST: 14})
+    commits.mark_committed({FIRST: 13}, BOTH)
+    assert commits.pending == {FIRST: 14}

@@ -102,10 +102,11 @@ def test_numbers() -> None:
     options = parse(
         minPartitions="4",
         maxTasks="2",
+        executorCores="48",
         maxRecordsPerPartition="1000",
         **{"kafkaConsumer.pollTimeoutMs": "500"},
     )
-    assert (options.min_partitions, options.max_tasks) == (4, 2)
+    assert (options.min_partitions, options.max_tasks, options.executor_cores) == (4, 2, 48)
     assert (options.max_records_per_partition, options.poll_timeout_ms) == (1000, 500)
     assert parse(True, maxOffsetsPerTrigger="10").max_offsets_per_trigger == 10
 
@@ -119,12 +120,14 @@ def test_numbers() -> None:
         ({"startingOffsets": "first"}, "startingOffsets: 'first' is not earliest, latest"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "startingOffsets: t-0: -3 is out of range"),
         ({"startingOffsets": '{"t"'}, "startingOffsets: not valid JSON"),
+        ({"startingOffsets": '{"t": "first"}'}, "t: 'first' is not earliest, latest or offsets"),
         (
             {"startingOffsets": "committed"},
             "startingOffsets=committed requires option kafka.group.id",
         ),
         ({"endingOffsets": "earliest"}, "endingOffsets has to be latest or offsets as JSON"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "can only be a start"),
+        ({"endingOffsets": '{"t": "earliest"}'}, "can only be a start"),
         ({"failOnDataLoss": "yes"}, "failOnDataLoss: 'yes' is neither true nor false"),
         ({"minPartitions": "0"}, "minPartitions: '0' is not a number above 0"),
         ({"maxTasks": "-1"}, "maxTasks: '-1'"),
@@ -175,7 +178,10 @@ def test_a_wrong_value_is_refused(given: dict[str, str], said: str) -> None:
         ),
         ({"kafka.group.id": "g", "rebalanceListener": "a.B"}, "'a.B' is not of the form package"),
         ({"kafka.group.id": "g", "rebalanceListener": "a:b:c"}, "is not of the form package.mod"),
-        ({"kafka.group.id": "g", "groupOffsetReset": "no"}, "'no' is not checkpoint or honor"),
+        (
+            {"kafka.group.id": "g", "groupOffsetReset": "no"},
+            "'no' is not checkpoint or honor or group",
+        ),
         ({"endingTimestamp": "1"}, "endingTimestamp is for batches"),
         ({"endingOffsetsByTimestamp": '{"t": {"0": 1}}'}, "endingOffsetsByTimestamp is for batch"),
     ],
@@ -280,6 +286,7 @@ def test_options_of_either_kind_pass_before_query_kind_is_known() -> None:
         ("bootstrap.servers", "did you mean kafka.bootstrap.servers?"),
         ("session.timeout.ms", "have the prefix kafka., as in kafka.session.timeout.ms"),
         ("path", "load() takes no path"),
+        ("topic", "kohort does not write"),
         ("zzz", "the options are subscribe, subscribePattern"),
     ],
 )

@@ -41,9 +41,37 @@ def test_every_offset_is_in_one_task_and_once(
     assert again == tasks
 
 
-def test_small_ranges_share_a_task() -> None:
-    ranges = [OffsetRange("t", partition, 0, 100) for partition in range(4)]
-    assert split_into_tasks(ranges) == [ranges]
+def ranges_of(count: int, size: int) -> list[OffsetRange]:
+    return [OffsetRange("t", partition, 0, size) for partition in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "cores", "tasks"),
+    [
+        (24, 400, None, 24),
+        (32, 1, None, 32),
+        (1_000, 1, None, 1),
+        (1_000, 20, None, 20),
+        (1_000, 200, None, 32),
+        (1_000, 1_000, None, 100),
+        (4, 100, 1, 1),
+        (4, 100, 3, 3),
+        (4, 100, 64, 4),
+        (1_000, 1, 48, 48),
+    ],
+)
+def test_no_core_is_idle_while_partitions_have_records(
+    count: int, size: int, cores: int | None, tasks: int
+) -> None:
+    found = split_into_tasks([*ranges_of(count, size), OffsetRange("u", 0, 5, 5)], cores=cores)
+    assert len(found) == tasks
+    assert sorted(each for task in found for each in task) == ranges_of(count, size)
+
+
+def test_small_ranges_share_the_tasks_that_are_allowed() -> None:
+    ranges = ranges_of(4, 100)
+    assert split_into_tasks(ranges, cores=1) == [ranges]
+    assert split_into_tasks(ranges, cores=4, max_tasks=1) == [ranges]
 
 
 def test_large_ranges_have_a_task_each() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.spark_connector._processes import cores_of_local_master
 from kohort.testing import Cluster
 from tests.spark_connector.reading import options, produce
 
@@ -68,3 +69,35 @@ def test_modules_are_frozen_when_spark_started_the_process(
 def test_modules_are_frozen_once_after_the_first_task(cluster: Cluster) -> None:
     produce(cluster, 5)
     assert run(cluster, TASK, None) == "5 True"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cores"),
+    [
+        (["java", "--master", "local[3]", "job.py"], 3),
+        (["java", "--conf", "spark.master=local[4,2]", "pyspark-shell"], 4),
+        (["java", "--master", "local"], 1),
+        (["java", "--master", "local[*]"], os.cpu_count()),
+        (["java", "--master", "spark://h:7077", "local"], None),
+        (["java", "--conf", "spark.app.name=local[2]", "pyspark-shell"], None),
+        (["java", "--master", "local[2"], None),
+        ([], None),
+    ],
+)
+def test_cores_are_those_of_a_local_master(arguments: list[str], cores: int | None) -> None:
+    assert cores_of_local_master(arguments) == cores
+
+
+def test_cores_are_read_from_the_parent_of_the_process() -> None:
+    code = "from kohort.spark_connector._processes import local_cores\nprint(local_cores())"
+    parent = (
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", parent, code, "--conf", "spark.master=local[7]"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=90,
+    )
+    assert done.stdout.split() == ["7" if sys.platform == "linux" else "None"]

@@ -246,9 +246,7 @@ class GroupMember:
             self._look_up_ends(known)
         partitions.set_starts(
             {
-                tp: ReadablePartition(
-                    epoch, offsets[tp], tp in committed and not _is_ours(committed[tp])
-                )
+                tp: ReadablePartition(epoch, offsets[tp], _checkpoint_of(committed.get(tp)))
                 for tp, epoch in known.items()
             },
             offsets,
@@ -417,6 +415,11 @@ class GroupMember:
             logger.warning("%s %s failed and will be retried: %s", self._group, what, str(error))
 
 
-def _is_ours(committed: OffsetAndMetadata) -> bool:
-    """True if a query of this connector committed the offset."""
-    return committed.metadata.startswith(METADATA)
+def _checkpoint_of(committed: OffsetAndMetadata | None) -> str | None:
+    """Return the id of the checkpoint that an offset is of, empty if another client committed it.
+
+    Return None without an offset.
+    """
+    if committed is None or not committed.metadata.startswith(METADATA):
+        return None if committed is None else ""
+    return committed.metadata.removeprefix(METADATA) or "unknown"

@@ -26,8 +26,16 @@ class ReadablePartition(NamedTuple):
     """Number of the assignment. A partition that is assigned again has another number."""
     start: int
     """Next offset to read, from the group's committed offset."""
-    may_be_reset: bool
-    """True if no query committed the offset, so that it may be a reset by a user."""
+    committed_by: str | None
+    """Id of the checkpoint whose query committed the start, empty for another client.
+
+    None if the start was not committed before.
+    """
+
+    @property
+    def may_be_reset(self) -> bool:
+        """True if no query committed the start, so that it may be a reset by a user."""
+        return self.committed_by == ""
 
 
 class Checkpoint(NamedTuple):
@@ -256,7 +264,7 @@ class MemberPartitions:
             planned = plan(self._view())
             for tp in self._ready.keys() & planned.void:
                 # The group's offset is void too.
-                self._ready[tp] = self._ready[tp]._replace(start=0, may_be_reset=False)
+                self._ready[tp] = self._ready[tp]._replace(start=0, committed_by=None)
             self._in_flight = planned.in_flight()
             return planned
 

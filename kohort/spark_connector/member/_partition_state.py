@@ -72,8 +72,16 @@ class OffsetCommits:
         self.committed: dict[TopicPartition, int] = {}
 
     def add(self, offsets: Offsets) -> None:
-        """Add offsets to commit, except those that are committed already."""
-        self.pending |= {tp: at for tp, at in offsets.items() if self.committed.get(tp) != at}
+        """Add offsets to commit, except those that are committed already.
+
+        A pending offset may be lower than the committed one, after the restore of a checkpoint. So
+        a return to the committed one replaces it.
+        """
+        self.pending |= {
+            tp: at
+            for tp, at in offsets.items()
+            if tp in self.pending or self.committed.get(tp) != at
+        }
 
     def mark_committed(self, offsets: Offsets, owned: Collection[TopicPartition]) -> None:
         """Record a successful commit. Offsets of partitions not ``owned`` are not kept."""

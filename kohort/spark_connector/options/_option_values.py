@@ -33,10 +33,12 @@ NAMES = (
     "endingOffsetsByTimestamp",
     "endingOffsets",
     "failOnDataLoss",
+    "allowOtherTopics",
     "includeHeaders",
     "minPartitions",
     "maxRecordsPerPartition",
     "maxTasks",
+    "executorCores",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -50,7 +52,12 @@ NAMES = (
 )
 
 BATCH_ONLY = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STREAM_ONLY = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "allowOtherTopics",
+)
 MEMBER_ONLY = ("rebalanceWait", "rebalanceListener", "groupOffsetReset")
 """Options for one kind of query only: batches, streams, and streams in a group."""
 
@@ -75,6 +82,11 @@ def check_names(given: Mapping[str, str]) -> None:
             continue
         if name in ("path", "paths"):
             raise UnknownOptionError("load() takes no path. Name the topic in option subscribe")
+        if name == "topic":
+            raise UnknownOptionError(
+                "option topic is for writing, and kohort does not write. Name the topics to read "
+                'in option subscribe, or write with Spark\'s own .format("kafka")'
+            )
         raise UnknownOptionError(f"no option is called {name!r}: {_hint(name, known)}")
 
 

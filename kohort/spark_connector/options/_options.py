@@ -33,7 +33,7 @@ MAX_POLL_INTERVAL_MS = 300_000
 """Default of the consumer. A rebalance has to finish within it."""
 
 Strategy = Literal["error", "latest"]
-OffsetReset = Literal["checkpoint", "honor"]
+OffsetReset = Literal["checkpoint", "honor", "group"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,14 @@ class SourceOptions:
     ending_timestamp: int | None = None
     ending_by_timestamp: Mapping[TopicPartition, int] | None = None
     fail_on_data_loss: bool = True
+    allow_other_topics: bool = False
+    """True if a checkpoint may be used although none of its topics is subscribed now."""
     include_headers: bool = False
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_tasks: int | None = None
+    executor_cores: int | None = None
+    """Cores of all executors together, if the user gives them."""
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = 900.0
@@ -69,7 +73,11 @@ class SourceOptions:
     rebalance_listener: str | None = None
     """``package.module:Name``."""
     group_offset_reset: OffsetReset = "checkpoint"
-    """Offset to use after a reset of the group: the checkpoint's, or with honor the group's."""
+    """Offset to use where the group's and the checkpoint's differ, for a partition that is gained.
+
+    The higher one, except that a query follows its checkpoint if it committed the group's offset
+    itself. With honor a lower offset of another client, and with group any offset of the group.
+    """
     lookup_retries: int = 0
     lookup_retry_interval_s: float = 1.0
     poll_timeout_ms: int = 120_000
@@ -88,6 +96,12 @@ class SourceOptions:
         if self.pattern is not None:
             return re.fullmatch(self.pattern, tp.topic) is not None
         return tp in self.assigned if self.assigned else tp.topic in self.topics
+
+    def reads_topic(self, topic: str) -> bool:
+        """True if the options name the topic, which may not exist."""
+        if self.assigned:
+            return any(tp.topic == topic for tp in self.assigned)
+        return self.is_subscribed(TopicPartition(topic, 0))
 
     @property
     def ends_by_time(self) -> bool:
@@ -127,10 +141,12 @@ class SourceOptions:
             ending_timestamp=read("endingTimestamp", _option_values.milliseconds, None),
             ending_by_timestamp=read("endingOffsetsByTimestamp", parse_timestamps, None),
             fail_on_data_loss=read("failOnDataLoss", _option_values.boolean, True),
+            allow_other_topics=read("allowOtherTopics", _option_values.boolean, False),
             include_headers=read("includeHeaders", _option_values.boolean, False),
             min_partitions=read("minPartitions", _option_values.count, None),
             max_records_per_partition=read("maxRecordsPerPartition", _option_values.count, None),
             max_tasks=read("maxTasks", _option_values.count, None),
+            executor_cores=read("executorCores", _option_values.count, None),
             max_offsets_per_trigger=read("maxOffsetsPerTrigger", _option_values.count, None),
             min_offsets_per_trigger=read("minOffsetsPerTrigger", _option_values.count, None),
             max_trigger_delay_s=read("maxTriggerDelay", _option_values.seconds, 900.0),
@@ -180,9 +196,8 @@ def _strategy(text: str) -> Strategy:
 
 
 def _offset_reset(text: str) -> OffsetReset:
-    return (
-        "honor" if _option_values.one_of(text, "checkpoint", "honor") == "honor" else "checkpoint"
-    )
+    found = _option_values.one_of(text, "checkpoint", "honor", "group")
+    return "honor" if found == "honor" else "group" if found == "group" else "checkpoint"
 
 
 def _rebalance_wait(read: _OptionReader, properties: Mapping[str, str]) -> float:

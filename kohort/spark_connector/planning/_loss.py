@@ -6,9 +6,10 @@ import logging
 from collections.abc import Collection, Mapping
 
 from kohort import KafkaError, TopicPartition
+from kohort.errors import InvalidOptionError
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._offsets import Offsets, StreamOffset
+from kohort.spark_connector._offsets import Offsets, StreamOffset, short
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import positions_within_log
@@ -25,7 +26,7 @@ class LossCheck:
     def __init__(self, options: SourceOptions) -> None:
         self._fail = options.fail_on_data_loss
         self._properties = options.properties
-        self._is_subscribed = options.is_subscribed
+        self._options = options
         self._unstable: dict[TopicPartition, int] = {}
         """Positions past the last stable offset that are known to be within the log."""
         self._warned: set[object] = set()
@@ -40,11 +41,13 @@ class LossCheck:
     ) -> set[TopicPartition]:
         """Return the partitions whose offsets in ``start`` no longer apply.
 
-        They are no longer subscribed, or reading starts again at position 0. ``known`` has all
+        They are no longer subscribed, or reading starts again at position 0. Where only the
+        group's offset is past the log end, reading starts at the checkpoint's. ``known`` has all
         existing partitions. ``positions`` and ``ends`` belong to the partitions that the query may
         read. The topic ``ids`` were looked up after the ends. Raise DataLossError if the query has
         to fail.
         """
+        check_topics(start, self._options)
         dropped = self._unsubscribed(start)
         done = {tp: at for tp, at in start.end.items() if tp not in dropped}
         recreated = was_recreated(start, ids)
@@ -53,21 +56,30 @@ class LossCheck:
         shorter = self._truncated(positions, ends)
         if not (void or gone or shorter):
             return dropped
+        by_group = {tp for tp in shorter if tp in done and done[tp] <= ends[tp]} - void
         losses = [
             *(f"topic {topic} was deleted and recreated" for topic in sorted(recreated)),
             *(f"{_name(tp)} was deleted" for tp in sorted(gone)),
             *(
                 f"{_name(tp)} ends at {ends[tp]} but "
                 f"{'was read up to' if tp in done else 'is read from'} {positions[tp]}"
-                for tp in sorted(shorter)
+                for tp in sorted(shorter - by_group)
+            ),
+            *(
+                f"{_name(tp)} ends at {ends[tp]} but the group's offset is {positions[tp]}"
+                for tp in sorted(by_group)
             ),
         ]
         if self._fail:
             lost = [OffsetRange(*tp, ends[tp], positions[tp]) for tp in shorter]
             lost += [OffsetRange(*tp, done[tp], done[tp]) for tp in (void | gone) - shorter]
+            effect = (
+                "continues at the offsets of the checkpoint"
+                if by_group == void | gone | shorter
+                else "reads the existing records from the beginning of the log"
+            )
             raise DataLossError(
-                f"data loss: {', '.join(losses)}. Option failOnDataLoss=false reads the existing "
-                "records from the beginning of the log",
+                f"data loss: {', '.join(losses)}. Option failOnDataLoss=false {effect}",
                 sorted(lost),
             )
         new_losses: set[object] = {*gone, *shorter, *((topic, ids[topic]) for topic in recreated)}
@@ -76,11 +88,12 @@ class LossCheck:
             logger.warning("%s. The query continues (failOnDataLoss=false)", ", ".join(losses))
         # If the log starts later, the task starts there.
         positions |= dict.fromkeys((void | shorter) & positions.keys(), 0)
+        positions |= {tp: done[tp] for tp in by_group}
         return void | shorter | dropped
 
     def _unsubscribed(self, start: StreamOffset) -> set[TopicPartition]:
         """Return checkpointed partitions that the options no longer name. Warn once of each."""
-        found = {tp for tp in start.end if not self._is_subscribed(tp)}
+        found = {tp for tp in start.end if not self._options.is_subscribed(tp)}
         unsubscribed = sorted(found - self._warned)
         if unsubscribed:
             self._warned |= set(unsubscribed)
@@ -110,8 +123,10 @@ class LossCheck:
 def replayed_ranges(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
     """Return the ranges of a batch that is replayed, without those of recreated topics.
 
-    Raise DataLossError for a recreated topic if the query has to fail.
+    Raise DataLossError for a recreated topic if the query has to fail. Raise InvalidOptionError if
+    the batch belongs to another query.
     """
+    check_topics(batch, options)
     ranges = batch.ranges()
     recreated = was_recreated(batch, _current_ids(batch, options))
     lost = [each for each in ranges if each.topic in recreated and each.size]
@@ -138,6 +153,20 @@ def _current_ids(batch: StreamOffset, options: SourceOptions) -> Mapping[str, st
         return {}
     finally:
         consumer.close()
+
+
+def check_topics(offset: StreamOffset, options: SourceOptions) -> None:
+    """Raise InvalidOptionError if no topic of the checkpoint is subscribed now.
+
+    The checkpoint is then probably that of another query.
+    """
+    topics = sorted({tp.topic for tp in offset.end})
+    if topics and not options.allow_other_topics and not any(map(options.reads_topic, topics)):
+        raise InvalidOptionError(
+            f"the checkpoint is of {short(', '.join(topics))}, and the query reads none of these "
+            "topics. Set another checkpointLocation, because this one belongs to another query. "
+            "Option allowOtherTopics=true drops the old topics from the checkpoint"
+        )
 
 
 def was_recreated(start: StreamOffset, ids: Mapping[str, str]) -> set[str]:

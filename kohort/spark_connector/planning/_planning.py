@@ -16,7 +16,16 @@ from kohort.errors import (
     UnknownTopicOrPartitionError,
 )
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST, Offsets, nested, short
+from kohort.spark_connector._offsets import (
+    ALL_PARTITIONS,
+    COMMITTED,
+    EARLIEST,
+    LATEST,
+    Offsets,
+    nested,
+    short,
+    with_all_partitions,
+)
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import positions_within_log
@@ -256,12 +265,15 @@ def _chosen(
 
     Raise InvalidOptionError unless the JSON names exactly the partitions to read.
     """
+    given = with_all_partitions(given, named)
     wrong = given.keys() ^ set(named)
     if wrong:
+        one = min(wrong)
+        name = one.topic if one.partition == ALL_PARTITIONS else f"{one.topic}-{one.partition}"
         raise InvalidOptionError(
             f"option {option} names {short(nested(given))}, but the query reads "
             f"{short([f'{tp.topic}-{tp.partition}' for tp in sorted(named)])}: "
-            f"{min(wrong).topic}-{min(wrong).partition} is in one of them only"
+            f"{name} is in one of them only"
         )
     return {tp: given[tp] for tp in partitions}
 
