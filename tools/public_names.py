@@ -33,7 +33,7 @@ _COMPAT: Final = {
     "kohort.compat.aiokafka": "aiokafka's consumer on top of kohort.",
     "kohort.compat.aiokafka.abc": "The listener's base class of `aiokafka.abc`.",
     "kohort.compat.aiokafka.structs": "Values of `aiokafka.structs`.",
-    "kohort.compat.confluent": "Offsets and membership for confluent-kafka's producer.",
+    "kohort.compat.confluent": "confluent-kafka's consumer on top of kohort.",
     "kohort.compat.kafka_python": "kafka-python's consumer on top of kohort.",
     "kohort.compat.kafka_python.structs": "Values of `kafka.structs`.",
 }

@@ -1,0 +1,266 @@
+"""Messages, partitions and errors of confluent-kafka: its own classes where it is installed.
+
+A message that a consumer returns is the record of kohort itself with another class. Change of a
+class copies nothing, so ``consume()`` costs little more than ``poll()`` of kohort.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort import ConsumerRecord, OffsetAndMetadata
+from kohort import TopicPartition as NativePartition
+from kohort.compat._peer import peer_name
+from kohort.compat.confluent import _alone
+from kohort.compat.confluent._alone import (
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    Message,
+    ThrottleEvent,
+    TopicPartition,
+)
+
+__all__ = [
+    "OFFSET_BEGINNING",
+    "OFFSET_END",
+    "OFFSET_INVALID",
+    "OFFSET_STORED",
+    "TIMESTAMP_CREATE_TIME",
+    "TIMESTAMP_LOG_APPEND_TIME",
+    "TIMESTAMP_NOT_AVAILABLE",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "ThrottleEvent",
+    "TopicPartition",
+    "failure",
+    "native",
+    "natives",
+    "partition",
+    "to_commit",
+    "to_messages",
+]
+
+OFFSET_BEGINNING: Final = -2
+OFFSET_END: Final = -1
+OFFSET_STORED: Final = -1000
+TIMESTAMP_NOT_AVAILABLE: Final = 0
+TIMESTAMP_CREATE_TIME: Final = 1
+TIMESTAMP_LOG_APPEND_TIME: Final = 2
+
+_MODULE = "confluent_kafka.cimpl"
+if not TYPE_CHECKING:
+    KafkaError = peer_name(_MODULE, "KafkaError") or KafkaError
+    KafkaException = peer_name(_MODULE, "KafkaException") or KafkaException
+    Message = peer_name(_MODULE, "Message") or Message
+    ThrottleEvent = peer_name("confluent_kafka", "ThrottleEvent") or ThrottleEvent
+    TopicPartition = peer_name(_MODULE, "TopicPartition") or TopicPartition
+
+HAS_PEER: Final = Message is not _alone.Message
+_put = object.__setattr__
+_turn = object.__dict__["__class__"].__set__
+
+
+class ConsumedMessage(ConsumerRecord[Any, Any]):
+    """A record with the methods of a Message, which it counts as for ``isinstance()``.
+
+    It has no constructor: :func:`to_messages` turns records into messages. So it has no slot of its
+    own, and the names of methods hide the attributes of the record.
+    """
+
+    __module__ = "kohort.compat.confluent"
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _topic: str | None
+        _partition: int | None
+        _offset: int | None
+        _key: Any
+        _value: Any
+        _headers: Any
+        _timestamp: int
+    else:
+        # Attributes of a class with slots are descriptors, which work under any name.
+        _topic = ConsumerRecord.topic
+        _partition = ConsumerRecord.partition
+        _offset = ConsumerRecord.offset
+        _key = ConsumerRecord.key
+        _value = ConsumerRecord.value
+        _headers = ConsumerRecord.headers
+        _timestamp = ConsumerRecord.timestamp
+
+        @property
+        def __class__(self) -> type[Message]:
+            return Message
+
+    def topic(self) -> str | None:  # type: ignore[override]
+        """Return the topic."""
+        return self._topic
+
+    def partition(self) -> int | None:  # type: ignore[override]
+        """Return the number of the partition."""
+        return self._partition
+
+    def offset(self) -> int | None:  # type: ignore[override]
+        """Return the offset."""
+        return self._offset
+
+    def key(self) -> Any:
+        """Return the key."""
+        return self._key
+
+    def value(self) -> Any:
+        """Return the value."""
+        return self._value
+
+    deserialized_key = key
+    deserialized_value = value
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:  # type: ignore[override]
+        """Return the headers as a list of pairs, or None without headers."""
+        headers = self._headers
+        return None if not headers else list(headers)
+
+    def error(self) -> Any:
+        """Return the error, or None for a record."""
+        error = self._origin[2]
+        return None if error.__class__ is int else error
+
+    def timestamp(self) -> tuple[int, int]:  # type: ignore[override]
+        """Return the type of the timestamp, and the timestamp in milliseconds."""
+        return self._origin[1] + 1, self._timestamp
+
+    def latency(self) -> float | None:
+        """Return None, because only produced messages have a latency."""
+        return None
+
+    def leader_epoch(self) -> int | None:  # type: ignore[override]
+        """Return the epoch of the leader, or None if it is unknown."""
+        epoch = self._origin[0]
+        return None if epoch < 0 else epoch
+
+    def delivery_count(self) -> int | None:
+        """Return None, because only share groups count deliveries."""
+        return None
+
+    def set_topic(self, topic: Any) -> None:
+        """Replace the topic."""
+        _put(self, "_topic", topic)
+
+    def set_key(self, key: Any) -> None:
+        """Replace the key."""
+        _put(self, "_key", key)
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value."""
+        _put(self, "_value", value)
+
+    def set_headers(self, headers: Any) -> None:
+        """Replace the headers."""
+        _put(self, "_headers", headers)
+
+    def set_error(self, error: Any) -> None:
+        """Replace the error."""
+        _put(self, "_origin", (*self._origin[:2], error))
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """Return the arguments that make an equal Message."""
+        return (
+            self._topic,
+            self._partition,
+            self._offset,
+            self._key,
+            self._value,
+            self.headers(),
+            self.error(),
+            self.timestamp(),
+            -1.0,
+            self._origin[0],
+        )
+
+    def __len__(self) -> int:
+        value = self._value
+        return 0 if value is None else len(value)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is ConsumedMessage:
+            return self._arguments() == other._arguments()
+        if isinstance(other, Message):
+            return Message(*self._arguments()) == other
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # its parts can be replaced
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Message, self._arguments()
+
+    def __repr__(self) -> str:
+        return f"<Message {self._topic}-{self._partition} at {self._offset}>"
+
+
+def to_messages(records: Iterable[ConsumerRecord[Any, Any]]) -> None:
+    """Turn records into messages, in place."""
+    deque(map(_turn, records, repeat(ConsumedMessage)), 0)
+
+
+class FailedPartition(TopicPartition):
+    """A TopicPartition with an error, which Python cannot set on confluent-kafka's own."""
+
+    __module__ = "kohort.compat.confluent"
+    error: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TopicPartition):
+            return NotImplemented
+        return (self.topic, self.partition) == (other.topic, other.partition)
+
+    __hash__ = TopicPartition.__hash__
+
+
+def partition(
+    topic: str,
+    number: int,
+    offset: int = OFFSET_INVALID,
+    *,
+    metadata: str | None = None,
+    leader_epoch: int = -1,
+    error: KafkaError | None = None,
+) -> TopicPartition:
+    """Return a TopicPartition, with an error if there is one."""
+    more: dict[str, Any] = {} if metadata is None else {"metadata": metadata}
+    if leader_epoch >= 0:
+        more["leader_epoch"] = leader_epoch
+    if error is None:
+        return TopicPartition(topic, number, offset, **more)
+    failed = FailedPartition(topic, number, offset, **more)
+    failed.error = error
+    return failed
+
+
+def native(tp: TopicPartition) -> NativePartition:
+    """Return kohort's partition. Raise TypeError for anything else than a TopicPartition."""
+    if not isinstance(tp, TopicPartition):
+        raise TypeError(f"expected {TopicPartition.__name__}")
+    return NativePartition(tp.topic, tp.partition)
+
+
+def natives(partitions: Iterable[TopicPartition]) -> list[NativePartition]:
+    """Return kohort's partitions of a list. Raise TypeError if it is none."""
+    if not isinstance(partitions, list):
+        raise TypeError("requires list of TopicPartition")
+    return [native(tp) for tp in partitions]
+
+
+def to_commit(tp: TopicPartition) -> OffsetAndMetadata:
+    """Return the offset of a partition as kohort commits it."""
+    epoch = getattr(tp, "leader_epoch", None)
+    return OffsetAndMetadata(tp.offset, tp.metadata or "", -1 if epoch is None else epoch)
+
+
+def failure(name: str, reason: str) -> KafkaException:
+    """Return an exception with the code of a name."""
+    return KafkaException(KafkaError(getattr(KafkaError, name), reason))
