@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli._numbers import above_zero
+from kohort.config.properties import read_properties
 from kohort.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def properties_of(options: argparse.Namespace) -> dict[str, Any]:
     given: dict[str, Any] = {"bootstrap.servers": SERVERS}
     file = options.properties or os.environ.get(PROPERTIES_VARIABLE)
     if file:
-        from kohort.testing.properties import read_properties  # few commands need the package
-
         given |= read_properties(Path(file).read_text(encoding="utf-8"))
     servers = options.bootstrap_servers or os.environ.get(SERVERS_VARIABLE)
     if servers:

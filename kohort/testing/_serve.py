@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 
 from kohort.broker.configs._given_configs import RESERVED, effective_configs
 from kohort.broker.security import PLAINTEXT_ONLY, Security
+from kohort.config.properties import read_properties
 from kohort.errors import InvalidOptionError
 from kohort.testing._cluster import Cluster
 from kohort.testing._secured_properties import security_of
-from kohort.testing.properties import read_properties
 
 
 def serve(

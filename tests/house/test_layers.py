@@ -64,7 +64,7 @@ def allowed(part: str) -> set[str]:
     if part == "broker":
         return {part} | CLUSTER
     if part == "testing":
-        return {part, "broker", "_greenlets"} | CLUSTER
+        return {part, "broker", "_greenlets", "config"} | CLUSTER
     if part in VALUES:
         return {*VALUES[: VALUES.index(part)], part}
     below: set[str] = set()

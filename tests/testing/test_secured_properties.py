@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kohort.config.properties import read_properties
 from kohort.errors import InvalidOptionError
 from kohort.protocol.messages import MetadataRequest
 from kohort.testing import Authorization, CertificateFiles, Cluster, Security
 from kohort.testing._secured_properties import SecuredProperties, security_of
-from kohort.testing.properties import read_properties
 from tests.broker.security.logins import RawLogin
 from tests.support.certificates import KEY_PASSWORD, STORE_PASSWORD, Certificates
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.testing.properties import read_properties
+from kohort.config.properties import read_properties
 
 
 @pytest.mark.parametrize(
