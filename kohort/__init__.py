@@ -1,8 +1,9 @@
 """Client for Kafka consumer groups.
 
 :class:`KafkaConsumer` and :class:`AsyncKafkaConsumer` read topics. :class:`KafkaAdminClient` and
-:class:`AsyncKafkaAdminClient` show and change groups. ``kohort.testing`` has an in-process cluster
-for tests. ``spark.read.format("kohort")`` reads topics into Spark.
+:class:`AsyncKafkaAdminClient` show and change groups. :func:`read` returns a range of a topic as
+a table. ``kohort.testing`` has an in-process cluster for tests.
+``spark.read.format("kohort")`` reads topics into Spark.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "PartitionFacts",
     "ProcessingFacts",
+    "ReadProgress",
     "RebalanceListener",
     "RebalanceListenerError",
     "RecordColumns",
@@ -71,6 +73,8 @@ __all__ = [
     "TopicPartition",
     "__version__",
     "create_ssl_context",
+    "read",
+    "read_batches",
 ]
 
 if TYPE_CHECKING:
@@ -86,6 +90,7 @@ if TYPE_CHECKING:
         PartitionFacts,
         ProcessingFacts,
     )
+    from kohort.reading import ReadProgress, read, read_batches
     from kohort.records import RecordColumns, RecordTable
     from kohort.security import create_ssl_context
 else:
@@ -105,8 +110,11 @@ else:
             "KafkaConsumer": "kohort.consumer",
             "PartitionFacts": "kohort.consumer",
             "ProcessingFacts": "kohort.consumer",
+            "ReadProgress": "kohort.reading",
             "RecordColumns": "kohort.records",
             "RecordTable": "kohort.records",
             "create_ssl_context": "kohort.security",
+            "read": "kohort.reading",
+            "read_batches": "kohort.reading",
         }.get,
     )

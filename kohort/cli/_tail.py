@@ -13,13 +13,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli import _client
-from kohort.cli._client import CommandError
+from kohort.cli import _client, _range
 from kohort.cli._numbers import whole_above_zero
 from kohort.types import escaped
 
 if TYPE_CHECKING:
-    from kohort import ConsumerRecord, KafkaAdminClient, KafkaConsumer, TopicPartition
+    from kohort import ConsumerRecord, KafkaConsumer, TopicPartition
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
     Record = ConsumerRecord[bytes, bytes]
@@ -56,18 +55,8 @@ def add_to(commands: Commands) -> None:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    # Otherwise argparse takes the -5m of --from for an option.
-    parser._negative_number_matcher = re.compile(r"-\d")
     parser.add_argument("topic", metavar="TOPIC", help="topic to read")
-    parser.add_argument(
-        "--from",
-        dest="since",
-        metavar="PLACE",
-        help="earliest, latest, OFFSET, a time ago such as -5m, or a time with a zone",
-    )
-    parser.add_argument(
-        "--until", metavar="PLACE", help="end before this place, which has the forms of --from"
-    )
+    _range.add_to(parser)
     parser.add_argument(
         "-n",
         dest="count",
@@ -76,13 +65,6 @@ def add_to(commands: Commands) -> None:
         help=f"number of records: the last N ({LAST}), or the first N of --from (all)",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="wait for new records")
-    parser.add_argument(
-        "--partition",
-        action="append",
-        type=_number,
-        metavar="N",
-        help="read this partition alone (repeatable)",
-    )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument(
         "--format",
@@ -91,11 +73,6 @@ def add_to(commands: Commands) -> None:
         help=f"form of a line ({FORMAT})".replace("%", "%%"),
     )
     shown.add_argument("--json", action="store_true", help="print a JSON object for each record")
-    parser.add_argument(
-        "--read-committed",
-        action="store_true",
-        help="leave out records of open and aborted transactions",
-    )
     _client.add_to(parser, time_for="the look-ups")
     parser.set_defaults(run=partial(run, parser))
 
@@ -108,17 +85,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from kohort import KafkaConsumer  # other commands load no client
-
-    with _client.admin_of(options) as admin:
-        starts, ends = _range(options, admin)
-    given = {
-        "enable.auto.commit": "false",
-        "isolation.level": "read_committed" if options.read_committed else "read_uncommitted",
-    }
-    properties = {**_client.properties_of(options), **given}
-    properties.pop("group.id", None)
-    with KafkaConsumer.from_properties(properties, unsupported="warn") as consumer:
+    starts, ends = _ends(options)
+    with _range.reader_of(options, reset="latest") as consumer:
         consumer.assign(ends)
         if options.since is None:
             last = _last(consumer, starts, ends, options.count or LAST)
@@ -136,20 +104,12 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _range(options: argparse.Namespace, admin: KafkaAdminClient) -> tuple[Offsets, Offsets]:
+def _ends(options: argparse.Namespace) -> tuple[Offsets, Offsets]:
     """Return the first offsets to read, and those to stop before."""
-    timeout_ms = options.timeout * 1000
-    try:
-        starts = admin.find_offsets(options.since or "earliest", options.topic, timeout_ms)
-        ends = admin.find_offsets(options.until or "latest", options.topic, timeout_ms)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-    wanted = set(options.partition or (tp.partition for tp in ends))
-    if unknown := wanted - {tp.partition for tp in ends}:
-        raise CommandError(f"topic {options.topic!r} has no partition {min(unknown)}")
+    found = _range.bounds_of(options)
     return (
-        {tp: min(at, ends[tp]) for tp, at in starts.items() if tp.partition in wanted},
-        {tp: at for tp, at in ends.items() if tp.partition in wanted},
+        {tp: each.start for tp, each in found.items()},
+        {tp: each.end for tp, each in found.items()},
     )
 
 
@@ -256,9 +216,3 @@ def _json_bytes(data: bytes | None) -> Any:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a partition")
-    return int(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +20,12 @@ HOURS = (3.5, 2.0, 2.0, 1.0)
 """Ages of the records in each partition."""
 
 
-def test_commands_print_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_print_what_the_page_shows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     shown = COMMAND.findall(PAGE.read_text())
-    assert len(shown) == 4
+    assert len(shown) == 5
     first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
     with Cluster(topics={"orders": 2}) as cluster:
         now_ms = time.time() * 1000

@@ -34,7 +34,7 @@ THIRD_PARTY = {
     "processing": {"anyio", "deltalake", "pyarrow", "pyiceberg"},
     "schemas": {"anyio", "fastavro"},
     "compat": {"confluent_kafka"},  # other clients' names come by import_module(), if installed
-    "cli": {"anyio"},
+    "cli": {"anyio", "pyarrow"},
 }
 # The core gets its clock, its event loop and its network from outside and imports none of these.
 OUTSIDE = {"asyncio", "time", "socket", "trio"}

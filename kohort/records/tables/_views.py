@@ -14,20 +14,28 @@ It follows these decisions:
    because programs collect the lists of several polls. Adjacent rows of one poll become one chunk
    again. It is an Arrow stream and not a ``pyarrow.Table``, so that polars and DuckDB need no
    pyarrow.
-5. Columns have raw bytes. The first table of a consumer with a deserializer therefore warns. The
+5. A slice has adjacent rows, so that it stays a part of one table. ``filter()`` copies nothing
+   either: each run of adjacent rows that it keeps is one RecordColumns.
+6. Columns have raw bytes. The first table of a consumer with a deserializer therefore warns. The
    warning comes before any row is taken, so a program that makes it an error loses no rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Literal
+from typing import Literal, overload
 
 from kohort.records._record import ConsumerRecord, Record
 from kohort.records.tables._capsule import array_capsules, schema_capsule, stream_capsule
 from kohort.records.tables._column_views import BytesColumn, HeadersColumn
 from kohort.records.tables._table import Table, TablePlan
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+"""Latest timestamp that a datetime can have."""
 
 
 class RecordColumns:
@@ -52,6 +60,39 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RecordColumns: ...
+
+    def __getitem__(self, index: int | slice) -> Record | RecordColumns:
+        """Return a record, or the columns of adjacent rows. Raise ValueError for a step."""
+        if isinstance(index, slice):
+            return self._part(_adjacent(len(self), index))
+        at = range(len(self))[operator.index(index)]  # raises IndexError
+        return next(iter(self._part(range(at, at + 1))))
+
+    def _part(self, rows: range) -> RecordColumns:
+        return RecordColumns(
+            self._table, self.topic, self.partition, self._rows[rows.start : rows.stop]
+        )
+
+    def filter(self, keep: Callable[[Record], object]) -> RecordTable:
+        """Return the rows whose record ``keep`` accepts, without a copy.
+
+        Each run of adjacent rows is a chunk of the result. A condition on columns that leaves few
+        of many rows is faster in polars or DuckDB.
+        """
+        return RecordTable(_kept(self, keep))
+
+    def datetimes(self) -> list[datetime | None]:
+        """Return the timestamps in UTC. None stands for an unknown one, and for one after 9999."""
+        return [
+            _EPOCH + timedelta(milliseconds=each) if 0 <= each <= _LAST_MS else None
+            for each in self.timestamp
+        ]
 
     @property
     def key(self) -> BytesColumn:
@@ -153,6 +194,33 @@ class RecordTable:
     def __len__(self) -> int:
         return sum(map(len, self.batches))
 
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RecordTable: ...
+
+    def __getitem__(self, index: int | slice) -> Record | RecordTable:
+        """Return a record, or a table of adjacent rows. Raise ValueError for a step."""
+        if isinstance(index, slice):
+            return RecordTable(self._parts(_adjacent(len(self), index)))
+        at = range(len(self))[operator.index(index)]  # raises IndexError
+        [columns] = self._parts(range(at, at + 1))
+        return columns[0]
+
+    def _parts(self, rows: range) -> Iterator[RecordColumns]:
+        """Yield the columns with these rows of the table."""
+        first = 0
+        for each in self.batches:
+            start, stop = max(rows.start - first, 0), min(rows.stop - first, len(each))
+            if start < stop:
+                yield each if stop - start == len(each) else each[start:stop]
+            first += len(each)
+
+    def filter(self, keep: Callable[[Record], object]) -> RecordTable:
+        """Return the rows whose record ``keep`` accepts, as :meth:`RecordColumns.filter` does."""
+        return RecordTable(chain.from_iterable(_kept(each, keep) for each in self.batches))
+
     def __iter__(self) -> Iterator[Record]:
         """Yield the records of all columns, one after another."""
         return chain.from_iterable(self.batches)
@@ -175,6 +243,28 @@ def _no_columns(given: object) -> TypeError:
         return TypeError(f"RecordTable needs a list of RecordColumns, not {what}: pass [columns]")
     advice = "pass table.batches" if isinstance(given, RecordTable) else "pass [columns]"
     return TypeError(f"RecordTable needs RecordColumns, not {what}: {advice}")
+
+
+def _adjacent(count: int, index: slice) -> range:
+    """Return the rows of a slice. Raise ValueError for a step."""
+    start, stop, step = index.indices(count)
+    if step != 1:
+        raise ValueError(f"a slice of records has adjacent rows: leave the step {step} out")
+    return range(start, max(start, stop))
+
+
+def _kept(columns: RecordColumns, keep: Callable[[Record], object]) -> Iterator[RecordColumns]:
+    """Yield the runs of adjacent rows whose record ``keep`` accepts."""
+    start = None
+    for index, record in enumerate(columns):
+        if not keep(record):
+            if start is not None:
+                yield columns[start:index]
+            start = None
+        elif start is None:
+            start = index
+    if start is not None:
+        yield columns[start:]
 
 
 def _joined(batches: Iterable[RecordColumns]) -> list[tuple[Table, range]]:
