@@ -198,7 +198,7 @@ async def step(
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.cases(20)
+@pytest.mark.cases(4)
 def test_lag_equals_that_of_a_simulation_that_knows(seed: int) -> None:
     run_virtual(simulate, seed)
 

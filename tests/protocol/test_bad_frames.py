@@ -17,6 +17,7 @@ from kohort.protocol.messages import (
     FindCoordinatorRequest,
     MetadataRequest,
     MetadataResponse,
+    OffsetFetchRequest,
 )
 from tests.protocol._data import Golden, golden_frames
 from tests.support.mutation import LIES, mutate
@@ -139,12 +140,13 @@ def test_noise_is_a_decode_error(seed: int) -> None:
 
 def test_an_array_of_more_than_a_million_elements_is_refused() -> None:
     for count in (1_000_000, 1_000_001):
-        body = struct.pack(">i", count) + bytes(2 * count)
+        body = b"\0\1g\0\0\0\1\0\1t" + struct.pack(">i", count) + bytes(4 * count)
         if count > 1_000_000:
             with pytest.raises(MessageDecodeError, match="a count of 1000001"):
-                decode(MetadataRequest, 0, body)
+                decode(OffsetFetchRequest, 1, body)
         else:
-            assert len(decode(MetadataRequest, 0, body).topics or ()) == count
+            [topic] = decode(OffsetFetchRequest, 1, body).topics or ()
+            assert len(topic.partition_indexes) == count
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -42,8 +42,6 @@ SLOW = (*NEEDS, "interop")
 REAL = r"real_kafka|plainly_on"
 """Expression that the text of a file has if it has tests on Apache Kafka."""
 REAL_TIMEOUT_S = 300
-CASES = 2
-"""Number of cases that a plain run has of a test with more."""
 TESTS = Path(__file__).parents[1]
 LISTED_SLOW = TESTS / "slow.txt"
 LISTED_LONGEST = TESTS / "longest.txt"
@@ -183,9 +181,9 @@ def mark(items: list[pytest.Item]) -> None:
 def mark_repetitions(items: list[pytest.Item]) -> None:
     """Mark as long the cases of a test that a plain run leaves out.
 
-    A plain run has ``CASES`` cases of a test, or as many as its marker ``cases`` says. It has one
-    case of each test with others' clients, on Apache Kafka where the test has one there. It needs
-    no former version of Kafka, and no second event loop on real components.
+    A plain run has one case of a test, on Apache Kafka where the test has one there, or as many as
+    its marker ``cases`` says. It needs no former version of Kafka, and no second event loop on real
+    components.
 
     The names choose the cases, as if at random. So every process of a run, and every run, has the
     same ones, and both event loops have their share.
@@ -214,7 +212,7 @@ def number_of_cases(cases: list[pytest.Item]) -> int:
     marker = next(cases[0].iter_markers("cases"), None)
     if marker is not None:
         return int(marker.args[0]) if marker.args else len(cases)
-    return 1 if cases[0].get_closest_marker("interop") else CASES
+    return 1
 
 
 def rank_of_case(case: pytest.Item) -> tuple[bool, int]:

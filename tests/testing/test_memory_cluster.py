@@ -155,6 +155,9 @@ async def hours_of_a_group() -> list[object]:
         "max_poll_interval_ms": 7_200_000,
         "fetch_max_wait_ms": 120_000,
         "request_timeout_ms": 7_300_000,
+        "auto_commit_interval_ms": 300_000,
+        "reconnect_backoff_max_ms": 120_000,
+        "retry_backoff_max_ms": 120_000,
     }
     async with MemoryCluster(topics={"t": 4}, group_settings=settings, seed=3) as cluster:
         async with MemoryConsumer(cluster, "t", client_id="one", **slow) as one:
