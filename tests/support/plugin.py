@@ -181,8 +181,8 @@ def mark(items: list[pytest.Item]) -> None:
 def mark_repetitions(items: list[pytest.Item]) -> None:
     """Mark as long the cases of a test that a plain run leaves out.
 
-    A plain run has one case of a test, on Apache Kafka where the test has one there, or as many as
-    its marker ``cases`` says. It needs no former version of Kafka, and no second event loop on real
+    A plain run has one case of a test, or as many as its marker ``cases`` says. Cases on Apache
+    Kafka come first. It needs no former version of Kafka, and no second event loop on real
     components.
 
     The names choose the cases, as if at random. So every process of a run, and every run, has the
