@@ -233,6 +233,12 @@ if TYPE_CHECKING:
         ShareGroupTargetAssignmentMetadataKey,
         ShareGroupTargetAssignmentMetadataValue,
     )
+    from kohort.protocol.messages.share_state_records import (
+        ShareSnapshotKey,
+        ShareSnapshotValue,
+        ShareUpdateKey,
+        ShareUpdateValue,
+    )
     from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from kohort.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
     from kohort.protocol.messages.txn_offset_commit import (
@@ -413,6 +419,10 @@ __all__ = [
     "ShareGroupTargetAssignmentMemberValue",
     "ShareGroupTargetAssignmentMetadataKey",
     "ShareGroupTargetAssignmentMetadataValue",
+    "ShareSnapshotKey",
+    "ShareSnapshotValue",
+    "ShareUpdateKey",
+    "ShareUpdateValue",
     "SyncGroupRequest",
     "SyncGroupResponse",
     "TransactionLogKey",
@@ -433,6 +443,8 @@ _FILES = {
     "Offset": "offset_records",
     "RequestHeader": "headers",
     "ResponseHeader": "headers",
+    "ShareSnapshot": "share_state_records",
+    "ShareUpdate": "share_state_records",
     "ShareGroup": "share_group_records",
     "TransactionLog": "transaction_records",
 }
