@@ -1,5 +1,7 @@
 """Assignors of the coordinator: ``uniform`` and ``range``, as Kafka 4.3 computes them.
 
+``simple`` is that of share groups.
+
 No assignor uses racks. All ties are broken by the order of the mappings that they get, so equal
 arguments give equal assignments.
 """
@@ -11,9 +13,10 @@ from collections.abc import Mapping
 from kohort.broker.groups.assignors._member import Assignment, MemberSpec
 from kohort.broker.groups.assignors._mixed import assign_mixed
 from kohort.broker.groups.assignors._range import assign_range
+from kohort.broker.groups.assignors._simple import assign_simple
 from kohort.broker.groups.assignors._uniform import assign_uniform
 
-__all__ = ["ASSIGNORS", "Assignment", "MemberSpec", "assign"]
+__all__ = ["ASSIGNORS", "Assignment", "MemberSpec", "assign", "assign_simple"]
 
 ASSIGNORS = ("uniform", "range")
 """Names of the assignors. A group without a choice uses the first one."""
