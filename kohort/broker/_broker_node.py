@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kohort.broker.groups import GroupCoordinator
+from kohort.broker.share import ShareCoordinator, ShareLeader
 from kohort.broker.transactions import TransactionCoordinator
 
 
@@ -33,3 +34,5 @@ class RunningBroker(Protocol):
     node: BrokerNode
     coordinator: GroupCoordinator
     transactions: TransactionCoordinator
+    share_coordinator: ShareCoordinator
+    share_leader: ShareLeader

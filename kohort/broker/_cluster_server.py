@@ -71,6 +71,7 @@ class ClusterServer:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(broker.coordinator.run)
                     tasks.start_soon(broker.transactions.run)
+                    tasks.start_soon(broker.share_leader.run)
                     await self._network.serve(broker, self.dispatcher, tasks)
         finally:
             self._network.stop_listening(broker)
@@ -137,5 +138,11 @@ class ClusterServer:
 
     def _make_broker(self, node: BrokerNode) -> Broker:
         state = self.state
-        transactions = state.transaction_router.make_coordinator()
-        return Broker(state, node, state.make_group_coordinator(node), transactions)
+        return Broker(
+            state,
+            node,
+            state.make_group_coordinator(node),
+            state.transaction_router.make_coordinator(),
+            state.share_router.make_coordinator(),
+            state.share_router.make_leader(node),
+        )

@@ -54,6 +54,10 @@ class MemoryClusterOptions(TypedDict, total=False):
     """Heartbeat interval of members of the consumer protocol. Default: 5,000."""
     consumer_assignment_interval_ms: int | None
     """Time between two assignments of a group of the consumer protocol. Default: 1,000."""
+    share_version: int
+    """1 serves share groups, 0 does not. Default: 1."""
+    share_lock_ms: int | None
+    """Time of the lock on a record that a member of a share group has acquired. Default: 30,000."""
     transaction_version: int
     """2 offers KIP-890 to producers, 0 and 1 do not. Default: 2."""
     configs: Mapping[str, object] | None
@@ -85,6 +89,7 @@ _TRANSLATED: dict[str, object] = {
     "group_initial_rebalance_delay_ms": GroupLimits().initial_rebalance_delay_ms,
     "group_settings": None,
     **dict.fromkeys(_CONSUMER_OPTIONS),
+    "share_lock_ms": None,
     "transaction_version": TransactionConfig().version,
     "configs": None,
     "schema_registry": False,
@@ -132,6 +137,7 @@ def cluster_config(cluster: type, /, *arguments: object, **options: object) -> C
     groups = group_limits(
         settings.pop("group_settings"),
         initial_rebalance_delay_ms=settings.pop("group_initial_rebalance_delay_ms"),
+        share_record_lock_duration_ms=settings.pop("share_lock_ms"),
         **{name: settings.pop(name) for name in _CONSUMER_OPTIONS},
     )
     transactions = TransactionConfig(version=settings.pop("transaction_version"))

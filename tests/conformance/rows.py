@@ -212,7 +212,7 @@ ROWS = (
         "COORDINATOR_LOAD_IN_PROGRESS while a coordinator loads, here when a test calls "
         "`cluster.fail`",
     ),
-    Row("6.11", "the newer group protocols of share groups and streams", NOT_HERE + "no APIs."),
+    Row("6.11", "the newer group protocol of streams", NOT_HERE + "no APIs."),
     Row(
         "6.12",
         "replication, throttling, quotas, SSL, tiers, telemetry",

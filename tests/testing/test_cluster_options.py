@@ -20,6 +20,7 @@ TRANSLATED = {
     "consumer_session_timeout_ms",
     "group_initial_rebalance_delay_ms",
     "group_settings",
+    "share_lock_ms",
     "transaction_version",
 }
 BESIDE = {"schema_registry"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -54,6 +54,11 @@ class Context:
     client_host: str
     principal: str = ANONYMOUS
     login: ClientLogin | None = None
+
+    @property
+    def connection(self) -> Hashable:
+        """Identity of the connection."""
+        return self.login
 
     @property
     def caller(self) -> Caller:

@@ -15,7 +15,7 @@ from kohort.broker.apis._registry import SERVED, Context, serves
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
-_FEATURES = {"group.version": 1, "transaction.version": 2}
+_FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 """Features of Kafka that this cluster has, with their last levels."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -35,6 +35,7 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
     config = ctx.broker.cluster.config
     levels = {
         "group.version": config.group_version,
+        "share.version": config.share_version,
         "transaction.version": config.transactions.version,
     }
     return ApiVersionsResponse(

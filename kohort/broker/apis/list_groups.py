@@ -11,6 +11,7 @@ from kohort.protocol.messages import ListGroupsRequest, ListGroupsResponse
 async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
+    coordinator = ctx.broker.coordinator
     sees_all = ctx.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     return ListGroupsResponse(
         groups=[
@@ -20,7 +21,7 @@ async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsRes
                 group_state=group.state.value,
                 group_type=group.type_name,
             )
-            for group in ctx.broker.coordinator.groups.values()
+            for group in (*coordinator.groups.values(), *coordinator.share_groups.values())
             if (not states or group.state.value.lower() in states)
             and (not types or group.type_name in types)
             and (sees_all or ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id))

@@ -9,6 +9,7 @@ from kohort.broker._fetch_sessions import FetchSessions
 from kohort.broker.cluster._cluster_state import ClusterState
 from kohort.broker.cluster._topics import Partition, Replica, Topic
 from kohort.broker.groups import GroupCoordinator
+from kohort.broker.share import ShareCoordinator, ShareLeader
 from kohort.broker.transactions import TransactionCoordinator
 from kohort.errors import ErrorCode
 
@@ -22,11 +23,15 @@ class Broker:
         node: BrokerNode,
         coordinator: GroupCoordinator,
         transactions: TransactionCoordinator,
+        share_coordinator: ShareCoordinator,
+        share_leader: ShareLeader,
     ) -> None:
         self.cluster = cluster
         self.node = node
         self.coordinator = coordinator
         self.transactions = transactions
+        self.share_coordinator = share_coordinator
+        self.share_leader = share_leader
         self.fetch_sessions: FetchSessions = FetchSessions(cluster.rng)
         self.is_alive: bool = True
         self.cancel_scope: anyio.CancelScope = anyio.CancelScope()

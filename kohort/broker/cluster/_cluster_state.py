@@ -15,8 +15,10 @@ from kohort.broker.cluster._cleaner import Cleaner
 from kohort.broker.cluster._controller import Controller
 from kohort.broker.cluster._group_topics import GroupTopics
 from kohort.broker.cluster._registry import BrokerRegistry
+from kohort.broker.cluster._share_router import ShareRouter
 from kohort.broker.cluster._topics import (
     CONSUMER_OFFSETS,
+    SHARE_STATE,
     TRANSACTION_STATE,
     Lag,
     Partition,
@@ -66,6 +68,7 @@ class ClusterState:
         self.cluster_id: str = _base64_id(self.rng)
         self.authorizer: Authorizer | None = config.security.make_authorizer()
         self.transaction_router: TransactionRouter = TransactionRouter(self)
+        self.share_router: ShareRouter = ShareRouter(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         racks: Sequence[str | None] = config.racks or [None] * config.brokers
         self.all_nodes: list[BrokerNode] = [
@@ -153,6 +156,7 @@ class ClusterState:
             self._epoch_ms,
             topics,
             settings_of=lambda group_id: self.configs.groups.limits_of(group_id, node),
+            share_states=self.share_router,
         )
         return GroupCoordinator(env, self._append_group_records, lambda: self.changed())
 
@@ -185,6 +189,8 @@ class ClusterState:
             return self._offsets_topic()
         if name == TRANSACTION_STATE:
             return self.transaction_router.state_topic()
+        if name == SHARE_STATE:
+            return self.share_router.state_topic()
         topic = self.topics.create(
             name,
             self.config.default_partitions if partitions is None else partitions,
@@ -210,13 +216,16 @@ class ClusterState:
     def delete_topic(self, topic: Topic) -> None:
         self.topics.delete(topic)
         for broker in self.brokers.values():
-            broker.coordinator.delete_topic_offsets(topic.name)
+            broker.coordinator.delete_topic_offsets(topic.name, topic.id)
+        self.share_router.on_topic_deleted(topic)
         self.changed()
 
     def _on_leader_changed(self, partition: Partition) -> None:
         """Move groups and transactions to the new leader of the partition that stores them."""
         if partition.topic.name == TRANSACTION_STATE:
             self.transaction_router.on_leader_changed(partition)
+        if partition.topic.name == SHARE_STATE:
+            self.share_router.on_leader_changed(partition)
         if partition.topic.name != CONSUMER_OFFSETS:
             return
         for broker in self.brokers.values():

@@ -77,3 +77,12 @@ def is_valid(
 def split_list(value: str) -> list[str]:
     """Split a value of type list into its items."""
     return [item.strip() for item in value.split(",") if item.strip()]
+
+
+def typed_value(kind: ConfigType, text: str) -> object:
+    """Return the value of a config in the type of its attribute."""
+    if kind is ConfigType.BOOLEAN:
+        return text.lower() == "true"
+    if kind is ConfigType.LIST:
+        return tuple(split_list(text))
+    return text if kind is ConfigType.STRING else int(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kohort.broker.configs._broker_settings import FALLBACKS, broker_settings, nearest_setting
 from kohort.broker.configs._cluster_config import ClusterConfig
-from kohort.broker.configs._config_types import ConfigType, split_list
+from kohort.broker.configs._config_types import typed_value
 from kohort.broker.configs._topic_settings import TOPIC_SETTINGS
 from kohort.errors import InvalidOptionError
 
@@ -30,6 +30,10 @@ RESERVED = {
 
 OFFSETS_FACTOR = "offsets.topic.replication.factor"
 TRANSACTIONS_FACTOR = "transaction.state.log.replication.factor"
+SHARE_FACTOR = "share.coordinator.state.topic.replication.factor"
+SHARE_UPDATES = "share.coordinator.snapshot.update.records.per.snapshot"
+SHARE_PARTITIONS = "share.coordinator.state.topic.num.partitions"
+_FACTORS = (OFFSETS_FACTOR, TRANSACTIONS_FACTOR, SHARE_FACTOR)
 
 _CLUSTER = {
     "auto.create.topics.enable": "auto_create_topics",
@@ -58,6 +62,14 @@ _GROUPS = {
     "group.max.session.timeout.ms": "max_session_timeout_ms",
     "group.max.size": "max_size",
     "group.min.session.timeout.ms": "min_session_timeout_ms",
+    "group.share.assignment.interval.ms": "share_assignment_interval_ms",
+    "group.share.delivery.count.limit": "share_delivery_count_limit",
+    "group.share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
+    "group.share.max.share.sessions": "share_max_share_sessions",
+    "group.share.max.size": "share_max_size",
+    "group.share.partition.max.record.locks": "share_partition_max_record_locks",
+    "group.share.record.lock.duration.ms": "share_record_lock_duration_ms",
+    "group.share.session.timeout.ms": "share_session_timeout_ms",
     "offset.metadata.max.bytes": "offset_metadata_max_bytes",
     "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
     "offsets.retention.minutes": "offsets_retention_minutes",
@@ -76,7 +88,7 @@ def effective_configs() -> frozenset[str]:
     fallbacks = {fallback for name in topics for fallback, _ in FALLBACKS.get(name, ())}
     return frozenset(
         {*_CLUSTER, *_GROUPS, *_TRANSACTIONS, *topics, *fallbacks}
-        | {OFFSETS_FACTOR, TRANSACTIONS_FACTOR}
+        | {*_FACTORS, SHARE_UPDATES, SHARE_PARTITIONS}
     )
 
 
@@ -118,7 +130,7 @@ def static_configs(config: ClusterConfig) -> dict[str, str]:
             text = _text(value)
             if text != broker_settings()[name].default:
                 static[name] = text
-    for name in (OFFSETS_FACTOR, TRANSACTIONS_FACTOR):
+    for name in _FACTORS:
         factor = str(config.replication_factor_of(name))
         if name in config.configs or factor != broker_settings()[name].default:
             static[name] = factor
@@ -166,7 +178,7 @@ def _values(
     for name, attribute in names.items():
         if name not in given:
             continue
-        value = _typed(broker_settings()[name].type, given[name])
+        value = typed_value(broker_settings()[name].type, given[name])
         current = getattr(settings, attribute)
         if current not in (defaults[attribute], value):
             raise InvalidOptionError(
@@ -174,12 +186,3 @@ def _values(
             )
         values[attribute] = value
     return values
-
-
-def _typed(kind: ConfigType, text: str) -> object:
-    """Return the value of a config in the type of its attribute."""
-    if kind is ConfigType.BOOLEAN:
-        return text.lower() == "true"
-    if kind is ConfigType.LIST:
-        return tuple(split_list(text))
-    return text if kind is ConfigType.STRING else int(text)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kohort.broker._broker_node import BrokerNode
-from kohort.broker.configs._config_types import ConfigSource, SourcedValue
+from kohort.broker.configs._config_types import ConfigSource, SourcedValue, typed_value
 from kohort.broker.configs._group_settings import (
     ASSIGNMENT_INTERVAL,
     GROUP_SETTINGS,
@@ -20,8 +20,11 @@ _FIELDS = {
     ASSIGNMENT_INTERVAL: "consumer_assignment_interval_ms",
     HEARTBEAT_INTERVAL: "consumer_heartbeat_interval_ms",
     SESSION_TIMEOUT: "consumer_session_timeout_ms",
+    **{name: name.replace(".", "_") for name in GROUP_SETTINGS if name.startswith("share.")},
 }
-_DYNAMIC = f"group.{ASSIGNMENT_INTERVAL}"
+"""Config -> attribute of GroupLimits"""
+_DYNAMIC = (ASSIGNMENT_INTERVAL, "share.assignment.interval.ms")
+"""Configs whose value for all groups requests may change."""
 
 
 class GroupConfigs:
@@ -78,7 +81,9 @@ class GroupConfigs:
         if found is None:
             values = self._values[group_id]
             changes: dict[str, Any] = {
-                _FIELDS[name]: int(value) for name, value in values.items() if name in _FIELDS
+                _FIELDS[name]: typed_value(GROUP_SETTINGS[name].type, value)
+                for name, value in values.items()
+                if name in _FIELDS
             }
             found = replace(self._limits_of_broker(node), **changes)
             self._group_limits[node.id, group_id] = found
@@ -87,9 +92,9 @@ class GroupConfigs:
     def _limits_of_broker(self, node: BrokerNode) -> GroupLimits:
         found = self._broker_limits.get(node.id)
         if found is None:
-            # The only one of these configs that requests change.
-            origins = self._broker_origins(_DYNAMIC, node)
-            interval = int(origins[0].value or 0)
-            found = replace(self._limits, consumer_assignment_interval_ms=interval)
-            self._broker_limits[node.id] = found
+            changes: dict[str, Any] = {
+                _FIELDS[name]: int(self._broker_origins(f"group.{name}", node)[0].value or 0)
+                for name in _DYNAMIC
+            }
+            found = self._broker_limits[node.id] = replace(self._limits, **changes)
         return found

@@ -16,6 +16,7 @@ from kohort.broker.groups._environment import (
     Append,
     GroupEnvironment,
     SendResponse,
+    ShareStates,
     TimerKey,
 )
 from kohort.broker.groups._limits import BOUNDED_LIMITS, GroupLimits
@@ -29,9 +30,12 @@ from kohort.broker.groups.classic._state import TRANSITIONS, GroupState
 from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup, ConsumerGroupState
 from kohort.broker.groups.consumer._member import ConsumerMember
 from kohort.broker.groups.consumer._offset_checks import validate_consumer_fetch
+from kohort.broker.groups.share._group import ShareGroup, ShareMember, StateTopic
+from kohort.broker.groups.share._heartbeat import MAX_MEMBER_ID as MAX_SHARE_MEMBER_ID
 
 __all__ = [
     "BOUNDED_LIMITS",
+    "MAX_SHARE_MEMBER_ID",
     "PARTITIONS",
     "TRANSITIONS",
     "AnyGroup",
@@ -51,6 +55,10 @@ __all__ = [
     "OffsetToCommit",
     "OpenRecords",
     "SendResponse",
+    "ShareGroup",
+    "ShareMember",
+    "ShareStates",
+    "StateTopic",
     "TimerKey",
     "TopicInfo",
     "load_groups",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import anyio
 
@@ -46,6 +46,12 @@ from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._records import delete_group_records
 from kohort.broker.groups.consumer._requests import ConsumerRequests
 from kohort.broker.groups.consumer._validation import validate_heartbeat
+from kohort.broker.groups.share._group import SESSION as SHARE_SESSION
+from kohort.broker.groups.share._group import ShareGroup, StateTopic
+from kohort.broker.groups.share._heartbeat import validate as validate_share_heartbeat
+from kohort.broker.groups.share._records import load_share_groups
+from kohort.broker.groups.share._requests import ShareRequests
+from kohort.broker.groups.share._states import delete_states, forget_topic
 from kohort.errors import ErrorCode
 from kohort.protocol import Buffer, Response
 from kohort.protocol.messages import (
@@ -57,6 +63,8 @@ from kohort.protocol.messages import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     OffsetCommitRequest,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
     SyncGroupRequest,
     SyncGroupResponse,
     TxnOffsetCommitRequest,
@@ -111,10 +119,12 @@ class GroupCoordinator:
         changed: Callable[[], None],
     ) -> None:
         self.groups: dict[str, AnyGroup] = {}
+        self.share_groups: dict[str, ShareGroup] = {}
         self.partitions: set[int] = set()
         self.pending: PendingOffsets = PendingOffsets()
         self._env = env
         self._consumers = ConsumerRequests(self.groups, env)
+        self.shares: ShareRequests = ShareRequests(self.share_groups, env)
         self._append = append
         self._changed = changed
         self._waiting_until = -math.inf
@@ -130,9 +140,11 @@ class GroupCoordinator:
         open_records: OpenRecords = (),
     ) -> None:
         """Load the groups of a partition from its records."""
+        records = list(records)
         self.partitions.add(partition)
         self.pending.remove_groups(lambda group_id: self._partition(group_id) == partition)
         self.groups.update(load_groups(records, self._env, anyio.current_time()))
+        self.share_groups.update(load_share_groups(records, self._env, anyio.current_time()))
         load_pending(open_records, self.groups, self.pending, self._env)
         self._schedule_expiration(anyio.current_time())
         self._process()
@@ -145,6 +157,8 @@ class GroupCoordinator:
         self.pending.remove_groups(lambda group_id: self._partition(group_id) == partition)
         for group in [g for g in self.groups.values() if self._partition(g.group_id) == partition]:
             self._drop(group, ErrorCode.NOT_COORDINATOR)
+        for group_id in [each for each in self.share_groups if self._partition(each) == partition]:
+            self.share_groups.pop(group_id).stop_timers()
         self._process()
 
     def _drop(self, group: AnyGroup, error: ErrorCode) -> None:
@@ -181,9 +195,38 @@ class GroupCoordinator:
             error = self.check(request.group_id)
             if error is not ErrorCode.NONE:
                 return ConsumerGroupHeartbeatResponse(error_code=error)
+            if request.group_id in self.share_groups:
+                raise GroupRequestError(
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                    f"Group {request.group_id} is not a consumer group.",
+                )
             response = self._consumers.heartbeat(request, caller, anyio.current_time())
         except GroupRequestError as refusal:
             return heartbeat_error(refusal)
+        self._process()
+        return response
+
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> ShareGroupHeartbeatResponse:
+        """Handle a heartbeat of a member of a share group."""
+        try:
+            validate_share_heartbeat(request)
+            error = self.check(request.group_id)
+            if error is not ErrorCode.NONE:
+                return ShareGroupHeartbeatResponse(error_code=error)
+            if request.group_id in self.groups:
+                raise GroupRequestError(
+                    ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group."
+                )
+            response = self.shares.heartbeat(request, caller, anyio.current_time())
+        except GroupRequestError as refusal:
+            return ShareGroupHeartbeatResponse(
+                error_code=refusal.code, error_message=refusal.message
+            )
+        self._process()
+        # As in Kafka, the response knows nothing of what the heartbeat initializes.
+        self.shares.initialize(request.group_id)
         self._process()
         return response
 
@@ -196,6 +239,8 @@ class GroupCoordinator:
         timeout = request.session_timeout_ms
         if not config.min_session_timeout_ms <= timeout <= config.max_session_timeout_ms:
             return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        if request.group_id in self.share_groups:
+            return join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         group = self.groups.get(request.group_id)
         now = anyio.current_time()
         if isinstance(group, ConsumerGroup) and group.members:
@@ -303,7 +348,9 @@ class GroupCoordinator:
         error = self.check(request.group_id)
         group = self.groups.get(request.group_id)
         if error is ErrorCode.NONE and group is None:
-            if request.generation_id_or_member_epoch >= 0:
+            if request.group_id in self.share_groups:
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+            elif request.generation_id_or_member_epoch >= 0:
                 newer = version >= 9
                 error = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
             else:
@@ -326,7 +373,9 @@ class GroupCoordinator:
         error = self.check(request.group_id)
         group = self.groups.get(request.group_id)
         if error is ErrorCode.NONE and group is None:
-            if request.generation_id_or_member_epoch >= 0:
+            if request.group_id in self.share_groups:
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+            elif request.generation_id_or_member_epoch >= 0:
                 newer = version >= 6
                 error = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
             else:
@@ -359,6 +408,9 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return error
         group = self.groups.get(group_id)
+        share_group = self.share_groups.get(group_id)
+        if share_group is not None:
+            return self._delete_share_group(share_group)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state.value != GroupState.EMPTY.value:
@@ -373,6 +425,34 @@ class GroupCoordinator:
         self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
         self._process()
         return ErrorCode.NONE
+
+    def _delete_share_group(self, group: ShareGroup) -> ErrorCode:
+        if group.members:
+            return ErrorCode.NON_EMPTY_GROUP
+        with self._env.all_or_nothing():
+            self.shares.delete(group)
+        del self.share_groups[group.group_id]
+        self._process()
+        return ErrorCode.NONE
+
+    def delete_share_states(
+        self, group: ShareGroup, topic_ids: Iterable[bytes]
+    ) -> dict[bytes, ErrorCode]:
+        """Delete the states of topics of a share group. Return the error of each of them."""
+        errors = delete_states(group, topic_ids)
+        self._process()
+        return errors
+
+    def set_share_starts(
+        self,
+        group_id: str,
+        topics: Mapping[bytes, StateTopic],
+        starts: Mapping[tuple[bytes, int], int],
+    ) -> dict[tuple[bytes, int], ErrorCode]:
+        """Set the starts of share-partitions. Return the error of each of them."""
+        errors = self.shares.set_starts(group_id, topics, starts)
+        self._process()
+        return errors
 
     def delete_offsets(
         self, group_id: str, topic_partitions: Sequence[tuple[str, int]]
@@ -399,8 +479,10 @@ class GroupCoordinator:
         self._process()
         return ErrorCode.NONE, consumed
 
-    def delete_topic_offsets(self, topic: str) -> None:
-        """Delete all offsets of a deleted topic."""
+    def delete_topic_offsets(self, topic: str, topic_id: bytes = b"") -> None:
+        """Delete all offsets of a deleted topic, and forget it in share groups."""
+        for share_group in self.share_groups.values():
+            forget_topic(share_group, topic_id)
         for group in list(self.groups.values()):
             with self._env.all_or_nothing():
                 delete_offsets(group, [each for each in group.offsets if each[0] == topic])
@@ -477,6 +559,9 @@ class GroupCoordinator:
     def _expire(self, key: TimerKey, now: float) -> None:
         if key == _EXPIRATION:
             self._expire_offsets(now)
+            return
+        if key.kind == SHARE_SESSION:
+            self.shares.on_timeout(key)
             return
         group = self.groups.get(key.group_id)
         if isinstance(group, ConsumerGroup):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kohort.broker.groups._limits import GroupLimits
 from kohort.broker.groups._timers import Timers
 from kohort.broker.groups._topic_view import GroupTopicView, NoTopics, TopicInfo
+from kohort.errors import ErrorCode
 from kohort.protocol import Response
 from kohort.types import NamedTuple
 
@@ -45,6 +46,20 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
+class ShareStates:
+    """The share coordinators, as a group coordinator uses them; here there are none."""
+
+    def initialize(
+        self, group_id: str, topic_id: bytes, partition: int, epoch: int, start: int
+    ) -> ErrorCode:
+        """Store the state of a share-partition; ``start`` is -1 if the first fetch decides."""
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def delete(self, group_id: str, topic_id: bytes, partition: int) -> ErrorCode:
+        """Delete the state of a share-partition if there is one."""
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 @dataclass(slots=True)
 class GroupEnvironment:
     """Settings, timers, random numbers, and the effects that the coordinator executes in order.
@@ -63,6 +78,7 @@ class GroupEnvironment:
     topic_hashes: dict[str, tuple[TopicInfo, int]] = field(default_factory=dict)
     hashed_version: int = -1
     settings_of: Callable[[str], GroupLimits] | None = None
+    share_states: ShareStates = field(default_factory=lambda: ShareStates())
 
     def wall_ms(self, now: float) -> int:
         return self.epoch_ms + int(now * 1000)

@@ -17,7 +17,7 @@ class GroupLimits:
     """The broker's settings for groups.
 
     Names and defaults are Kafka's, except for the initial rebalance delay. Settings of groups of
-    the consumer protocol begin with ``consumer_``.
+    the consumer protocol begin with ``consumer_``, and those of share groups with ``share_``.
     """
 
     min_session_timeout_ms: int = 6_000
@@ -42,6 +42,17 @@ class GroupLimits:
     consumer_migration_policy: str = "bidirectional"
     consumer_regex_refresh_interval_ms: int = 600_000
     rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_interval_ms: int = 5_000
+    share_assignment_interval_ms: int = 1_000
+    share_record_lock_duration_ms: int = 30_000
+    share_delivery_count_limit: int = 5
+    share_partition_max_record_locks: int = 2_000
+    share_max_size: int = 200
+    share_max_share_sessions: int = 2_000
+    share_auto_offset_reset: str = "latest"
+    share_isolation_level: str = "read_uncommitted"
+    share_renew_acknowledge_enable: bool = True
 
     def bounds_of(self, name: str) -> tuple[int, int]:
         """Return the lowest and the highest value of one of BOUNDED_LIMITS."""

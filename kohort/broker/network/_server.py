@@ -61,6 +61,9 @@ async def serve_connection(
         host = channel.client_host
         logger.exception("broker %d failed on a request of %s", broker.node.id, host)
     finally:
+        if broker.is_alive:
+            # Records that the client of the connection has acquired go to other members.
+            broker.share_leader.disconnect(channel.login)
         with anyio.CancelScope(shield=True):
             await connection.aclose()
 

@@ -60,6 +60,15 @@ _HEAD = struct.Struct(">hhi")
 _MAX_KEPT_BYTES = 16 * 1024
 _MAX_KEPT_REQUESTS = 10_000
 _CONSUMER_APIS = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
+_SHARE_APIS = (
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ def _authorized(handler: Handler[Any]) -> Handler[Any]:
 
 
 async def _unsupported(ctx: Context, request: Request[Any]) -> Response | None:
-    """Refuse a request of the consumer protocol, which is off."""
+    """Refuse a request of a protocol that is off."""
     return error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -160,6 +169,8 @@ class RequestDispatcher:
         else:
             handler = served.handler if cluster.authorizer is None else _authorized(served.handler)
             if key in _CONSUMER_APIS and not cluster.config.serves_consumer_groups:
+                handler = _unsupported
+            if key in _SHARE_APIS and not cluster.config.share_version:
                 handler = _unsupported
             response, pace = await self.faults.apply(ctx, api, request, handler)
             _update_login(login, response)

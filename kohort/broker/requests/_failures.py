@@ -312,6 +312,15 @@ def _consumer_group_describe(
     )
 
 
+def _share_group_describe(
+    _: Context, request: m.ShareGroupDescribeRequest, error: ErrorCode
+) -> Response:
+    cls = m.ShareGroupDescribeResponse
+    return cls(
+        groups=[cls.DescribedGroup(group_id=group, error_code=error) for group in request.group_ids]
+    )
+
+
 def _add_partitions_to_txn(
     ctx: Context, request: m.AddPartitionsToTxnRequest, error: ErrorCode
 ) -> Response:
@@ -477,6 +486,7 @@ _BUILDERS: dict[type[Any], FailureBuilder] = {
     m.DescribeProducersRequest: _describe_producers,
     m.DescribeTransactionsRequest: _describe_transactions,
     m.ConsumerGroupDescribeRequest: _consumer_group_describe,
+    m.ShareGroupDescribeRequest: _share_group_describe,
     m.AlterConfigsRequest: _alter(
         m.AlterConfigsResponse, m.AlterConfigsResponse.AlterConfigsResourceResponse
     ),

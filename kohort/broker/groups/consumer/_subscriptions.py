@@ -37,11 +37,16 @@ class RegexChange(Enum):
 
 def metadata_hash(group: ConsumerGroup) -> int:
     """Return the hash of the subscribed topics and their partitions."""
-    _forget_changed_topics(group.env)
+    return topics_hash(group.env, group.subscribed_topics)
+
+
+def topics_hash(env: GroupEnvironment, names: Iterable[str]) -> int:
+    """Return the hash of topics and their partitions."""
+    _forget_changed_topics(env)
     hashes = {}
-    for name in group.subscribed_topics:
-        topic = group.env.topics.named(name)
-        hashes[name] = NO_TOPIC if topic is None else _topic_hash(group, topic)
+    for name in names:
+        topic = env.topics.named(name)
+        hashes[name] = NO_TOPIC if topic is None else _topic_hash(env, topic)
     return group_hash(hashes)
 
 
@@ -52,9 +57,9 @@ def _forget_changed_topics(env: GroupEnvironment) -> None:
         env.topic_hashes.clear()
 
 
-def _topic_hash(group: ConsumerGroup, topic: TopicInfo) -> int:
+def _topic_hash(env: GroupEnvironment, topic: TopicInfo) -> int:
     """Return the hash of a topic, which is computed once unless topics change."""
-    known = group.env.topic_hashes
+    known = env.topic_hashes
     found = known.get(topic.name)
     if found is None or found[0] is not topic:
         found = known[topic.name] = topic, topic_hash(topic.topic_id, topic.name, topic.racks)

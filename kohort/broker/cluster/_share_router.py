@@ -1,0 +1,218 @@
+"""Share groups across the cluster: the share coordinators, and the leaders of share-partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from kohort.broker._broker_node import BrokerNode, RunningBroker
+from kohort.broker.cluster._topics import SHARE_STATE, Partition, Topic, Topics
+from kohort.broker.cluster._transaction_router import stored_records
+from kohort.broker.configs._broker_configs import BrokerConfigs
+from kohort.broker.configs._cluster_config import ClusterConfig
+from kohort.broker.configs._given_configs import SHARE_FACTOR, SHARE_PARTITIONS, SHARE_UPDATES
+from kohort.broker.groups import ShareStates
+from kohort.broker.share import (
+    STATE_PARTITIONS,
+    LedLog,
+    Letter,
+    ShareCoordinator,
+    ShareCoordinatorEnvironment,
+    ShareKey,
+    ShareLeader,
+    ShareRecords,
+    ShareSettings,
+    ShareState,
+    StateBatch,
+    duration_ms,
+    state_partition,
+)
+from kohort.errors import ErrorCode
+from kohort.records import NewRecord, RecordBatch, encode_batch
+
+_READ_COMMITTED = "read_committed"
+
+
+class ShareCluster(Protocol):
+    """Parts of the cluster's state that share groups use."""
+
+    config: ClusterConfig
+    configs: BrokerConfigs
+    topics: Topics
+    brokers: Mapping[int, RunningBroker]
+    changed: Callable[[], None]
+
+    @property
+    def nodes(self) -> list[BrokerNode]:
+        """The registered brokers."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return wall-clock milliseconds."""
+        ...
+
+
+class ShareRouter(ShareStates):
+    """Calls between brokers for share groups, which replace Kafka's requests between brokers."""
+
+    def __init__(self, cluster: ShareCluster) -> None:
+        self._cluster = cluster
+        given = cluster.config.configs
+        self.partition_count: int = int(given.get(SHARE_PARTITIONS, STATE_PARTITIONS))
+
+    def make_coordinator(self) -> ShareCoordinator:
+        """Return the share coordinator of a broker, which stores its records in this cluster."""
+        updates = int(self._cluster.config.configs.get(SHARE_UPDATES, 500))
+        return ShareCoordinator(
+            ShareCoordinatorEnvironment(
+                self._append, self._cluster.now_ms, updates, self.partition_count
+            )
+        )
+
+    def make_leader(self, node: BrokerNode) -> ShareLeader:
+        """Return the share-partitions of a broker."""
+        limit = self._cluster.config.groups.share_max_share_sessions
+        return ShareLeader(_BrokerView(self._cluster, self, node), limit)
+
+    # The share coordinators
+
+    def state_topic(self) -> Topic:
+        """Return ``__share_group_state``, which is created on the first use of a share group."""
+        topic = self._cluster.topics.get(SHARE_STATE)
+        if topic is None:
+            configs = {
+                "cleanup.policy": "delete",
+                "compression.type": "none",
+                "retention.ms": "-1",
+                "segment.bytes": "104857600",
+            }
+            factor = self._cluster.config.replication_factor_of(SHARE_FACTOR)
+            topic = self._cluster.topics.create(SHARE_STATE, self.partition_count, factor, configs)
+        return topic
+
+    def state_partition(self, key: ShareKey) -> Partition:
+        """Return the partition of the topic that stores a share-partition."""
+        return self.state_topic().partitions[state_partition(key, self.partition_count)]
+
+    def coordinator_node(self, key: ShareKey) -> BrokerNode | None:
+        """Return the broker that coordinates a share-partition, None if there is none now."""
+        leader = self.state_partition(key).leader
+        return next((node for node in self._cluster.nodes if node.id == leader), None)
+
+    def coordinator(self, key: ShareKey) -> ShareCoordinator | None:
+        """Return the coordinator of a share-partition, None if its broker does not run."""
+        broker = self._cluster.brokers.get(self.state_partition(key).leader)
+        return None if broker is None else broker.share_coordinator
+
+    def on_leader_changed(self, partition: Partition) -> None:
+        """Move states to the new leader of the partition that stores them."""
+        for broker in self._cluster.brokers.values():
+            coordinator = broker.share_coordinator
+            if broker.node.id == partition.leader:
+                records, _ = stored_records(partition.log)
+                coordinator.load(partition.index, records)
+            elif partition.index in coordinator.partitions:
+                coordinator.unload(partition.index)
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        """Delete the states of a topic that was deleted."""
+        for broker in self._cluster.brokers.values():
+            coordinator = broker.share_coordinator
+            for key in [key for key in coordinator.states if key.topic_id == topic.id]:
+                coordinator.delete(key)
+
+    def _append(self, index: int, records: ShareRecords) -> None:
+        partition = self.state_topic().partitions[index]
+        now_ms = self._cluster.now_ms()
+        data = encode_batch([NewRecord(now_ms, key, value) for key, value in records])
+        partition.append(RecordBatch.of(data), now_ms)
+
+    # The group coordinators' calls
+
+    def initialize(
+        self, group_id: str, topic_id: bytes, partition: int, epoch: int, start: int
+    ) -> ErrorCode:
+        """Store the state of a share-partition, and forget the leader's."""
+        key = ShareKey(group_id, topic_id, partition)
+        coordinator = self.coordinator(key)
+        if coordinator is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = coordinator.initialize(key, epoch, start)
+        for broker in self._cluster.brokers.values():
+            broker.share_leader.wake(key)
+        return error
+
+    def delete(self, group_id: str, topic_id: bytes, partition: int) -> ErrorCode:
+        """Delete the state of a share-partition if there is one."""
+        key = ShareKey(group_id, topic_id, partition)
+        coordinator = self.coordinator(key)
+        return (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE if coordinator is None else coordinator.delete(key)
+        )
+
+
+class _BrokerView:
+    """What the share-partitions of one broker need of the cluster."""
+
+    def __init__(self, cluster: ShareCluster, router: ShareRouter, node: BrokerNode) -> None:
+        self._cluster = cluster
+        self._router = router
+        self._node = node
+
+    def settings(self, group_id: str) -> ShareSettings:
+        limits = self._cluster.configs.groups.limits_of(group_id, self._node)
+        return ShareSettings(
+            lock_ms=limits.share_record_lock_duration_ms,
+            delivery_limit=limits.share_delivery_count_limit,
+            max_locks=limits.share_partition_max_record_locks,
+            renews=limits.share_renew_acknowledge_enable,
+        )
+
+    def led_log(self, key: ShareKey) -> LedLog | ErrorCode:
+        topic = self._cluster.topics.by_id(key.topic_id)
+        if topic is None or not 0 <= key.partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = topic.partitions[key.partition]
+        if partition.leader != self._node.id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        limits = self._cluster.configs.groups.limits_of(key.group_id, self._node)
+        is_committed = limits.share_isolation_level == _READ_COMMITTED
+        log = partition.log
+        end = log.last_stable_offset if is_committed else log.high_watermark
+        return LedLog(log, partition.leader_epoch, end, is_committed)
+
+    def first_offset(self, key: ShareKey, log: LedLog) -> int:
+        limits = self._cluster.configs.groups.limits_of(key.group_id, self._node)
+        reset = limits.share_auto_offset_reset
+        if reset == "earliest":
+            return log.log.start_offset
+        if reset == "latest":
+            return log.log.high_watermark
+        found = log.log.offset_for_time(self._cluster.now_ms() - duration_ms(reset))
+        return log.log.high_watermark if found is None else found.offset
+
+    def read_state(self, key: ShareKey, leader_epoch: int) -> ShareState | ErrorCode:
+        coordinator = self._router.coordinator(key)
+        if coordinator is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return coordinator.read(key, leader_epoch)
+
+    def write_state(
+        self,
+        key: ShareKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start: int,
+        complete: int,
+        batches: Sequence[StateBatch],
+    ) -> ErrorCode:
+        coordinator = self._router.coordinator(key)
+        if coordinator is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return coordinator.write(key, state_epoch, leader_epoch, start, complete, batches)
+
+    def write_letters(self, key: ShareKey, letters: Sequence[Letter]) -> None:
+        """Write nothing: groups have no dead letters at this level of share.version."""
+
+    def changed(self) -> None:
+        self._cluster.changed()

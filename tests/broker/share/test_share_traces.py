@@ -1,0 +1,374 @@
+"""Scripts that ran on Apache Kafka 4.4.0, repeated on the cluster: equal ranges, codes and records.
+
+Each step of a trace has its time, what was asked and what Kafka answered. The cluster runs on a
+virtual clock, so seconds of locks cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort.broker.log import Marker
+from kohort.protocol import decode
+from kohort.protocol import messages as m
+from kohort.records import NewRecord, encode_batch
+from kohort.testing import MemoryCluster
+from tests.broker.share.members import SHARE_STATE, Connection, Member, ack_codes
+from tests.support.virtual import run_virtual
+
+CONFIGS = {
+    "share.coordinator.state.topic.num.partitions": 1,
+    "share.coordinator.snapshot.update.records.per.snapshot": 25,
+    "group.share.min.record.lock.duration.ms": 1000,
+    "group.share.min.session.timeout.ms": 1000,
+    "group.share.min.heartbeat.interval.ms": 100,
+}
+
+Step = dict[str, Any]
+
+NOT_CACHED = "Batch record not found. The request batch offsets are not found in the cache."
+NOT_HERE = "This server does not host this topic-partition."
+PAST = "Batch record not found. The first offset in request is past acquired records."
+
+# Where this cluster is not Kafka: (trace, number of the step) -> the result of this cluster.
+DIFFERENCES: dict[tuple[str, int], Any] = {
+    # Kafka's handler crashes there and answers -1.
+    ("ack1", 12): {"error": 0, "parts": [[0, 42, PAST]]},
+    ("ack1", 13): {"error": 0, "parts": [[0, 121, NOT_CACHED]]},
+    # Kafka has begun to load partition 1 by the fetch before.
+    ("sess1", 16): {"error": 0, "parts": [[0, 0, None], [1, 3, NOT_HERE]]},
+}
+PLACES_DIFFER = {"life1": 19}
+"""Trace -> first step in which the order of Java's hashes decides who gets which partitions."""
+DISCONNECTED = {("sess1", 15): "B", ("wake1", 21): "A"}
+"""Steps before which the connection of a member ends"""
+
+
+@cache
+def traces() -> dict[str, dict[str, Any]]:
+    path = Path(__file__).parents[2] / "data" / "share_traces.json"
+    return {trace["trace"]: trace for trace in json.loads(path.read_text())["traces"]}
+
+
+class Replay:
+    """One trace on one cluster."""
+
+    def __init__(self, cluster: MemoryCluster, trace: dict[str, Any]) -> None:
+        self.cluster = cluster
+        self.name: str = trace["trace"]
+        self.trace = trace
+        self.members: dict[str, Member] = {}
+        self.started = 0.0
+        self.sequence = 0
+
+    async def run(self) -> None:
+        configs = {
+            name: value for name, value in self.trace["group_configs"].items() if value is not None
+        }
+        self.cluster._call(lambda server: server.state.configs.groups.change(self.name, configs))
+        if self.name != "life1":
+            await self.member("A").join()
+            self.started = anyio.current_time() - self.trace["steps"][0]["t"]
+        else:
+            await Connection(self.cluster).ask(
+                m.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name]), 4
+            )
+        for number, step in enumerate(self.trace["steps"]):
+            await self.take(number, step)
+
+    def member(self, name: str) -> Member:
+        if name not in self.members:
+            member = self.members[name] = Member(self.cluster, self.name, name, self.name)
+            member.topic_id = self.cluster._call(
+                lambda server: server.state.topics.get(self.name).id  # type: ignore[union-attr]
+            )
+        return self.members[name]
+
+    async def until(self, seconds: float) -> None:
+        await anyio.sleep(max(0.0, self.started + seconds - anyio.current_time()))
+
+    async def take(self, number: int, step: Step) -> None:
+        if (self.name, number) in DISCONNECTED:
+            member = self.members[DISCONNECTED[self.name, number]]
+            await member.disconnect()
+        if (self.name, number) in BEFORE:
+            await BEFORE[self.name, number](self)
+        handler = getattr(self, f"on_{step['op']}")
+        if step["op"] not in ("fetch", "persisted"):
+            await self.until(step["t"])
+        got = await handler(step)
+        expected = DIFFERENCES.get((self.name, number), step.get("result"))
+        if got is not None:
+            wanted = _normal(expected)
+            if number >= PLACES_DIFFER.get(self.name, 1 << 30):
+                got.pop("assignment", None)
+                wanted.pop("assignment", None)
+            assert got == wanted, (number, step)
+
+    async def on_assigned(self, step: Step) -> None:
+        pass
+
+    async def on_sleep(self, step: Step) -> None:
+        await anyio.sleep(step["arg"])
+
+    async def on_produce(self, step: Step) -> None:
+        arg = step["arg"]
+        self.append(arg["partition"], arg["records"])
+
+    def append(self, partition: int, count: int, **options: Any) -> None:
+        records = [NewRecord(0, b"kk", b"p%d" % number) for number in range(count)]
+        batch = encode_batch(records, **options)
+        self.cluster._append(self.name, partition, batch)
+
+    async def on_fetch(self, step: Step) -> Any:
+        arg, result = step["arg"], step["result"]
+        member = self.member(arg["member"])
+        if result and result[0] == "ERR":
+            listed = [0]
+        else:
+            listed = [data["partition"] for data in result] or [0]
+        wait = arg.get("wait", 500)
+        has_data = result and result[0] != "ERR" and any(each.get("acquired") for each in result)
+        lasts = 0.02 if has_data or (result and result[0] == "ERR") else wait / 1000
+        await self.until(step["t"] - lasts)
+        response = await member.fetch(
+            _acks(arg["acks"]),
+            epoch=arg.get("epoch"),
+            partitions=listed,
+            max_records=arg.get("max_records", 500),
+            batch_size=arg.get("batch", 500),
+            wait_ms=wait,
+            min_bytes=arg.get("minb", 1),
+            max_bytes=arg.get("maxb", 50 << 20),
+            mode=arg.get("mode", 0),
+            renew=arg.get("renew", False),
+        )
+        return _fetched(response)
+
+    async def on_ack(self, step: Step) -> Any:
+        arg = step["arg"]
+        response = await self.member(arg["member"]).acknowledge(
+            _acks(arg["acks"]),
+            epoch=arg.get("epoch"),
+            renew=arg.get("renew", False),
+            version=arg.get("version", 2),
+        )
+        return {
+            "error": response.error_code,
+            "parts": sorted([number, *found] for number, found in ack_codes(response).items()),
+        }
+
+    async def on_hb(self, step: Step) -> Any:
+        arg, result = step["arg"], step["result"]
+        if isinstance(arg, str):
+            arg = (
+                {"member": arg[0], "epoch": 0, "topics": [self.name]}
+                if "joins" in arg
+                else {"member": arg}
+            )
+        member = self.member(arg["member"])
+        response = await member.heartbeat(
+            epoch=arg.get("epoch"), topics=arg.get("topics"), rack=arg.get("rack")
+        )
+        if "memberEpoch" not in result:
+            found: dict[str, Any] = {"error": response.error_code}
+            if "msg" in result:
+                found["msg"] = response.error_message
+            if "epoch" in result:
+                found["epoch"] = response.member_epoch
+            return found
+        return _heartbeat(response)
+
+    async def on_leave(self, step: Step) -> None:
+        await self.member(step["arg"]).heartbeat(epoch=-1)
+
+    async def on_delete_records(self, step: Step) -> None:
+        cls = m.DeleteRecordsRequest
+        topic = cls.DeleteRecordsTopic(
+            name=self.name,
+            partitions=[cls.DeleteRecordsPartition(partition_index=0, offset=step["arg"])],
+        )
+        await Connection(self.cluster).ask(cls(topics=[topic], timeout_ms=1000), 2)
+
+    async def on_create_partitions(self, step: Step) -> None:
+        self.cluster.add_partitions(self.name, step["arg"])
+
+    async def on_delete_topic(self, step: Step) -> None:
+        self.cluster.delete_topic(self.name)
+
+    async def on_disconnect(self, step: Step) -> None:
+        await self.member(step["arg"]).disconnect()
+
+    async def on_describe(self, step: Step) -> Any:
+        request = m.ShareGroupDescribeRequest(group_ids=[self.name])
+        (group,) = (await Connection(self.cluster).ask(request, 1)).groups
+        return {
+            "state": group.group_state,
+            "epoch": group.group_epoch,
+            "members": len(group.members),
+        }
+
+    async def on_txn(self, step: Step) -> None:
+        verb, _, count = step["arg"].partition(" ")
+        if count:
+            self.append(
+                0,
+                int(count),
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=self.sequence,
+                transactional=True,
+            )
+            self.sequence += int(count)
+        partition = self.cluster._read(lambda state: state.topics.partition(self.name, 0))
+        assert partition is not None
+        if verb != "open":
+            marker = Marker(7, 0, committed=verb == "commit", coordinator_epoch=0)
+            self.cluster._read(
+                lambda state: state.transaction_router.write_marker(partition, marker)
+            )
+
+    async def on_persisted(self, step: Step) -> Any:
+        found = [{"type": kind, "value": value} for kind, value in stored(self.cluster)]
+        assert found == [_without_times(record) for record in step["records"]]
+
+
+async def _b_joins(replay: Replay) -> None:
+    await replay.until(3.1)
+    await replay.member("B").heartbeat(epoch=0, topics=[replay.name])
+
+
+async def _partitions_grow(replay: Replay) -> None:
+    replay.cluster.add_partitions(replay.name, 2)
+    assert (await replay.member("A").heartbeat()).member_epoch == 4
+
+
+BEFORE = {("expire1", 3): _b_joins, ("init1", 4): _partitions_grow}
+"""What happened between two steps"""
+
+
+def stored(cluster: MemoryCluster) -> list[tuple[int, Any]]:
+    """Return type and value of each record of ``__share_group_state``."""
+    found = []
+    for record in cluster.records(SHARE_STATE):
+        assert record.key is not None
+        (kind,) = struct.unpack_from(">h", record.key)
+        value = None
+        if record.value is not None:
+            cls = (m.ShareSnapshotValue, m.ShareUpdateValue)[kind]
+            value = _plain(decode(cls, 0, bytes(record.value)[2:]))
+        found.append((kind, value))
+    return found
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    plain = {
+        "snapshotEpoch": value.snapshot_epoch,
+        "leaderEpoch": value.leader_epoch,
+        "startOffset": value.start_offset,
+        "stateBatches": [
+            [each.first_offset, each.last_offset, each.delivery_state, each.delivery_count]
+            for each in value.state_batches
+        ],
+    }
+    if value.delivery_complete_count != -1:
+        plain["deliveryCompleteCount"] = value.delivery_complete_count
+    if isinstance(value, m.ShareSnapshotValue):
+        plain["stateEpoch"] = value.state_epoch
+    return plain
+
+
+def _without_times(record: Mapping[str, Any]) -> dict[str, Any]:
+    value = record["value"]
+    if value is not None:
+        value = {name: each for name, each in value.items() if not name.endswith("Timestamp")}
+        value["stateBatches"] = [
+            [each["firstOffset"], each["lastOffset"], each["deliveryState"], each["deliveryCount"]]
+            for each in value["stateBatches"]
+        ]
+    return {"type": record["type"], "value": value}
+
+
+def _heartbeat(response: m.ShareGroupHeartbeatResponse) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "errorCode": response.error_code,
+        "memberEpoch": response.member_epoch,
+    }
+    if response.error_message is not None:
+        found["errorMessage"] = response.error_message
+    if response.member_id is not None:
+        found["memberId"] = response.member_id
+    if response.heartbeat_interval_ms:
+        found["heartbeatIntervalMs"] = response.heartbeat_interval_ms
+    if response.assignment is not None:
+        found["assignment"] = [
+            len(each.partitions) for each in response.assignment.topic_partitions
+        ]
+    return found
+
+
+def _acks(given: Mapping[str, Any] | None) -> dict[int, Any]:
+    return {int(partition): batches for partition, batches in (given or {}).items()}
+
+
+def _fetched(response: m.ShareFetchResponse) -> Any:
+    if response.error_code:
+        return ["ERR", response.error_code]
+    found = []
+    for topic in response.responses:
+        for data in topic.partitions:
+            entry: dict[str, Any] = {"partition": data.partition_index}
+            if data.error_code:
+                entry["error"] = data.error_code
+            if data.acquired_records:
+                entry["acquired"] = [
+                    [each.first_offset, each.last_offset, each.delivery_count]
+                    for each in data.acquired_records
+                ]
+            found.append(entry)
+    return sorted(found, key=lambda entry: entry["partition"])
+
+
+def _normal(result: Any) -> Any:
+    """Return a recorded result in the form in which the cluster's are compared."""
+    if isinstance(result, list):
+        if result and result[0] == "ERR":
+            return result[:2]
+        keep = ("partition", "error", "acquired")
+        return sorted(
+            ({name: each[name] for name in keep if name in each} for each in result),
+            key=lambda entry: entry["partition"],
+        )
+    if isinstance(result, dict) and result.get("assignment") is not None:
+        topics = result["assignment"]["topicPartitions"]
+        return {**result, "assignment": [len(each["partitions"]) for each in topics]}
+    if isinstance(result, dict) and "parts" in result:
+        return {"error": result["error"], "parts": sorted(result["parts"])}
+    return result
+
+
+SCRIPTED = (
+    *("ack1", "own1", "exp1", "renew1", "renew2", "mode1", "mode2", "thr1", "sess1", "lock1"),
+    *("txn1", "del1", "tdel1", "init1", "expire1"),
+)
+
+
+@pytest.mark.cases
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_a_trace_has_the_results_of_apache_kafka(name: str) -> None:
+    trace = traces()[name]
+
+    async def main() -> None:
+        topics = {name: trace["partitions"]}
+        async with MemoryCluster(topics=topics, configs=CONFIGS) as cluster:
+            await Replay(cluster, trace).run()
+
+    run_virtual(main)
