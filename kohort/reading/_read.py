@@ -33,14 +33,15 @@ READER_OPTIONS: Mapping[str, Any] = {
 class ReadProgress(NamedTuple):
     """State of a read."""
 
-    __module__ = "kohort"
-
     records: int
     """Records that were returned."""
     offsets: int
     """Offsets that were passed. Compaction and transactions leave offsets without a record."""
     total: int
     """Offsets of the range."""
+
+
+ReadProgress.__module__ = "kohort"  # pickles and tracebacks have the public name
 
 
 def read(

@@ -145,8 +145,8 @@ def test_an_array_of_more_than_a_million_elements_is_refused() -> None:
             with pytest.raises(MessageDecodeError, match="a count of 1000001"):
                 decode(OffsetFetchRequest, 1, body)
         else:
-            [topic] = decode(OffsetFetchRequest, 1, body).topics or ()
-            assert len(topic.partition_indexes) == count
+            topics = decode(OffsetFetchRequest, 1, body).topics
+            assert topics is not None and len(topics[0].partition_indexes) == count
 
 
 @pytest.mark.parametrize("version", [3, 4])
