@@ -1,6 +1,7 @@
 """Client for Kafka consumer groups.
 
-:class:`KafkaConsumer` and :class:`AsyncKafkaConsumer` read topics. :class:`KafkaAdminClient` and
+:class:`KafkaConsumer` and :class:`AsyncKafkaConsumer` read topics. :class:`ShareConsumer` and
+:class:`AsyncShareConsumer` take records as workers of a queue. :class:`KafkaAdminClient` and
 :class:`AsyncKafkaAdminClient` show and change groups. :func:`read` returns a range of a topic as
 a table. ``kohort.testing`` has an in-process cluster for tests.
 ``spark.read.format("kohort")`` reads topics into Spark.
@@ -40,6 +41,7 @@ __all__ = [
     "AsyncKafkaAdminClient",
     "AsyncKafkaConsumer",
     "AsyncRebalanceListener",
+    "AsyncShareConsumer",
     "CommitFailedError",
     "ConfigurationError",
     "ConsumerGroupMetadata",
@@ -69,6 +71,8 @@ __all__ = [
     "RecordDeserializationError",
     "RecordTable",
     "Secret",
+    "ShareConsumer",
+    "ShareRecord",
     "SubscriptionPattern",
     "TopicPartition",
     "__version__",
@@ -93,6 +97,7 @@ if TYPE_CHECKING:
     from kohort.reading import ReadProgress, read, read_batches
     from kohort.records import RecordColumns, RecordTable
     from kohort.security import create_ssl_context
+    from kohort.share import AsyncShareConsumer, ShareConsumer, ShareRecord
 else:
     # Imported on first use: a program needs only one API, and rarely columns.
     __getattr__, __dir__ = lazy_names(
@@ -101,6 +106,7 @@ else:
             "AsyncConsumerOptions": "kohort._options",
             "AsyncKafkaAdminClient": "kohort.admin",
             "AsyncKafkaConsumer": "kohort.consumer",
+            "AsyncShareConsumer": "kohort.share",
             "ConsumerOptions": "kohort._options",
             "Explanation": "kohort.consumer",
             "ExplanationFacts": "kohort.consumer",
@@ -113,6 +119,8 @@ else:
             "ReadProgress": "kohort.reading",
             "RecordColumns": "kohort.records",
             "RecordTable": "kohort.records",
+            "ShareConsumer": "kohort.share",
+            "ShareRecord": "kohort.share",
             "create_ssl_context": "kohort.security",
             "read": "kohort.reading",
             "read_batches": "kohort.reading",

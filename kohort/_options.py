@@ -339,6 +339,41 @@ class AdminOptions(TypedDict, total=False):
     """
 
 
+class ShareOptions(AdminOptions, total=False):
+    """Options of both share consumers besides the deserializers."""
+
+    group_id: str | None
+    """The consumer group. None: no membership and no commits. Default: ``None``."""
+    client_rack: str | None
+    """Rack of this consumer. Assignors prefer partitions with a replica there (KIP-881). Leaders
+    name a follower there for fetches, by KIP-392.
+
+    Default: ``None``.
+    """
+    fetch_min_bytes: int
+    """A broker responds to a fetch when it has this many bytes... Default: ``1`` bytes."""
+    fetch_max_wait_ms: int | None
+    """...or when this time has passed. Without a value it is 500 ms, and doubles up to 10 s while
+    no records arrive. It stays 500 ms if fetch_min_bytes is above 1.
+
+    Default: ``500 to 10,000`` ms.
+    """
+    fetch_max_bytes: int
+    """Most bytes of one response. Brokers still send a single larger batch. The first response has
+    at most 512 KiB, and later ones what the line delivers in 2 s. Without a value it is 4 MiB from
+    a broker that responds within 40 ms, and 16 MiB within 100 ms. A distant broker has twice what
+    its line delivers in a round trip.
+
+    Default: ``52428800`` bytes.
+    """
+    max_poll_records: int | None
+    """Most records that one poll() returns. None: no limit. Default: ``500``."""
+    check_crcs: bool
+    """Check the CRC of each record batch. Default: ``True``."""
+    decompression_max_bytes: int
+    """Most bytes that one record batch may decompress to. Default: ``67108864`` bytes."""
+
+
 class CommonOptions(AdminOptions, total=False):
     """Options of both consumers."""
 

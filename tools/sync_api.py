@@ -55,6 +55,33 @@ ADMIN = '''\
     ``timeout_ms``, or else ``request_timeout_ms``, plus one second.
     """'''
 
+SHARE_MODULE = '''"""The sync share consumer. Its driver runs the engine in a daemon thread.
+
+Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file instead.
+"""'''
+SHARE = '''\
+    """A client that takes records of a share group, as many workers share a queue (KIP-932).
+
+    ``with ShareConsumer("jobs", bootstrap_servers="localhost:9092", group_id="workers")``
+
+    A group may have more members than partitions. Each record is locked for one member until it is
+    acknowledged, or until its lock expires and the group delivers it again. With the default
+    ``acknowledgement="implicit"``, the next poll(), commit() or step of an iteration accepts what
+    the call before it returned. An exception in a ``with`` block releases it. With ``"explicit"``
+    you call accept(), release(), reject() or renew() for each record.
+
+    ``acquire_mode="record_limit"`` makes ``max_poll_records`` exact (KIP-1206). ``on_error`` says
+    what becomes of data that cannot be read: ``reject``, ``release`` or ``raise``. It may be a
+    function of the error that returns one of these or ``accept``.
+
+    A group begins with records that are produced after its first fetch. ``start="earliest"`` sets
+    the group to begin with all records, unless the group has a setting. Other options are those of
+    a connection, ``group_id``, the deserializers and some limits of fetches.
+
+    One thread at a time may poll. Every call has a time limit, also if the client's thread does not
+    respond.
+    """'''
+
 COMMON_RULES = (
     (r"\basync def ", "def "),
     (r"\bawait (?=self\.)", ""),
@@ -67,6 +94,13 @@ ADMIN_RULES = (
     (r'(?s)    """A client for the groups.*?"""', ADMIN),
     (r"__a(enter|exit)__", r"__\1__"),
     (r"\bAsync(KafkaAdminClient)\b(?=[\[(])", r"\1"),
+    *COMMON_RULES,
+)
+SHARE_RULES = (
+    (r'(?s)\A""".*?"""', SHARE_MODULE),
+    (r'(?s)    """A client that takes records.*?"""', SHARE),
+    (r"__a(enter|exit|iter|next)__", r"__\1__"),
+    (r"\bAsync(ShareConsumer)\b(?=[\[(])", r"\1"),
     *COMMON_RULES,
 )
 RULES = (
@@ -83,7 +117,11 @@ RULES = (
     (r"\bAsyncIteration\b", "SyncIteration"),
     *COMMON_RULES,
 )
-FOLDERS = {PACKAGE / "consumer" / "api": RULES, PACKAGE / "admin": ADMIN_RULES}
+FOLDERS = {
+    PACKAGE / "consumer" / "api": RULES,
+    PACKAGE / "admin": ADMIN_RULES,
+    PACKAGE / "share": SHARE_RULES,
+}
 """Folders with a module ``_async.py``, and the rules that make ``_sync.py`` of it."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kohort.config import ADMIN_OPTIONS, OPTIONS, Option
+from kohort.config import ADMIN_OPTIONS, OPTIONS, SHARE_OPTIONS, Option
 from tools.sync_api import formatted
 
 ROOT: Final = Path(__file__).parents[1]
@@ -82,6 +82,12 @@ def files() -> dict[Path, str]:
             "TypedDict",
             "Options of both admin clients.",
             (each for each in common if each.name in ADMIN_OPTIONS),
+        ),
+        _typed_dict(
+            "ShareOptions",
+            "AdminOptions",
+            "Options of both share consumers besides the deserializers.",
+            (each for each in common if each.name in SHARE_OPTIONS - ADMIN_OPTIONS),
         ),
         _typed_dict(
             "CommonOptions",

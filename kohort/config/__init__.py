@@ -11,6 +11,7 @@ from kohort.config._client import CLOSE_TIMEOUT, ClientConfig
 from kohort.config._config import (
     ADMIN_OPTIONS,
     OPTIONS,
+    SHARE_OPTIONS,
     UNSUPPORTED,
     ConsumerConfig,
     conceal_properties,
@@ -34,6 +35,7 @@ __all__ = [
     "ADMIN_OPTIONS",
     "CLOSE_TIMEOUT",
     "OPTIONS",
+    "SHARE_OPTIONS",
     "UNSUPPORTED",
     "VERSION",
     "AssertionConfig",

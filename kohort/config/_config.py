@@ -291,6 +291,20 @@ ADMIN_OPTIONS = frozenset(
 ) | {"connect", "connect_encrypts", "rng", "wall_clock"}
 """Names of the options that an admin client has, too."""
 
+SHARE_OPTIONS = ADMIN_OPTIONS | {
+    "check_crcs",
+    "client_rack",
+    "decompression_max_bytes",
+    "fetch_max_bytes",
+    "fetch_max_wait_ms",
+    "fetch_min_bytes",
+    "group_id",
+    "key_deserializer",
+    "max_poll_records",
+    "value_deserializer",
+}
+"""Names of the options that a share consumer has, too."""
+
 UNSUPPORTED = {each.name: each for each in KEYWORDS}
 """Keywords of other clients that are not supported."""
 

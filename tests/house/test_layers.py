@@ -28,6 +28,7 @@ THIRD_PARTY = {
     # trio is notified of Ctrl-C where it runs.
     "consumer": {"anyio", "pyarrow", "trio"},
     "admin": {"anyio"},
+    "share": {"anyio"},
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},

@@ -12,6 +12,7 @@ these tasks in this order:
 6. AutoCommit, which commits at intervals, if that is enabled.
 7. OpenTransactions, for readers of committed records, and the report of statistics, if requested.
 8. The tasks of RecordProducer, once process() has a dead letter.
+9. The tasks of ShareClient, in a share consumer. Its engine has no group and no subscription.
 
 close() first awaits ``leave()``, while the caller runs the last callbacks. Then it cancels
 ``run()``, which ends all tasks. Commits in progress fail, a waiting caller is notified, and the
@@ -313,17 +314,25 @@ class Engine:
         """Plan the next fetches, from any thread."""
         self.callback_queue.engine_loop.call_soon(self.fetcher.wake)
 
+    def run_beside(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run a task until the end of the engine. Raise ConsumerClosedError after the end."""
+        start_soon(self._running_tasks(), function)
+
+    def _running_tasks(self) -> TaskGroup:
+        if self._tasks is None:
+            raise ConsumerClosedError("the consumer is closed")
+        return self._tasks
+
     def producer(self) -> RecordProducer:
         """Return the producer of dead letters. Raise ConsumerClosedError after the end."""
         if self._producer is None:
-            if self._tasks is None:
-                raise ConsumerClosedError("the consumer is closed")
+            tasks = self._running_tasks()
             from kohort.producer import RecordProducer  # few consumers produce
 
             client = self.config.client
             self._producer = RecordProducer(
                 self.cluster,
-                self._tasks,
+                tasks,
                 rng=self.config.rng or SYSTEM_RNG,
                 backoff=Backoff.from_ms(client.retry_backoff_ms, client.retry_backoff_max_ms),
                 request_timeout_ms=client.request_timeout_ms,

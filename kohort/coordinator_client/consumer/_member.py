@@ -63,12 +63,7 @@ class ConsumerMemberData(CommonMemberData):
         it, nor a constructor. The children of a fork share what it made.
         """
         if not self.member_id:
-            bits = self._id_source or SYSTEM_RNG
-            unique = bytearray(bits.getrandbits(128).to_bytes(16))
-            # A random UUID, as Java's. The module uuid takes 2 ms to import.
-            unique[6] = unique[6] & 0x0F | 0x40
-            unique[8] = unique[8] & 0x3F | 0x80
-            self.member_id = urlsafe_b64encode(unique).rstrip(b"=").decode()
+            self.member_id = new_member_id(self._id_source or SYSTEM_RNG)
             self.may_hold_instance = False
 
     def end(self, *, keep_member_id: bool = True) -> None:
@@ -119,6 +114,14 @@ class ConsumerMemberData(CommonMemberData):
         """Note the topic ids of partitions that the member owns from now on."""
         self._ids = {tp: topic_id for tp, topic_id in self._ids.items() if tp in self.owned}
         self._ids.update(added)
+
+
+def new_member_id(bits: random.Random) -> str:
+    """Return a random UUID, as Java's. The module uuid takes 2 ms to import."""
+    unique = bytearray(bits.getrandbits(128).to_bytes(16))
+    unique[6] = unique[6] & 0x0F | 0x40
+    unique[8] = unique[8] & 0x3F | 0x80
+    return urlsafe_b64encode(unique).rstrip(b"=").decode()
 
 
 def by_topic(partitions: Iterable[IdPartition]) -> dict[bytes, list[int]]:

@@ -97,6 +97,16 @@ ACTIONS: dict[ApiKey, dict[int, CoordinatorAction]] = {
         E.UNSUPPORTED_ASSIGNOR: CoordinatorAction.FAIL,
         E.INVALID_REGULAR_EXPRESSION: CoordinatorAction.FAIL,
     },
+    ApiKey.SHARE_GROUP_HEARTBEAT: {
+        **_ALL_APIS,
+        E.UNKNOWN_MEMBER_ID: CoordinatorAction.LOSE_MEMBER,
+        E.FENCED_MEMBER_EPOCH: CoordinatorAction.LOSE_MEMBER,
+        E.GROUP_ID_NOT_FOUND: CoordinatorAction.LOSE_MEMBER,
+        E.TOPIC_AUTHORIZATION_FAILED: CoordinatorAction.REPORT,
+        E.INVALID_REQUEST: CoordinatorAction.FAIL,
+        E.UNSUPPORTED_VERSION: CoordinatorAction.FAIL,
+        E.GROUP_MAX_SIZE_REACHED: CoordinatorAction.FAIL,
+    },
     ApiKey.LEAVE_GROUP: {
         **_ALL_APIS,
         E.UNKNOWN_MEMBER_ID: CoordinatorAction.PROCEED,
@@ -167,6 +177,12 @@ _HINTS_OF_APIS: dict[tuple[ApiKey, int], str] = {
     (ApiKey.CONSUMER_GROUP_HEARTBEAT, E.UNKNOWN_SERVER_ERROR): "the coordinator failed to process "
     "several heartbeats in a row. Look for the cause in the log of the broker, such as an assignor "
     "that raises an exception. A later poll() joins again",
+    (ApiKey.SHARE_GROUP_HEARTBEAT, E.UNSUPPORTED_VERSION): "the cluster has no share groups. They "
+    "need Kafka 4.2 and the feature share.version at level 1 or higher",
+    (ApiKey.SHARE_GROUP_HEARTBEAT, E.GROUP_MAX_SIZE_REACHED): "the group has as many members as "
+    "the brokers allow. Start fewer members, or raise group.share.max.size on the brokers",
+    (ApiKey.SHARE_GROUP_HEARTBEAT, E.GROUP_ID_NOT_FOUND): "the group is a consumer group. Choose "
+    "another group_id for a share consumer",
 }
 """Hints for codes whose meaning depends on the API."""
 

@@ -1,0 +1,342 @@
+"""The parts of both share consumers that neither wait nor send requests."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig
+from kohort.consumer.api import _arguments
+from kohort.consumer.driver._driver import Driver, DriverOwner, Plan
+from kohort.consumer.engine._engine import Engine
+from kohort.errors import (
+    DataError,
+    IllegalStateError,
+    InvalidOptionError,
+    KafkaError,
+    UnsupportedOptionError,
+)
+from kohort.share._delivery import PoisonPolicy, ShareDelivery
+from kohort.share._record import ShareRecord
+from kohort.share.client._client import ShareClient
+from kohort.share.client._locks import Locks
+from kohort.share.client._settings import AcquireMode, ShareSettings
+from kohort.share.machine._acquired import Acknowledgement
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.share")
+
+T = TypeVar("T")
+
+Failed: TypeAlias = dict[TopicPartition, dict[int, KafkaError]]
+"""The acknowledgements that failed, with the error of each offset."""
+Records: TypeAlias = dict[TopicPartition, list[ShareRecord[Any, Any]]]
+
+DEFAULT_WAIT_MS = 500
+_TYPES = {
+    "accept": Acknowledgement.ACCEPT,
+    "release": Acknowledgement.RELEASE,
+    "reject": Acknowledgement.REJECT,
+    "renew": Acknowledgement.RENEW,
+}
+_WHY = {
+    "auto_offset_reset": 'the group decides where it begins. Use start="earliest", or set '
+    "share.auto.offset.reset of the group",
+    "enable_auto_commit": "a share group commits no offsets. Use acknowledgement",
+    "auto_commit_interval_ms": "a share group commits no offsets",
+    "isolation_level": "the group decides it. Set share.isolation.level of the group",
+    "group_instance_id": "share groups have no static members",
+    "group_protocol": "share groups have one protocol",
+    "group_remote_assignor": "the brokers choose the assignor of share groups",
+    "partition_assignment_strategy": "the brokers assign the partitions of share groups",
+    "session_timeout_ms": "the group decides it. Set share.session.timeout.ms of the group",
+    "heartbeat_interval_ms": "the group decides it. Set share.heartbeat.interval.ms of the group",
+}
+"""Options of consumers that a share consumer refuses, with the reason."""
+
+
+class ShareBase(DriverOwner):
+    """The methods of a share consumer without I/O, and what both share consumers have."""
+
+    _driver: Driver
+
+    @staticmethod
+    def _make_driver(config: ConsumerConfig) -> Driver:
+        raise NotImplementedError  # each share consumer has it
+
+    def _set_up(
+        self,
+        topics: tuple[str, ...],
+        options: dict[str, Any],
+        acknowledgement: str,
+        acquire_mode: AcquireMode,
+        on_error: PoisonPolicy | Callable[[DataError], str],
+        start: str | None,
+    ) -> None:
+        _check_choice("acknowledgement", acknowledgement, ("implicit", "explicit"))
+        _check_choice("acquire_mode", acquire_mode, ("batch_optimized", "record_limit"))
+        _check_choice("start", start, (None, "earliest"))
+        if not callable(on_error):
+            _check_choice("on_error", on_error, ("reject", "release", "raise"))
+        config = _config(options)
+        group, fetch, client = config.group, config.fetch, config.client
+        if group.group_id is None:
+            raise InvalidOptionError("a share consumer needs a group. Set the option group_id")
+        self._settings = ShareSettings(
+            group_id=group.group_id,
+            acquire_mode=acquire_mode,
+            start=start,
+            rack=group.client_rack,
+            max_records=fetch.max_poll_records,
+            max_wait_ms=DEFAULT_WAIT_MS
+            if fetch.fetch_max_wait_ms is None
+            else fetch.fetch_max_wait_ms,
+            min_bytes=fetch.fetch_min_bytes,
+            max_bytes=fetch.fetch_max_bytes,
+            request_timeout_ms=client.request_timeout_ms,
+        )
+        # The engine of a consumer without a group: the membership is that of ShareClient.
+        alone = dataclasses.replace(
+            config,
+            group=dataclasses.replace(group, group_id=None),
+            client=dataclasses.replace(client, allow_auto_create_topics=False),
+        )
+        self._driver = driver = self._make_driver(alone)
+        driver.life.what = "share consumer"
+        driver.owner = weakref.ref(self)
+        self._locks = Locks(lambda: driver.engine.callback_queue.clock())
+        self._delivery = ShareDelivery(config, self._locks, on_error)
+        self._client: ShareClient | None = None
+        self._of_engine: Engine | None = None
+        self._is_implicit = acknowledgement == "implicit"
+        self._topics: frozenset[str] = frozenset(_arguments.topic_names(topics))
+        self._returned: Records = {}
+        """Records of the latest poll, which the next call accepts in implicit mode."""
+        self._queue: deque[ShareRecord[Any, Any]] = deque()
+        """Records that iteration has still to return."""
+        self._current: ShareRecord[Any, Any] | None = None
+        """The latest record of the iteration."""
+
+    def __repr__(self) -> str:
+        name, driver = type(self).__name__, getattr(self, "_driver", None)
+        if driver is None:
+            return f"<{name} without options>"
+        topics = sorted(self._topics)
+        return f"<{name} group={self._settings.group_id!r} topics={topics!r} {driver.life}>"
+
+    # -- plans --------------------------------------------------------------------------------
+
+    def _plan(self, function: Callable[[ShareClient], Awaitable[T]], seconds: float) -> Plan[T]:
+        """Return a call of the client, which the first one creates."""
+
+        async def run(engine: Engine) -> T:
+            await engine.cluster_requests.wait_bootstrapped(self._driver.bootstrap_seconds())
+            if self._client is None or self._of_engine is not engine:
+                self._client = ShareClient(engine, self._settings, self._locks)
+                self._of_engine = engine
+            await self._client.start()
+            self._client.subscribe(self._topics)
+            return await function(self._client)
+
+        return Plan(run, (), seconds + self._driver.bootstrap_seconds())
+
+    def _wait_plan(self, timeout: float) -> Plan[None]:
+        return self._plan(lambda client: client.wait(timeout), timeout)
+
+    def _commit_plan(self, timeout_ms: float | None) -> Plan[None]:
+        seconds = _arguments.timeout_seconds(timeout_ms)
+        timeout = self._driver.request_seconds if seconds is None else seconds
+        return self._plan(lambda client: client.commit(timeout), timeout)
+
+    def _check_subscribed(self) -> None:
+        self._driver.life.check_usable()
+        if not self._topics:
+            raise IllegalStateError("the share consumer has no topics. Call subscribe() first")
+
+    def _raise_errors(self) -> None:
+        self._driver.engine.callback_queue.raise_wakeup()
+        if self._delivery.errors:
+            raise self._delivery.errors.pop(0)
+        if self._client is not None and self._client.errors and not self._locks.has_buffered:
+            raise self._client.errors.popleft()
+
+    # -- records ------------------------------------------------------------------------------
+
+    def _take(self) -> Records:
+        """Return the buffered records by partition, or raise an error if there are none."""
+        found = self._delivery.deliver(self._locks.take())
+        if not found:
+            self._raise_errors()
+        return found
+
+    def _finish_returned(self) -> None:
+        """Accept what the caller has processed, in implicit mode."""
+        returned, self._returned = self._returned, {}
+        current, self._current = self._current, None
+        if self._is_implicit:
+            for records in returned.values():
+                for record in records:
+                    self._accept_unmarked(record)
+            if current is not None:
+                self._accept_unmarked(current)
+
+    def _accept_unmarked(self, record: ShareRecord[Any, Any]) -> None:
+        if record._hold.mark is None:
+            self._mark(record, Acknowledgement.ACCEPT)
+
+    def _mark(self, record: ShareRecord[Any, Any], type: Acknowledgement) -> bool:
+        partition = TopicPartition(record.topic, record.partition)
+        return self._locks.mark(partition, record.offset, record._hold, type)
+
+    def _release_current(self) -> None:
+        """Release the record at which an iteration was left."""
+        current, self._current = self._current, None
+        if current is not None and current._hold.mark is None and self._is_implicit:
+            self._mark(current, Acknowledgement.RELEASE)
+
+    def _release_queued(self) -> None:
+        """Release the records that no iteration has returned."""
+        while self._queue:
+            self._mark(self._queue.popleft(), Acknowledgement.RELEASE)
+
+    def _next_queued(self) -> ShareRecord[Any, Any] | None:
+        """Return the next record of the iteration. Records that waited too long are released."""
+        while self._queue:
+            record = self._queue.popleft()
+            if self._locks.is_fresh(record._hold):
+                return record
+            self._mark(record, Acknowledgement.RELEASE)
+        return None
+
+    def _queued_by_partition(self) -> Records:
+        found: Records = {}
+        while (record := self._next_queued()) is not None:
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return found
+
+    def _extend_queue(self, records: Records) -> None:
+        for each in records.values():
+            self._queue.extend(each)
+
+    # -- acknowledgements ---------------------------------------------------------------------
+
+    def accept(self, *records: ShareRecord[Any, Any]) -> None:
+        """Note that records are done. The next poll or commit sends it.
+
+        A record whose lock has expired is not sent, and the next commit() names it. Raises
+        IllegalStateError if the acknowledgement of a record was sent before.
+        """
+        self._acknowledge(records, Acknowledgement.ACCEPT)
+
+    def release(self, *records: ShareRecord[Any, Any]) -> None:
+        """Give records back, so that the group delivers them again, at once and to any member.
+
+        A record that has had all its deliveries is archived instead. Errors are those of
+        :meth:`accept`.
+        """
+        self._acknowledge(records, Acknowledgement.RELEASE)
+
+    def reject(self, *records: ShareRecord[Any, Any]) -> None:
+        """Archive records that cannot be processed. Brokers may copy them to a dead letter queue.
+
+        Errors are those of :meth:`accept`.
+        """
+        self._acknowledge(records, Acknowledgement.REJECT)
+
+    def renew(self, *records: ShareRecord[Any, Any]) -> None:
+        """Let the lock of records begin again when the next poll or commit sends it (KIP-1222).
+
+        The records stay with the caller, who accepts them later. Needs brokers of Kafka 4.2.
+        Errors are those of :meth:`accept`.
+        """
+        self._acknowledge(records, Acknowledgement.RENEW)
+
+    def acknowledge(self, partition: TopicPartition, offset: int, type: str = "accept") -> None:
+        """Acknowledge a record by its offset, as ``accept``, ``release``, ``reject`` or ``renew``.
+
+        Raises IllegalStateError if this consumer holds no lock of the offset.
+        """
+        self._driver.life.check_usable()
+        _check_choice("type", type, tuple(_TYPES))
+        tp = _arguments.topic_partition(partition)
+        hold = self._locks.find(tp, _arguments.offset(offset))
+        if hold is None or not self._locks.mark(tp, offset, hold, _TYPES[type]):
+            raise IllegalStateError(
+                f"this consumer holds no lock of {tp.topic}-{tp.partition} offset {offset}"
+            )
+
+    def _acknowledge(self, records: Iterable[ShareRecord[Any, Any]], type: Acknowledgement) -> None:
+        self._driver.life.check_usable()
+        for record in records:
+            if not isinstance(record, ShareRecord):
+                raise TypeError(f"expected a ShareRecord, not {record!r}")
+            if not self._mark(record, type):
+                raise IllegalStateError(
+                    f"{record.topic}-{record.partition} offset {record.offset} is acknowledged "
+                    "already"
+                )
+
+    # -- state without I/O --------------------------------------------------------------------
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribe to topics, in place of earlier ones. The next poll joins the group.
+
+        Raises ValueError for no or illegal topics.
+        """
+        self._driver.life.check_usable()
+        names = _arguments.topic_names(topics)
+        if not names:
+            raise ValueError("subscribe() needs topics. Call unsubscribe() to end a subscription")
+        self._topics = frozenset(names)
+
+    def subscription(self) -> set[str]:
+        """Return a copy of the subscribed topics. No I/O."""
+        self._driver.life.check_process()
+        return set(self._topics)
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions that the group wants this member to read. No I/O.
+
+        Other members may read the same partitions.
+        """
+        self._driver.life.check_process()
+        if self._client is None:
+            return set()
+        metadata = self._driver.engine.cluster.metadata
+        found = set()
+        for topic_id, number in self._client.membership.assignment:
+            topic = metadata.topic_by_id(topic_id)
+            if topic is not None:
+                found.add(TopicPartition(topic.name, number))
+        return found
+
+    def held(self) -> int:
+        """Return how many acquired records this consumer has not finished. No I/O."""
+        self._driver.life.check_process()
+        return self._locks.counts()[0]
+
+    def lock_seconds(self) -> float:
+        """Return the duration of a lock in seconds, as of the latest response. No I/O.
+
+        It is 30 before the first response.
+        """
+        return self._locks.seconds
+
+
+def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        expected = ", ".join(map(repr, choices))
+        raise InvalidOptionError(f"{name}={value!r}: expected one of {expected}")
+
+
+def _config(options: Mapping[str, Any]) -> ConsumerConfig:
+    """Return the options. Raise UnsupportedOptionError for those that have no meaning here."""
+    for name in options:
+        if name in OPTIONS and name not in SHARE_OPTIONS:
+            why = _WHY.get(name, "it has no meaning for a share consumer: leave it out")
+            raise UnsupportedOptionError(f"{name} is not supported by share consumers: {why}")
+    return ConsumerConfig.from_kwargs(**options)

@@ -1,0 +1,148 @@
+"""From fetched bytes to share records, on the caller's side."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias
+
+from kohort.config import ConsumerConfig
+from kohort.errors import CorruptBatchError, DataError, RecordDeserializationError
+from kohort.fetcher.buffer._deserialize import record_deserializer
+from kohort.records import Record, RecordSet, Scratch
+from kohort.share._record import ShareRecord, share_record
+from kohort.share.client._locks import Fetched, Locks
+from kohort.share.machine._acquired import Acknowledgement, Hold
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.share")
+
+PoisonPolicy: TypeAlias = Literal["reject", "release", "raise"]
+"""What becomes of data that cannot be read."""
+_ALL = 0x7FFF_FFFF
+
+
+class ShareDelivery:
+    """The decoder of one share consumer. One thread or task at a time delivers."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        locks: Locks,
+        on_error: PoisonPolicy | Callable[[DataError], str],
+    ) -> None:
+        self._locks = locks
+        self._on_error = on_error
+        self._deserialize = record_deserializer(config.deserialize_key, config.deserialize_value)
+        self._check_crcs = config.fetch.check_crcs
+        self._budget = config.fetch.decompression_max_bytes
+        self._scratch = Scratch()
+        self.errors: list[DataError] = []
+        """Errors that later polls raise, one each."""
+
+    def deliver(
+        self, fetched: Iterable[Fetched]
+    ) -> dict[TopicPartition, list[ShareRecord[Any, Any]]]:
+        """Return the records of these fetches, and acknowledge what has no record."""
+        found: dict[TopicPartition, list[ShareRecord[Any, Any]]] = {}
+        for each in fetched:
+            records = self._records(each)
+            if records:
+                found.setdefault(each.partition, []).extend(records)
+        return found
+
+    def _records(self, fetched: Fetched) -> list[ShareRecord[Any, Any]]:
+        acquired = {
+            offset for first, last, _ in fetched.ranges for offset in range(first, last + 1)
+        }
+        records, corrupt = self._decode(fetched, acquired)
+        gaps = acquired.difference(record.offset for record in records)
+        gaps.difference_update(*(offsets for _, offsets in corrupt))
+        holds = self._locks.hold(fetched, gaps)
+        for error, offsets in corrupt:
+            self._poison(fetched.partition, error, offsets & holds.keys(), holds)
+        delivered = []
+        for record in records:
+            hold = holds.get(record.offset)
+            if hold is None:
+                continue  # the lock is lost
+            if self._deserialize is None:
+                delivered.append(share_record(record, record.key, record.value, hold))
+                continue
+            try:
+                made = self._deserialize(record)
+            except RecordDeserializationError as error:
+                self._poison(fetched.partition, error, {record.offset}, holds)
+                continue
+            delivered.append(share_record(record, made.key, made.value, hold))
+        return delivered
+
+    def _decode(
+        self, fetched: Fetched, acquired: set[int]
+    ) -> tuple[list[Record], list[tuple[CorruptBatchError, set[int]]]]:
+        """Return the acquired records, and the errors and offsets of batches that are unreadable.
+
+        After a batch whose end is unknown, all further offsets are unreadable.
+        """
+        records: list[Record] = []
+        corrupt: list[tuple[CorruptBatchError, set[int]]] = []
+        offset, tp = min(acquired), fetched.partition
+        while True:
+            found = RecordSet(
+                fetched.data,
+                offset,
+                topic=tp.topic,
+                partition=tp.partition,
+                check_crcs=self._check_crcs,
+                budget=self._budget,
+                scratch=self._scratch,
+            )
+            try:
+                while not found.done:
+                    found.read(_ALL)
+                    records += (each for each in found.records if each.offset in acquired)
+            except CorruptBatchError as error:
+                first = found.passed if error.offset is None else max(error.offset, found.passed)
+                end = error.next_offset
+                error.topic_partition = tp
+                if end is None or end <= first:
+                    corrupt.append((error, {each for each in acquired if each >= first}))
+                    break
+                corrupt.append((error, {each for each in acquired if first <= each < end}))
+                offset = end
+            else:
+                break
+        return records, corrupt
+
+    def _poison(
+        self,
+        tp: TopicPartition,
+        error: DataError,
+        offsets: Iterable[int],
+        holds: dict[int, Hold],
+    ) -> None:
+        policy = self._on_error(error) if callable(self._on_error) else self._on_error
+        type = _POLICIES.get(policy)
+        if type is None:
+            raise ValueError(
+                f"on_error returned {policy!r}: expected 'reject', 'release', 'accept' or 'raise'"
+            )
+        for offset in offsets:
+            self._locks.mark(tp, offset, holds[offset], type)
+        if policy == "raise":
+            error.args = (f"{_described(tp, error)}. The record was released, so it comes again",)
+            self.errors.append(error)
+        else:
+            logger.warning("on_error is %r: %s", policy, _described(tp, error))
+
+
+_POLICIES = {
+    "accept": Acknowledgement.ACCEPT,
+    "reject": Acknowledgement.REJECT,
+    "release": Acknowledgement.RELEASE,
+    "raise": Acknowledgement.RELEASE,
+}
+
+
+def _described(tp: TopicPartition, error: DataError) -> str:
+    return f"{tp.topic}-{tp.partition} offset {error.offset} cannot be read: {error.reason}"

@@ -1,0 +1,59 @@
+"""ShareRecord, a record with the lock that its delivery came with."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from kohort.records import ConsumerRecord, K, Record, V
+from kohort.records._record import RecordDraft, _size
+from kohort.share.machine._acquired import Hold
+
+
+class _Draft(RecordDraft[K, V]):
+    """A share record while it is filled, as :class:`RecordDraft` describes."""
+
+    __slots__ = ("_hold",)
+
+    _hold: Hold
+
+
+class ShareRecord(ConsumerRecord[K, V], _Draft[K, V]):
+    """A record that a share group has delivered, with the lock of its delivery.
+
+    Its other attributes are those of :class:`~kohort.ConsumerRecord`. A copy, or a record that was
+    pickled, is a ConsumerRecord, because the lock stays with its consumer.
+    """
+
+    __module__ = "kohort"
+
+    __slots__ = ()
+
+    @property
+    def delivery_count(self) -> int:
+        """Number of deliveries of this record, 1 for the first, as far as the leader knows."""
+        return self._hold.delivery_count
+
+    @property
+    def lock_deadline(self) -> float:
+        """Time when the lock expires, in seconds of the event loop's clock.
+
+        That is ``time.monotonic()`` for ShareConsumer and on asyncio. renew() moves it.
+        """
+        return self._hold.deadline
+
+
+def share_record(record: Record, key: Any, value: Any, hold: Hold) -> ShareRecord[Any, Any]:
+    """Return the record with deserialized key and value, and its lock."""
+    draft: _Draft[Any, Any] = _Draft()
+    draft.topic = record.topic
+    draft.partition = record.partition
+    draft.offset = record.offset
+    draft.timestamp = record.timestamp
+    draft.key = key
+    draft.value = value
+    draft.headers = record.headers
+    draft._origin = record._origin
+    draft._sizes = record._sizes or (_size(record.key), _size(record.value), -1)
+    draft._hold = hold
+    draft.__class__ = ShareRecord
+    return cast("ShareRecord[Any, Any]", draft)

@@ -1,0 +1,1 @@
+"""The requests of a share consumer, in the event loop of its engine."""

@@ -1,0 +1,603 @@
+"""The requests of one share consumer: its membership, its fetches and its acknowledgements.
+
+Theory of operation. Two tasks run in the event loop of the engine. One carries out the commands of
+the membership. The other looks at every leader after each event, and sends what is due. A fetch is
+due while a poll waits and nothing is buffered. Acknowledgements are due if a commit waits for them,
+or after a third of the lock. A fetch takes the acknowledgements of its leader along.
+
+Invariants:
+
+1. A leader has one request of this member in flight, because both kinds count one session.
+2. Nothing is fetched ahead of a poll, so no lock runs in vain. A late response waits for the next
+   poll at most half of its lock, and is released unseen after that.
+3. A deadline counts from the sending of the fetch or renewal, never from its response.
+4. A lost session or connection loses all locks of its leader here, and the next request opens a
+   session. So this member never acknowledges a record that the leader may have given to another.
+5. ``close()`` sends what is marked, closes each session, which releases the rest, and then leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from kohort.coordinator_client import CoordinatorConnection, RequestForm
+from kohort.coordinator_client.consumer._member import new_member_id
+from kohort.coordinator_client.machine._error_code_actions import error_for
+from kohort.errors import (
+    BrokerResponseError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnsupportedVersionError,
+    broker_error,
+)
+from kohort.protocol import ApiKey
+from kohort.protocol.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareGroupHeartbeatResponse,
+)
+from kohort.share.client._locks import SEND_SHARE, Fetched, Locks
+from kohort.share.client._messages import (
+    WITH_MODES,
+    acknowledge_request,
+    fetch_request,
+    heartbeat_answer,
+    heartbeat_request,
+)
+from kohort.share.client._settings import ShareSettings
+from kohort.share.machine._acquired import DISCONNECTED, AckUnit, AcquiredRange
+from kohort.share.machine._membership import (
+    LEAVE_EPOCH,
+    Answered,
+    Assign,
+    DropCoordinator,
+    Fail,
+    IdPartition,
+    MemberEvent,
+    Retry,
+    SendHeartbeat,
+    SendLeave,
+    ShareMembership,
+    Subscribe,
+    Tick,
+    Unanswered,
+)
+from kohort.share.machine._session import LAST_EPOCH, ShareSession
+from kohort.transport import (
+    SYSTEM_RNG,
+    Backoff,
+    BrokerAddress,
+    Leader,
+    OneShot,
+    TaskSignal,
+    in_seconds,
+    start_soon,
+    with_principal,
+)
+from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from kohort.consumer.engine._engine import Engine
+
+logger = logging.getLogger("kohort.share")
+
+PURPOSE: Final = "share"
+"""The connection of the sessions. Their locks end with it."""
+PAUSE: Final = 0.1
+"""Seconds without a fetch from a leader that returned an error."""
+
+
+class ShareClient:
+    """The requests of one share consumer. It belongs to the event loop of its engine."""
+
+    def __init__(self, engine: Engine, settings: ShareSettings, locks: Locks) -> None:
+        client = engine.config.client
+        self._engine = engine
+        self._cluster = engine.cluster
+        self._settings = settings
+        self._rng: random.Random = engine.config.rng or SYSTEM_RNG
+        backoff = Backoff.from_ms(client.retry_backoff_ms, client.retry_backoff_max_ms)
+        self._request_seconds = client.request_timeout_ms / 1000
+        self._coordinator = CoordinatorConnection(
+            self._cluster,
+            settings.group_id,
+            backoff,
+            self._rng,
+            request_timeout=self._request_seconds,
+        )
+        self.member_id: str = new_member_id(SYSTEM_RNG)
+        self.membership: ShareMembership = ShareMembership(
+            lambda failures: backoff.delay(failures, self._rng)
+        )
+        self.locks: Locks = locks
+        self.errors: deque[KafkaError] = deque()
+        """Errors that the next polls raise."""
+        self._sessions: dict[int, ShareSession] = {}
+        self._pauses: dict[int, float] = {}
+        self._latest = -1
+        """The leader that got the latest fetch."""
+        self._waiting = self._flushing = 0
+        self._is_closing = self._has_begun = False
+        self._started = OneShot()
+        self._member_signal = TaskSignal()
+        self._signal = TaskSignal()
+        self._answer_signal = TaskSignal()
+        """Notified after each response, for the calls that wait."""
+        self._tasks: TaskGroup | None = None
+
+    # -- calls --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Run until the end of the engine. Return when calls are possible."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._cluster.on_metadata_change(lambda old, new: self._signal.notify())
+            self._engine.run_beside(self._run)
+        await self._started.wait()
+
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Join with these topics, or leave without any."""
+        if topics != self.membership.topics:
+            self._cluster.want_topics(topics)
+            self._apply(Subscribe(topics))
+
+    async def wait(self, timeout: float) -> None:
+        """Fetch until records are buffered, an error is known, or the time has passed."""
+        self._apply(Retry())
+        deadline = anyio.current_time() + timeout
+        self._waiting += 1
+        try:
+            while True:
+                event = self._answer_signal.event()
+                queue = self._engine.callback_queue
+                if self.locks.has_buffered or self.errors or queue.is_wakeup_requested:
+                    return
+                self._signal.notify()
+                left = deadline - anyio.current_time()
+                if left <= 0:
+                    return
+                await event.wait(left)
+        finally:
+            self._waiting -= 1
+
+    def interrupt(self) -> None:
+        """Let the waiting calls look at their conditions again."""
+        self._answer_signal.notify()
+
+    async def commit(self, timeout: float) -> None:
+        """Send what is marked, and wait for the answers.
+
+        Raise KafkaTimeoutError if they do not come in time. They are still noted then.
+        """
+        self._flushing += 1
+        try:
+            with anyio.move_on_after(timeout):
+                await self._settle()
+        finally:
+            self._flushing -= 1
+        if not self.locks.is_settled:
+            raise KafkaTimeoutError(
+                f"acknowledgements were not answered within {in_seconds(timeout)}. They are still "
+                "sent, and the next commit() names those that fail"
+            )
+
+    async def _settle(self) -> None:
+        while not self.locks.is_settled:
+            event = self._answer_signal.event()
+            self._signal.notify()
+            if not self.locks.is_settled:
+                await event.wait()
+
+    async def close(self, timeout: float) -> None:
+        """Send what is marked, release the rest, and leave the group."""
+        self._is_closing = True
+        self.locks.release_buffered()
+        with anyio.move_on_after(timeout):
+            self._flushing += 1
+            with anyio.move_on_after(timeout / 2):
+                await self._settle()
+            while any(each.is_open or each.is_busy for each in self._sessions.values()):
+                event = self._answer_signal.event()
+                for node, session in self._sessions.items():
+                    if session.is_open and not session.is_busy:
+                        self._send_acknowledgements(node, session, closes=True)
+                await event.wait()
+            if self.membership.topics:
+                self.membership.handle(Subscribe(frozenset()), anyio.current_time())
+                await self._leave()
+
+    # -- the membership -----------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self._started.set()
+            try:
+                start_soon(tasks, self._keep_membership)
+                await self._keep_fetching()
+            finally:
+                self._tasks = None
+
+    async def _keep_membership(self) -> None:
+        while True:
+            event = self._member_signal.event()
+            deadline = self.membership.next_deadline()
+            now = anyio.current_time()
+            if deadline is not None and deadline <= now:
+                self._apply(Tick())
+                continue
+            await event.wait(None if deadline is None else deadline - now)
+
+    def _apply(self, event: MemberEvent) -> None:
+        if self._is_closing and not isinstance(event, Answered | Unanswered):
+            return
+        for command in self.membership.handle(event, anyio.current_time()):
+            match command:
+                case SendHeartbeat() if self._tasks is not None:
+                    start_soon(self._tasks, self._heartbeat, command)
+                case SendLeave():
+                    if self._tasks is not None:
+                        start_soon(self._tasks, self._leave)
+                case Assign(partitions):
+                    logger.info(
+                        "[%s] assigned %d partitions", self._settings.group_id, len(partitions)
+                    )
+                    metadata = self._cluster.metadata
+                    if any(metadata.topic_by_id(each) is None for each, _ in partitions):
+                        self._cluster.request_refresh()
+                    self._signal.notify()
+                case DropCoordinator():
+                    self._coordinator.drop("it does not coordinate the group")
+                case Fail(code, message):
+                    self._report(
+                        error_for(
+                            ApiKey.SHARE_GROUP_HEARTBEAT, code, self._settings.group_id, message
+                        )
+                    )
+        self._member_signal.notify()
+
+    def _report(self, error: KafkaError) -> None:
+        self.errors.append(with_principal(error, self._cluster.principal))
+        self._answer_signal.notify()
+
+    async def _heartbeat(self, command: SendHeartbeat) -> None:
+        try:
+            await self._set_start()
+            response = await self._coordinator.request(
+                [self._heartbeat_form(command.epoch, command.topics)],
+                timeout=self._request_seconds,
+            )
+        except UnsupportedVersionError as error:
+            self._apply(Answered(ErrorCode.UNSUPPORTED_VERSION, 0, 0.0, None, str(error)))
+        except BrokerResponseError as error:
+            # Only the look-up raises it, for an error that does not pass.
+            self._apply(Answered(error.code, 0, 0.0, None, None))
+        except KafkaError as error:
+            logger.debug("[%s] no heartbeat: %s", self._settings.group_id, str(error))
+            self._apply(Unanswered())
+        else:
+            self._apply(heartbeat_answer(response))
+
+    def _heartbeat_form(
+        self, epoch: int, topics: frozenset[str] | None
+    ) -> RequestForm[ShareGroupHeartbeatResponse]:
+        return RequestForm(heartbeat_request(self._settings, self.member_id, epoch, topics))
+
+    async def _leave(self) -> None:
+        try:
+            await self._coordinator.request(
+                [self._heartbeat_form(LEAVE_EPOCH, frozenset())], timeout=self._request_seconds
+            )
+        except KafkaError as error:
+            logger.info("[%s] leaving the group failed: %s", self._settings.group_id, str(error))
+
+    async def _set_start(self) -> None:
+        """Set where the group begins, unless it is set. A first fetch would fix the start."""
+        if self._settings.start is None:
+            return
+        from kohort.share.client._group_config import set_start
+
+        group_id = self._settings.group_id
+        try:
+            await set_start(self._engine, group_id, self._settings.start, self._request_seconds)
+        except BrokerResponseError as error:
+            self._report(error)
+            raise KafkaTimeoutError("the start of the group is not set yet") from error
+        self._settings = self._settings._replace(start=None)
+
+    # -- the leaders --------------------------------------------------------------------------
+
+    async def _keep_fetching(self) -> None:
+        while True:
+            event = self._signal.event()
+            self._advance()
+            await event.wait(self._next_look())
+
+    def _next_look(self) -> float | None:
+        """Return the seconds until marks or buffered fetches may be due without any event."""
+        now = anyio.current_time()
+        paused = [until - now for until in self._pauses.values() if until > now]
+        if self.locks.nodes():
+            paused.append(self.locks.seconds / 6)
+        return min(paused, default=None)
+
+    def _advance(self) -> None:
+        """Send what is due to each leader."""
+        if self._is_closing and not self._flushing:
+            return
+        now, locks = anyio.current_time(), self.locks
+        locks.release_stale(now)
+        wanted = self._wanted()
+        fetches = self._waiting > 0 and not locks.has_buffered and not self._is_closing
+        is_exact = self._settings.acquire_mode == "record_limit"
+        busy_elsewhere = any(each.is_busy for each in self._sessions.values())
+        nodes = sorted(wanted.keys() | locks.nodes() | self._sessions.keys())
+        # The next leader comes first, so that none waits for ever.
+        for node in sorted(nodes, key=lambda each: (each <= self._latest, each)):
+            session = self._sessions.setdefault(node, ShareSession())
+            if session.is_busy:
+                continue
+            due = None if self._flushing else now - locks.seconds * SEND_SHARE
+            may_fetch = fetches and node in wanted and self._pauses.get(node, now) <= now
+            if may_fetch and not (is_exact and busy_elsewhere):
+                busy_elsewhere, self._latest = True, node
+                self._send_fetch(node, session, wanted[node])
+            elif session.is_open and locks.has_marks(node, older_than=due):
+                self._send_acknowledgements(node, session)
+            elif session.is_open and node not in wanted and node not in locks.nodes():
+                self._send_acknowledgements(node, session, closes=True)
+
+    def _wanted(self) -> dict[int, frozenset[IdPartition]]:
+        """Return the assigned partitions by their leader."""
+        metadata = self._cluster.metadata
+        found: dict[int, set[IdPartition]] = {}
+        for topic_id, number in self.membership.assignment:
+            topic = metadata.topic_by_id(topic_id)
+            leader = None
+            if topic is not None:
+                leader = metadata.leader(TopicPartition(topic.name, number))
+            if leader is None:
+                self._cluster.request_refresh()
+            else:
+                found.setdefault(leader.node, set()).add((topic_id, number))
+        return {node: frozenset(partitions) for node, partitions in found.items()}
+
+    def _send_acknowledgements(
+        self, node: int, session: ShareSession, *, closes: bool = False
+    ) -> None:
+        units = self.locks.take_units(node, with_renewals=self._may_renew)
+        if not units and not closes:
+            self._answer_signal.notify()  # all locks have expired
+            return
+        epoch = session.acknowledge(closes=closes)
+        message = acknowledge_request(self._settings.group_id, self.member_id, epoch, units)
+        assert self._tasks is not None
+        start_soon(self._tasks, self._acknowledge, node, session, message, units)
+
+    def _send_fetch(self, node: int, session: ShareSession, wanted: frozenset[IdPartition]) -> None:
+        units: dict[IdPartition, AckUnit] = {}
+        if session.is_open:
+            if self.locks.has_renewals(node):
+                # A ShareFetch with renewals returns no records, so they go on their own.
+                self._send_acknowledgements(node, session)
+                return
+            units = self.locks.take_units(node)
+        request = session.fetch(wanted, units)
+        message = fetch_request(self._settings, self.member_id, request, units, self._may_renew)
+        assert self._tasks is not None
+        start_soon(self._tasks, self._fetch, node, session, message, units)
+
+    @property
+    def _may_renew(self) -> bool:
+        """True unless the brokers lack the requests with renewals and modes of acquiring."""
+        served = self._cluster.api_versions.get(ApiKey.SHARE_ACKNOWLEDGE)
+        return served is None or served.last >= WITH_MODES
+
+    async def _fetch(
+        self,
+        node: int,
+        session: ShareSession,
+        message: ShareFetchRequest,
+        units: dict[IdPartition, AckUnit],
+    ) -> None:
+        sent_at = anyio.current_time()
+        try:
+            response = await self._cluster.request(
+                message,
+                node=node,
+                purpose=PURPOSE,
+                timeout_ms=message.max_wait_ms + self._settings.request_timeout_ms,
+                min_version=WITH_MODES if message.share_acquire_mode else None,
+            )
+        except KafkaError as error:
+            self._lost(node, session, error)
+        else:
+            self._fetched(node, session, units, response, sent_at)
+        finally:
+            session.is_busy = False
+            self._signal.notify()
+            self._answer_signal.notify()
+
+    def _fetched(
+        self,
+        node: int,
+        session: ShareSession,
+        units: dict[IdPartition, AckUnit],
+        response: ShareFetchResponse,
+        sent_at: float,
+    ) -> None:
+        code, message = response.error_code, response.error_message
+        if not self._is_good(node, session, code, message):
+            self._fail_units(units, code, message)
+            return
+        locks = self.locks
+        if response.acquisition_lock_timeout_ms > 0:
+            locks.seconds = response.acquisition_lock_timeout_ms / 1000
+        answered = set()
+        for topic in response.responses:
+            for each in topic.partitions:
+                key = topic.topic_id, each.partition_index
+                if key in units:
+                    answered.add(key)
+                    locks.answered(key, each.acknowledge_error_code, each.acknowledge_error_message)
+                if each.error_code:
+                    self._partition_failed(node, key, each, response.node_endpoints)
+                elif each.acquired_records and each.records is not None:
+                    name = self._cluster.metadata.topic_by_id(topic.topic_id)
+                    if name is None:
+                        continue  # the topic was deleted, and its locks with it
+                    ranges = tuple(
+                        AcquiredRange(one.first_offset, one.last_offset, one.delivery_count)
+                        for one in each.acquired_records
+                    )
+                    partition = TopicPartition(name.name, each.partition_index)
+                    locks.add(
+                        Fetched(
+                            key,
+                            partition,
+                            node,
+                            ranges,
+                            memoryview(each.records),
+                            sent_at + locks.seconds,
+                        )
+                    )
+        self._fail_units(
+            {key: unit for key, unit in units.items() if key not in answered},
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "the response does not name the partition",
+        )
+
+    def _partition_failed(
+        self,
+        node: int,
+        key: IdPartition,
+        partition: ShareFetchResponse.PartitionData,
+        endpoints: list[ShareFetchResponse.NodeEndpoint],
+    ) -> None:
+        code = partition.error_code
+        self._pauses[node] = anyio.current_time() + PAUSE
+        topic = self._cluster.metadata.topic_by_id(key[0])
+        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            self.locks.void_partition(key, code, partition.error_message)
+            leader = partition.current_leader
+            if topic is not None and endpoints:
+                self._cluster.learn_leaders(
+                    {
+                        TopicPartition(topic.name, key[1]): Leader(
+                            leader.leader_id, leader.leader_epoch
+                        )
+                    },
+                    [BrokerAddress(e.node_id, e.host, e.port, e.rack) for e in endpoints],
+                )
+            self._cluster.request_refresh()
+        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            name = "?" if topic is None else topic.name
+            self._pauses[node] = anyio.current_time() + self.membership.interval
+            self._report(
+                TopicAuthorizationFailedError(
+                    f"this client may not read topic {name!r}: it needs READ on it. Grant it",
+                )
+            )
+        else:
+            logger.debug("[%s] %s: %s", self._settings.group_id, key, broker_error(code))
+            self._cluster.request_refresh()
+
+    def _is_good(self, node: int, session: ShareSession, code: int, message: str | None) -> bool:
+        """Note the code of a whole response. Return False if its partitions mean nothing."""
+        if not session.answered(code):
+            logger.info(
+                "[%s] the session at broker %d begins again: %s",
+                self._settings.group_id,
+                node,
+                broker_error(code),
+            )
+            self.locks.void(node, code, message)
+            if code not in (
+                ErrorCode.SHARE_SESSION_NOT_FOUND,
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+            ):
+                self._pauses[node] = anyio.current_time() + PAUSE
+            return False
+        if code:
+            self._pauses[node] = anyio.current_time() + max(PAUSE, self.membership.interval / 5)
+            api = ApiKey.SHARE_FETCH
+            self._report(error_for(api, code, self._settings.group_id, message))
+        return code == 0
+
+    def _fail_units(
+        self, units: dict[IdPartition, AckUnit], code: int, message: str | None
+    ) -> None:
+        for key in units:
+            self.locks.answered(key, code, message)
+
+    def _lost(self, node: int, session: ShareSession, error: KafkaError) -> None:
+        logger.info(
+            "[%s] the session at broker %d is lost: %s",
+            self._settings.group_id,
+            node,
+            str(error),
+        )
+        session.reset()
+        self.locks.void(node, DISCONNECTED)
+        self._pauses[node] = anyio.current_time() + PAUSE
+        if isinstance(error, UnsupportedVersionError):
+            self._report(error)
+        self._cluster.request_refresh()
+
+    async def _acknowledge(
+        self,
+        node: int,
+        session: ShareSession,
+        message: ShareAcknowledgeRequest,
+        units: dict[IdPartition, AckUnit],
+    ) -> None:
+        try:
+            response = await self._cluster.request(
+                message,
+                node=node,
+                purpose=PURPOSE,
+                timeout_ms=self._settings.request_timeout_ms,
+                min_version=WITH_MODES if message.is_renew_ack else None,
+            )
+        except KafkaError as error:
+            self._lost(node, session, error)
+        else:
+            self._acknowledged(node, session, units, response)
+            if message.share_session_epoch == LAST_EPOCH:
+                session.reset()
+                self.locks.void(node, DISCONNECTED)
+        finally:
+            session.is_busy = False
+            self._signal.notify()
+            self._answer_signal.notify()
+
+    def _acknowledged(
+        self,
+        node: int,
+        session: ShareSession,
+        units: dict[IdPartition, AckUnit],
+        response: ShareAcknowledgeResponse,
+    ) -> None:
+        if not self._is_good(node, session, response.error_code, response.error_message):
+            self._fail_units(units, response.error_code, response.error_message)
+            return
+        if response.acquisition_lock_timeout_ms > 0:
+            self.locks.seconds = response.acquisition_lock_timeout_ms / 1000
+        for topic in response.responses:
+            for each in topic.partitions:
+                key = topic.topic_id, each.partition_index
+                if key in units:
+                    self.locks.answered(key, each.error_code, each.error_message)
+                    if each.error_code:
+                        self._cluster.request_refresh()

@@ -1,0 +1,332 @@
+"""The acquired records of a share consumer, with the buffer of fetches that no poll has taken.
+
+The event loop of the engine adds fetches and takes acknowledgements. The caller takes fetches and
+marks records, on its own thread. So one lock guards all of it. Nothing waits or decodes under it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Set
+from typing import Final
+
+from kohort.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    broker_error,
+    error_name,
+)
+from kohort.share.machine._acquired import (
+    DISCONNECTED,
+    EXPIRED,
+    Acknowledgement,
+    AckUnit,
+    AcquiredRange,
+    AcquiredRecords,
+    Failure,
+    Hold,
+    HoldState,
+)
+from kohort.share.machine._membership import IdPartition
+from kohort.types import TopicPartition, escaped
+
+FRESH_SHARE: Final = 0.5
+"""Share of the lock that a fetch may wait for a poll. Older ones are released unseen."""
+SEND_SHARE: Final = 1 / 3
+"""Share of the lock after which a mark is sent without a poll."""
+
+
+class Fetched:
+    """The acquired records of one partition from one response, undecoded."""
+
+    __slots__ = ("data", "deadline", "is_void", "key", "node", "partition", "ranges")
+
+    def __init__(
+        self,
+        key: IdPartition,
+        partition: TopicPartition,
+        node: int,
+        ranges: tuple[AcquiredRange, ...],
+        data: memoryview,
+        deadline: float,
+    ) -> None:
+        self.key: Final = key
+        self.partition: Final = partition
+        self.node: Final = node
+        self.ranges: Final = ranges
+        self.data: Final = data
+        self.deadline: Final = deadline
+        self.is_void: bool = False
+        """True if the leader has forgotten the locks."""
+
+
+class _Home:
+    """One partition with the leader that locks its records."""
+
+    __slots__ = ("node", "partition", "records")
+
+    def __init__(self, partition: TopicPartition, node: int) -> None:
+        self.partition: Final = partition
+        self.node: Final = node
+        self.records: Final = AcquiredRecords()
+
+
+class Locks:
+    """All acquired records of one share consumer. ``clock`` is that of the engine."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock: Callable[[], float] = clock
+        self.seconds: float = 30.0
+        """Duration of a lock, from the latest response."""
+        self._lock = threading.Lock()
+        self._homes: dict[IdPartition, _Home] = {}
+        self._keys: dict[TopicPartition, IdPartition] = {}
+        self._buffer: deque[Fetched] = deque()
+        self._taken: list[Fetched] = []
+        """Fetches that the caller decodes now."""
+        self._failures: dict[TopicPartition, dict[int, KafkaError]] = {}
+        self.acquired: int = 0
+        self.acknowledged: int = 0
+        self.failed: int = 0
+
+    # -- the caller's side --------------------------------------------------------------------
+
+    def take(self) -> list[Fetched]:
+        """Return the buffered fetches that are fresh, and release the others."""
+        with self._lock:
+            now = self.clock()
+            self._release_stale(now)
+            self._taken = list(self._buffer)
+            self._buffer.clear()
+            return list(self._taken)
+
+    def hold(self, fetched: Fetched, gaps: Set[int]) -> dict[int, Hold]:
+        """Hold the offsets of a fetch, and acknowledge the gaps. Return the holds by offset.
+
+        A fetch whose locks are lost meanwhile has no holds.
+        """
+        with self._lock:
+            if fetched.is_void:
+                return {}
+            records = self._records_of(fetched)
+            now = self.clock()
+            holds = {}
+            for first, last, count in fetched.ranges:
+                for offset in range(first, last + 1):
+                    hold = records.acquire(offset, fetched.deadline, count)
+                    if offset in gaps:
+                        records.mark(offset, hold, Acknowledgement.GAP, now)
+                    else:
+                        holds[offset] = hold
+            self.acquired += len(holds)
+            return holds
+
+    def mark(
+        self, partition: TopicPartition, offset: int, hold: Hold, type: Acknowledgement
+    ) -> bool:
+        """Mark an offset. A lost lock becomes a failure that the next commit names.
+
+        Return False if the offset has its last acknowledgement already.
+        """
+        with self._lock:
+            if hold.state in (HoldState.SENT, HoldState.DONE):
+                return False
+            key = self._keys.get(partition)
+            home = None if key is None else self._homes.get(key)
+            now = self.clock()
+            if home is not None and hold.state is HoldState.HELD and now < hold.deadline:
+                home.records.mark(offset, hold, type, now)
+            elif hold.mark is None:
+                hold.mark = type
+                if type is not Acknowledgement.RELEASE:
+                    code = EXPIRED if now >= hold.deadline else DISCONNECTED
+                    self._fail(partition, [Failure(offset, code)])
+                if home is not None:
+                    home.records.lose(offset, hold)
+            return True
+
+    def find(self, partition: TopicPartition, offset: int) -> Hold | None:
+        """Return the hold of an offset, or None."""
+        with self._lock:
+            key = self._keys.get(partition)
+            home = None if key is None else self._homes.get(key)
+            return None if home is None else home.records.holds.get(offset)
+
+    def is_fresh(self, hold: Hold) -> bool:
+        """Return True unless a record has waited for half of its lock."""
+        return hold.deadline - self.clock() > self.seconds * (1 - FRESH_SHARE)
+
+    def take_failures(self) -> dict[TopicPartition, dict[int, KafkaError]]:
+        """Return the acknowledgements that failed since the last call."""
+        with self._lock:
+            found, self._failures = self._failures, {}
+            return found
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many offsets are held, and how many of them wait for a poll."""
+        with self._lock:
+            held = sum(len(home.records) for home in self._homes.values())
+            buffered = sum(
+                last - first + 1 for each in self._buffer for first, last, _ in each.ranges
+            )
+            return held + buffered, buffered
+
+    # -- the engine's side --------------------------------------------------------------------
+
+    @property
+    def has_buffered(self) -> bool:
+        """True if a fetch waits for a poll."""
+        return bool(self._buffer)
+
+    def add(self, fetched: Fetched) -> None:
+        """Buffer a fetch."""
+        with self._lock:
+            home = self._homes.get(fetched.key)
+            if home is not None and home.node != fetched.node:
+                self._void(fetched.key, DISCONNECTED, None)
+            self._buffer.append(fetched)
+
+    def release_stale(self, now: float) -> None:
+        """Release the fetches that have waited too long for a poll."""
+        with self._lock:
+            self._release_stale(now)
+
+    def _release_stale(self, now: float) -> None:
+        fresh_for = self.seconds * (1 - FRESH_SHARE)
+        for fetched in [each for each in self._buffer if each.deadline - now <= fresh_for]:
+            self._buffer.remove(fetched)
+            self._release(fetched, now)
+
+    def _release(self, fetched: Fetched, now: float) -> None:
+        records = self._records_of(fetched)
+        for first, last, count in fetched.ranges:
+            for offset in range(first, last + 1):
+                hold = records.acquire(offset, fetched.deadline, count)
+                records.mark(offset, hold, Acknowledgement.RELEASE, now)
+
+    def release_buffered(self) -> None:
+        """Release all fetches that no poll has taken."""
+        with self._lock:
+            now = self.clock()
+            while self._buffer:
+                self._release(self._buffer.popleft(), now)
+
+    def nodes(self) -> frozenset[int]:
+        """Return the leaders that hold records for this member."""
+        with self._lock:
+            busy = {home.node for home in self._homes.values() if not home.records.is_idle}
+            return frozenset(busy | {each.node for each in self._buffer})
+
+    def has_marks(self, node: int, *, older_than: float | None = None) -> bool:
+        """Return True if marks of a leader are not sent, or are older than a time."""
+        with self._lock:
+            for home in self._homes.values():
+                oldest = home.records.oldest_mark if home.node == node else None
+                if oldest is not None and (older_than is None or oldest <= older_than):
+                    return True
+            return False
+
+    def has_renewals(self, node: int) -> bool:
+        """Return True if a mark of a leader is a renewal."""
+        with self._lock:
+            return any(
+                home.node == node and home.records.has_renewals for home in self._homes.values()
+            )
+
+    @property
+    def is_settled(self) -> bool:
+        """True if every mark is sent and answered."""
+        with self._lock:
+            return all(
+                home.records.oldest_mark is None and not home.records.is_in_flight
+                for home in self._homes.values()
+            )
+
+    def take_units(self, node: int, *, with_renewals: bool = True) -> dict[IdPartition, AckUnit]:
+        """Begin to send the marks of one leader."""
+        with self._lock:
+            now = self.clock()
+            units = {}
+            for key, home in list(self._homes.items()):
+                if home.node != node or home.records.oldest_mark is None:
+                    continue
+                unit, failures = home.records.take(now, with_renewals=with_renewals)
+                self._fail(home.partition, failures)
+                if unit.offsets:
+                    units[key] = unit
+            return units
+
+    def answered(self, key: IdPartition, code: int, message: str | None) -> None:
+        """Note the answer to the acknowledgements of one partition."""
+        with self._lock:
+            home = self._homes.get(key)
+            if home is None:
+                return
+            if code in _LOST_LEADERS:
+                self._void(key, code, message)
+                return
+            before = len(home.records)
+            self._fail(home.partition, home.records.answered(code, message, self.seconds))
+            if code == 0:
+                self.acknowledged += before - len(home.records)
+
+    def void(self, node: int, code: int, message: str | None = None) -> None:
+        """Lose all locks of one leader."""
+        with self._lock:
+            self._void_fetches(lambda each: each.node == node)
+            for key in [key for key, home in self._homes.items() if home.node == node]:
+                self._void(key, code, message)
+
+    def void_partition(self, key: IdPartition, code: int, message: str | None = None) -> None:
+        """Lose all locks of one partition, because it has another leader."""
+        with self._lock:
+            self._void_fetches(lambda each: each.key == key)
+            self._void(key, code, message)
+
+    def _void_fetches(self, is_lost: Callable[[Fetched], bool]) -> None:
+        for each in [*self._buffer, *self._taken]:
+            each.is_void |= is_lost(each)
+        self._buffer = deque(each for each in self._buffer if not each.is_void)
+
+    def _void(self, key: IdPartition, code: int, message: str | None) -> None:
+        home = self._homes.pop(key, None)
+        if home is not None:
+            self._keys.pop(home.partition, None)
+            self._fail(home.partition, home.records.void(code, message))
+
+    def _records_of(self, fetched: Fetched) -> AcquiredRecords:
+        home = self._homes.get(fetched.key)
+        if home is None:
+            home = self._homes[fetched.key] = _Home(fetched.partition, fetched.node)
+            self._keys[fetched.partition] = fetched.key
+        return home.records
+
+    def _fail(self, partition: TopicPartition, failures: Iterable[Failure]) -> None:
+        for offset, code, message in failures:
+            self.failed += 1
+            error = _error(partition, offset, code, message)
+            self._failures.setdefault(partition, {})[offset] = error
+
+
+_LOST_LEADERS: Final = frozenset({3, 6, 74, 100})
+"""Codes of acknowledgements whose locks are gone: the partition has another leader, or none."""
+
+
+def _error(partition: TopicPartition, offset: int, code: int, message: str | None) -> KafkaError:
+    where = f"{partition.topic}-{partition.partition} offset {offset}"
+    if code == EXPIRED:
+        return KafkaTimeoutError(
+            f"the lock of {where} expired before its acknowledgement was sent, so the record is "
+            "delivered again. Raise share.record.lock.duration.ms of the group, or renew the record"
+        )
+    if code == DISCONNECTED:
+        return KafkaConnectionError(
+            f"the lock of {where} ended with the session at its leader, so the record may be "
+            "delivered again"
+        )
+    said = f" The broker's message is: {escaped(message)}" if message else ""
+    return broker_error(
+        code, f"the acknowledgement of {where} failed with {error_name(code)}.{said}"
+    )

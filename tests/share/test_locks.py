@@ -1,0 +1,148 @@
+"""The locks of a share consumer over all leaders, and the buffer of its fetches."""
+
+from __future__ import annotations
+
+from kohort.errors import (
+    ErrorCode,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NotLeaderOrFollowerError,
+)
+from kohort.share.client._locks import Fetched, Locks
+from kohort.share.machine._acquired import DISCONNECTED, Acknowledgement, AcquiredRange, Hold
+from kohort.types import TopicPartition
+
+TP, OTHER = TopicPartition("jobs", 0), TopicPartition("jobs", 1)
+KEY, OTHER_KEY = (b"i" * 16, 0), (b"i" * 16, 1)
+NODE, SECOND = 1, 2
+ACCEPT, RELEASE = Acknowledgement.ACCEPT, Acknowledgement.RELEASE
+LOCK = 30.0
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def fetched(first: int, last: int, *, now: float = 0.0, node: int = NODE) -> Fetched:
+    ranges = (AcquiredRange(first, last, 1),)
+    return Fetched(KEY, TP, node, ranges, memoryview(b""), now + LOCK)
+
+
+def taken(locks: Locks, first: int, last: int) -> dict[int, Hold]:
+    """Return the holds of a fetch that a poll has taken."""
+    locks.add(fetched(first, last, now=locks.clock()))
+    (found,) = locks.take()
+    return locks.hold(found, set())
+
+
+def test_a_fetch_that_waits_for_half_of_its_lock_is_released_unseen() -> None:
+    clock = Clock()
+    locks = Locks(clock)
+    locks.add(fetched(0, 4))
+    clock.now = LOCK / 2 - 0.1
+    locks.release_stale(clock.now)
+    assert locks.has_buffered
+    clock.now = LOCK / 2
+    assert locks.take() == []
+    units = locks.take_units(NODE)
+    assert [tuple(each) for each in units[KEY].ranges()] == [(0, 4, RELEASE)]
+    locks.answered(KEY, 0, None)
+    assert locks.counts() == (0, 0)
+    assert locks.take_failures() == {}
+
+
+def test_gaps_are_acknowledged_and_not_held_for_the_caller() -> None:
+    locks = Locks(Clock())
+    locks.add(fetched(0, 4))
+    (found,) = locks.take()
+    assert sorted(locks.hold(found, {1, 4})) == [0, 2, 3]
+    ranges = locks.take_units(NODE)[KEY].ranges()
+    assert [tuple(each) for each in ranges] == [(1, 1, 0), (4, 4, 0)]
+
+
+def test_a_late_accept_is_named_and_does_not_spoil_the_others() -> None:
+    clock = Clock()
+    locks = Locks(clock)
+    holds = taken(locks, 0, 2)
+    holds[1].deadline = 10.0
+    for offset, hold in holds.items():
+        assert locks.mark(TP, offset, hold, ACCEPT)
+    clock.now = 10.0
+    assert locks.take_units(NODE)[KEY].offsets == ((0, ACCEPT), (2, ACCEPT))
+    locks.answered(KEY, 0, None)
+    failures = locks.take_failures()
+    assert list(failures[TP]) == [1]
+    assert isinstance(failures[TP][1], KafkaTimeoutError)
+    assert locks.take_failures() == {}
+
+
+def test_an_accept_after_the_deadline_is_a_failure_once() -> None:
+    clock = Clock()
+    locks = Locks(clock)
+    holds = taken(locks, 0, 0)
+    clock.now = LOCK
+    assert locks.mark(TP, 0, holds[0], ACCEPT)
+    assert locks.mark(TP, 0, holds[0], ACCEPT)
+    assert locks.failed == 1
+    assert isinstance(locks.take_failures()[TP][0], KafkaTimeoutError)
+    assert locks.take_units(NODE) == {}
+
+
+def test_an_acknowledgement_that_was_sent_is_final() -> None:
+    locks = Locks(Clock())
+    holds = taken(locks, 0, 0)
+    assert locks.mark(TP, 0, holds[0], ACCEPT)
+    locks.take_units(NODE)
+    assert not locks.mark(TP, 0, holds[0], RELEASE)
+    locks.answered(KEY, 0, None)
+    assert not locks.mark(TP, 0, holds[0], RELEASE)
+
+
+def test_a_lost_session_loses_what_its_leader_locked_and_nothing_else() -> None:
+    locks = Locks(Clock())
+    holds = taken(locks, 0, 1)
+    locks.add(Fetched(OTHER_KEY, OTHER, SECOND, (AcquiredRange(7, 7, 1),), memoryview(b""), LOCK))
+    locks.add(fetched(2, 3))
+    locks.mark(TP, 0, holds[0], ACCEPT)
+    locks.void(NODE, DISCONNECTED)
+    assert [each.key for each in locks.take()] == [OTHER_KEY]
+    assert locks.mark(TP, 1, holds[1], ACCEPT)
+    failures = locks.take_failures()[TP]
+    assert sorted(failures) == [0, 1]
+    assert {type(each) for each in failures.values()} == {KafkaConnectionError}
+
+
+def test_a_fetch_whose_locks_end_before_it_is_decoded_has_no_records() -> None:
+    locks = Locks(Clock())
+    locks.add(fetched(0, 3))
+    (found,) = locks.take()
+    locks.void(NODE, DISCONNECTED)
+    assert locks.hold(found, set()) == {}
+
+
+def test_a_moved_leader_fails_the_acknowledgements_of_its_partition() -> None:
+    locks = Locks(Clock())
+    holds = taken(locks, 0, 1)
+    locks.mark(TP, 0, holds[0], ACCEPT)
+    locks.take_units(NODE)
+    locks.answered(KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    assert isinstance(locks.take_failures()[TP][0], NotLeaderOrFollowerError)
+    assert locks.counts() == (0, 0)
+
+
+def test_records_of_a_new_leader_replace_those_of_the_old_one() -> None:
+    locks = Locks(Clock())
+    holds = taken(locks, 0, 1)
+    locks.add(fetched(0, 1, node=SECOND))
+    (found,) = locks.take()
+    again = locks.hold(found, set())
+    assert locks.mark(TP, 0, holds[0], ACCEPT)
+    assert locks.mark(TP, 0, again[0], ACCEPT)
+    assert locks.take_units(NODE) == {}
+    assert locks.take_units(SECOND)[KEY].offsets == ((0, ACCEPT),)
+    assert list(locks.take_failures()[TP]) == [0]
