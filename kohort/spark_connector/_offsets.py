@@ -36,6 +36,8 @@ ALL_PARTITIONS = -1
 """Partition that stands for all partitions of a topic in options."""
 POSITIONS = {"earliest": EARLIEST, "latest": LATEST}
 
+METADATA = "kohort/"
+"""Prefix of the metadata of each commit, before the query id. Other commits do not have it."""
 VERSION = 1
 MAX_OFFSET = (1 << 63) - 1
 MAX_PARTITION = (1 << 31) - 1

@@ -1,4 +1,4 @@
-"""Planning of micro-batches for a stream without a group, on the driver.
+"""Planning of micro-batches for a stream that is no member of a group, on the driver.
 
 All methods run in the thread in which Spark calls the reader.
 """
@@ -9,13 +9,13 @@ import logging
 import time
 from collections.abc import Callable
 
-from kohort import KafkaConsumer, TopicPartition
+from kohort import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kohort.errors import KafkaError, OffsetsTimeoutError
-from kohort.spark_connector._offsets import StreamOffset, new_query_id
+from kohort.spark_connector._offsets import METADATA, Offsets, StreamOffset, new_query_id
 from kohort.spark_connector._processes import SparkFolders
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._batch_limits import BatchDelay, limited_ends
-from kohort.spark_connector.planning._loss import LossCheck, next_ids
+from kohort.spark_connector.planning._loss import LossCheck, next_ids, was_recreated
 from kohort.spark_connector.planning._planning import (
     PARTITIONS_REFRESH_S,
     EndLookup,
@@ -85,6 +85,49 @@ class TrackedPartitions:
         self._partitions_due = self._clock()
 
 
+COMMIT_MS = 5_000
+"""Time limit of a commit, during which Spark waits."""
+RETRY_COMMIT_S = 5.0
+"""Seconds between two attempts to commit."""
+
+
+class GroupCommits:
+    """Commits of finished micro-batches to a group of which the query is no member.
+
+    Kafka's tools then show the lag of the query. The checkpoint alone decides what is read, so a
+    commit that fails is logged and repeated.
+    """
+
+    def __init__(
+        self, consumer: KafkaConsumer, group: str | None, clock: Callable[[], float]
+    ) -> None:
+        self._consumer = consumer
+        self._group = group
+        self._clock = clock
+        self._committed: Offsets = {}
+        self._due = float("-inf")
+
+    def commit(self, finished: StreamOffset, offsets: Offsets, *, force: bool = False) -> bool:
+        """Commit those offsets that are new. Return False if some are still not committed."""
+        new = {tp: at for tp, at in offsets.items() if self._committed.get(tp) != at}
+        if not new:
+            return True
+        if self._clock() < self._due and not force:
+            return False
+        metadata = f"{METADATA}{finished.query or ''}"
+        try:
+            self._consumer.commit(
+                {tp: OffsetAndMetadata(at, metadata) for tp, at in new.items()},
+                timeout_ms=COMMIT_MS,
+            )
+        except KafkaError as error:
+            self._due = self._clock() + RETRY_COMMIT_S
+            logger.warning("[%s] a commit failed and will be retried: %s", self._group, str(error))
+            return False
+        self._committed = {**self._committed, **new}
+        return True
+
+
 class StreamDriver:
     """Planner of micro-batches from all partitions. It lives as long as the query runs."""
 
@@ -109,6 +152,9 @@ class StreamDriver:
         self._target: dict[TopicPartition, int] | None = None
         self._has_planned = False
         self._query_id = new_query_id()
+        self._commits = (
+            GroupCommits(consumer, options.group_id, clock) if options.commit_only else None
+        )
         self._starts: dict[TopicPartition, int] = {}  # of partitions in no batch yet
 
     def prepare_available_now(self) -> None:
@@ -127,6 +173,7 @@ class StreamDriver:
         self._session.check()
         asked_at = self._clock()
         self._refresh()
+        self._commit(start, force=self._target is not None)
         found = self._plan(start, max_rows, ignore_minimum)
         if found is start and self._target is None and self._tracked.refreshed_at < asked_at:
             # The result includes records written before the call, because processAllAvailable()
@@ -158,8 +205,22 @@ class StreamDriver:
         return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query_id)
 
     def commit_up_to(self, start: StreamOffset) -> bool:
-        """Return True, because a stream without a group has nothing to commit."""
-        return True
+        """Commit the offsets up to ``start``. Return True if nothing is left to commit."""
+        self._refresh()
+        return self._commit(start, force=True)
+
+    def _commit(self, finished: StreamOffset, *, force: bool) -> bool:
+        """Commit what Spark has finished, unless its topic is gone or was recreated."""
+        if self._commits is None:
+            return True
+        tracked = self._tracked
+        recreated = was_recreated(finished, tracked.topic_ids)
+        done = {
+            tp: at
+            for tp, at in finished.end.items()
+            if tp in tracked.partitions and tp.topic not in recreated
+        }
+        return self._commits.commit(finished, done, force=force)
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the ends of the partitions, as last looked up."""

@@ -33,7 +33,7 @@ from kohort.errors import (
     WakeupError,
 )
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._offsets import Offsets
+from kohort.spark_connector._offsets import METADATA, Offsets
 from kohort.spark_connector._processes import SparkFolders
 from kohort.spark_connector.member._member_listener import (
     MemberListener,
@@ -75,8 +75,6 @@ class Schedule:
 
 logger = logging.getLogger("kohort.spark_connector")
 
-METADATA = "kohort/"
-"""Prefix of the metadata of each commit, before the query id. Other commits do not have it."""
 POLL_MS = 50
 ENDS_REFRESH_S = 0.15
 RETRY_S = 0.5

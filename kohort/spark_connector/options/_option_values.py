@@ -45,6 +45,7 @@ NAMES = (
     "rebalanceWait",
     "rebalanceListener",
     "groupOffsetReset",
+    "commitOnly",
     "groupIdPrefix",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
@@ -57,6 +58,7 @@ STREAM_ONLY = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "allowOtherTopics",
+    "commitOnly",
 )
 MEMBER_ONLY = ("rebalanceWait", "rebalanceListener", "groupOffsetReset")
 """Options for one kind of query only: batches, streams, and streams in a group."""
@@ -117,7 +119,7 @@ def check_kind(given: Mapping[str, str], streaming: bool | None, member: bool) -
         if not member and name.lower() in given:
             raise InvalidOptionError(
                 f"option {name} is for members of a group. Set kafka.group.id, and subscribe or "
-                "subscribePattern"
+                "subscribePattern, without commitOnly"
             )
 
 

@@ -78,6 +78,8 @@ class SourceOptions:
     The higher one, except that a query follows its checkpoint if it committed the group's offset
     itself. With honor a lower offset of another client, and with group any offset of the group.
     """
+    commit_only: bool = False
+    """True if a stream reads all partitions without membership, and commits to its group."""
     lookup_retries: int = 0
     lookup_retry_interval_s: float = 1.0
     poll_timeout_ms: int = 120_000
@@ -89,7 +91,7 @@ class SourceOptions:
     @property
     def is_member(self) -> bool:
         """True if a stream is a member of its group, so that other members may own partitions."""
-        return self.group_id is not None and not self.assigned
+        return self.group_id is not None and not self.assigned and not self.commit_only
 
     def is_subscribed(self, tp: TopicPartition) -> bool:
         """True if the options name this partition, which may not exist."""
@@ -123,8 +125,10 @@ class SourceOptions:
         }
         check_names(given)
         check_properties(properties)
-        check_kind(given, streaming, "group.id" in properties and "assign" not in given)
         read = _OptionReader(given)
+        commit_only = read("commitOnly", _option_values.boolean, False)
+        is_member = "group.id" in properties and "assign" not in given and not commit_only
+        check_kind(given, streaming, is_member)
         topics, pattern, assigned = _topics_to_read(read)
         found = cls(
             properties=properties,
@@ -153,6 +157,7 @@ class SourceOptions:
             rebalance_wait_s=_rebalance_wait(read, properties),
             rebalance_listener=read("rebalanceListener", _option_values.listener, None),
             group_offset_reset=read("groupOffsetReset", _offset_reset, "checkpoint"),
+            commit_only=commit_only,
             lookup_retries=read("fetchOffset.numRetries", _option_values.number, 0),
             lookup_retry_interval_s=read("fetchOffset.retryIntervalMs", _option_values.number, 1000)
             / 1000,
@@ -217,6 +222,8 @@ def _check(options: SourceOptions) -> None:
     """Raise InvalidOptionError for values that exclude each other."""
     if options.starting == COMMITTED and options.group_id is None:
         raise InvalidOptionError("startingOffsets=committed requires option kafka.group.id")
+    if options.commit_only and options.group_id is None:
+        raise InvalidOptionError("option commitOnly requires option kafka.group.id")
     if options.ending in (EARLIEST, COMMITTED):
         raise InvalidOptionError("option endingOffsets has to be latest or offsets as JSON")
     if not isinstance(options.ending, int) and EARLIEST in options.ending.values():
