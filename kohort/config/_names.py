@@ -37,6 +37,8 @@ REFRESH = "topic.metadata.refresh.interval.ms"
 
 logger = logging.getLogger("kohort.config")
 
+_PEM_STORES = {"ssl_truststore_location": "ssl_cafile", "ssl_keystore_location": "ssl_certfile"}
+"""Option that takes the place of a store in PEM."""
 _REFERENCE = re.compile(r"\$\{[A-Za-z][\w.-]*:[^}]*\}")
 
 
@@ -145,6 +147,9 @@ def with_dotted_names(
 ) -> InvalidOptionError:
     """Return the error with dotted names in place of keywords."""
     dotted = {each.name: each.properties[0] for each in options if each.properties}
+    for store, file in _PEM_STORES.items():
+        if store in given_as:
+            dotted[file] = given_as[store]
     dotted.update(given_as)
     text = re.sub(
         r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: dotted.get(found[0], found[0]), str(error)
@@ -169,7 +174,7 @@ def conceal_properties(properties: Mapping[str, Any], options: Iterable[Option])
 def _concealed(name: str, value: Any, known: Mapping[str, Option]) -> Any:
     if name in known:
         return known[name].option_type.conceal(value)
-    if name == QUEUE:
+    if name == QUEUE or (name == "oauth_cb" and callable(getattr(value, "token", None))):
         return value
     unsupported = _UNSUPPORTED.get(name)
     harmless = unsupported is not None and unsupported.is_harmless(value)

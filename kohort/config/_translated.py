@@ -70,7 +70,8 @@ TRANSLATED: dict[str, str] = {
     "sasl.oauthbearer.jwt.retriever.class": "One of Kafka's, by its name; it chooses the grant.",
     "sasl.oauthbearer.method": "`default` or `oidc`; it changes nothing.",
     "sasl.oauthbearer.config": "Claims of unsecured tokens, or the text that `oauth_cb` gets.",
-    "oauth_cb": "A callable (config) that returns (token, expiry, ...), as in confluent-kafka.",
+    "oauth_cb": "A callable (config) that returns (token, expiry, ...), as in confluent-kafka. Or "
+    "an object with `token()`.",
 }
 """Meaning of each of these dotted names."""
 
@@ -122,9 +123,13 @@ def _translate(properties: Mapping[str, Any], given: Mapping[str, str]) -> Given
         _read_queue(value, properties, found)
     config = properties.get("sasl.oauthbearer.config")
     callback = properties.get("oauth_cb")
-    if callback is not None:
+    if callable(getattr(callback, "token", None)):
+        found.set("sasl_oauth_token_provider", callback, "oauth_cb")
+    elif callback is not None:
         if not callable(callback):
-            raise InvalidOptionError("oauth_cb must be a callable (config)")
+            raise InvalidOptionError(
+                "oauth_cb must be a callable (config), or an object with token()"
+            )
         provider = OAuthCallback(callback, Secret("") if config is None else conceal(config))
         found.set("sasl_oauth_token_provider", provider, "oauth_cb")
     elif config is not None:

@@ -9,6 +9,11 @@ from typing import Any
 
 from kohort import KafkaConsumer
 from kohort.errors import ConfigurationError
+from kohort.spark_connector.options._consumer_options import (
+    TOKEN_PROVIDER,
+    for_queries,
+    token_provider,
+)
 
 MAX_IDLE_CONSUMERS = 4
 """Idle consumers per configuration. A worker runs one task at a time."""
@@ -34,13 +39,14 @@ _idle: dict[_Key, list[KafkaConsumer]] = {}
 def make_consumer(properties: Mapping[str, Any], *, group: bool) -> KafkaConsumer:
     """Return a consumer with the user's properties. Drop the group's unless ``group``. No I/O."""
     chosen = {k: v for k, v in properties.items() if group or k not in _GROUP_PROPERTIES}
+    path = chosen.pop(TOKEN_PROVIDER, None)
+    # Each process has its own provider: an object cannot be an option of Spark.
+    provider = {} if path is None else {"oauth_cb": token_provider(path)}
     try:
         defaults = _DEFAULTS | _GROUP_DEFAULTS if group else _DEFAULTS
-        return KafkaConsumer.from_properties(defaults | chosen | _FIXED)
+        return KafkaConsumer.from_properties(defaults | chosen | provider | _FIXED)
     except ConfigurationError as error:
-        raise type(error)(
-            f"{error} (as an option of the source it has the prefix kafka.)"
-        ) from None
+        raise type(error)(for_queries(error)) from None
 
 
 def reader_properties(properties: Mapping[str, str], offsets: int) -> dict[str, Any]:

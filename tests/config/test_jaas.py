@@ -317,6 +317,19 @@ def test_oauth_cb_of_confluent_kafka_is_a_token_provider() -> None:
     assert not leaked(SECRET, repr(config))
 
 
+def test_oauth_cb_may_be_a_token_provider() -> None:
+    class Provider:
+        def token(self) -> str:
+            return "token"
+
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    provider = Provider()
+    config = ConsumerConfig.from_properties(given | {"oauth_cb": provider})
+    assert config.security.sasl.sasl_oauth_token_provider is provider
+    with pytest.raises(InvalidOptionError, match=r"or an object with token\(\)"):
+        ConsumerConfig.from_properties(given | {"oauth_cb": 5})
+
+
 def test_every_translated_name_is_documented() -> None:
     assert DOCUMENTED.keys() == TRANSLATED
 

@@ -126,11 +126,16 @@ def check_kind(given: Mapping[str, str], streaming: bool | None, member: bool) -
 def check_properties(properties: Mapping[str, str]) -> None:
     """Check options of the consumer, without prefix.
 
-    Raise UnsupportedOptionError or InvalidOptionError.
+    Raise UnsupportedOptionError, UnknownOptionError or InvalidOptionError.
     """
     for name, why in REJECTED.items():
         if name in properties:
             raise UnsupportedOptionError(f"option {PREFIX}{name} cannot be set: {why}")
+    if "sasl_oauth_token_provider" in properties:
+        raise UnknownOptionError(
+            f"option {PREFIX}sasl_oauth_token_provider is an object in a program. Here set "
+            f"{PREFIX}sasl.oauth.token.provider=package.module:Name"
+        )
     if properties.get("on.error", "").strip().lower() == "pause":
         raise UnsupportedOptionError(
             f"option {PREFIX}on.error cannot be pause: a task needs its whole range and cannot be "

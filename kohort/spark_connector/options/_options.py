@@ -17,6 +17,7 @@ from kohort.spark_connector._offsets import (
     parse_timestamps,
 )
 from kohort.spark_connector.options import _option_values
+from kohort.spark_connector.options._consumer_options import without_effectless
 from kohort.spark_connector.options._option_values import (
     PREFIX,
     check_kind,
@@ -125,6 +126,7 @@ class SourceOptions:
         }
         check_names(given)
         check_properties(properties)
+        properties = without_effectless(properties)
         read = _OptionReader(given)
         commit_only = read("commitOnly", _option_values.boolean, False)
         is_member = "group.id" in properties and "assign" not in given and not commit_only
