@@ -16,14 +16,14 @@ from kohort.spark_connector._source import KohortDataSource
 from kohort.spark_connector._stop_requests import stop
 
 if TYPE_CHECKING:
-    from kohort.spark_connector._query_logger import RebalanceLogger, lag
+    from kohort.spark_connector._query_logger import BatchEndListener, RebalanceLogger, lag
 
-__all__ = ["KohortDataSource", "RebalanceLogger", "lag", "stop"]
+__all__ = ["BatchEndListener", "KohortDataSource", "RebalanceLogger", "lag", "stop"]
 
 
 def __getattr__(name: str) -> Any:
     # Spark imports every source it finds, also with versions too old for _query_logger.
-    if name in ("RebalanceLogger", "lag"):
+    if name in ("BatchEndListener", "RebalanceLogger", "lag"):
         from kohort.spark_connector import _query_logger
 
         return getattr(_query_logger, name)

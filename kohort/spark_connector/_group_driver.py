@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from kohort import KafkaTimeoutError, TopicPartition
+from kohort.spark_connector._batch_ends import ReportedEnds
 from kohort.spark_connector._offsets import Offsets, StreamOffset, new_query_id
 from kohort.spark_connector.member._member import LEAVE_GROUP_S, GroupMember
 from kohort.spark_connector.member._member_partitions import (
@@ -44,7 +45,9 @@ class GroupDriver:
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
-        self._member = GroupMember(options, clock)
+        self._planned: BatchPlan | None = None
+        self._reported = ReportedEnds()
+        self._member = GroupMember(options, clock, self._finish_reported)
         self._partitions = self._member.partitions
         self._undo_sigterm = leave_on_sigterm(self._member)
         self._rebalance_timeout_s = options.rebalance_wait_s + REBALANCE_MARGIN_S
@@ -56,7 +59,6 @@ class GroupDriver:
         self._target: dict[TopicPartition, int] | None = None
         self._has_waited = False
         self._query_id = new_query_id()
-        self._planned: BatchPlan | None = None
         self._read_partitions: set[TopicPartition] = set()
         """Partitions that this run has read. For them a reset of the group's offset is old."""
         self._warned: set[TopicPartition] = set()
@@ -158,6 +160,16 @@ class GroupDriver:
         """Mark the batch up to ``start`` as finished. Spark has written it into its commit log."""
         self._note_finished(start)
         self._partitions.finish_batch(lambda view: self._reached(view, start))
+
+    def _finish_reported(self) -> None:
+        """Mark the running batch as finished if a listener has reported its end.
+
+        The member's thread calls this, because Spark calls the source at the next trigger only.
+        """
+        planned = self._planned
+        if planned is not None and planned.offset is not None:
+            if self._reported.has_finished(planned.offset):
+                self._finish_up_to(planned.offset)
 
     def _note_finished(self, start: StreamOffset) -> None:
         checkpoint = Checkpoint(start.query or self._query_id, is_missing=start.is_first)

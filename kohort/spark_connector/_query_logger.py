@@ -1,8 +1,10 @@
-"""Progress of a query in a group: its lag, and the partitions it gains and loses."""
+"""Progress of a query in a group: its lag, its partitions, and the ends of its batches."""
 
 from __future__ import annotations
 
+import json
 import logging
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.streaming.listener import (
@@ -14,9 +16,12 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kohort import TopicPartition
+from kohort.spark_connector._batch_ends import remove_end, report_end
 from kohort.spark_connector._errors import OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset, flat
 from kohort.spark_connector._stop_requests import as_dict
+
+logger = logging.getLogger("kohort.spark_connector")
 
 
 def lag(progress: Any) -> dict[TopicPartition, int]:
@@ -77,3 +82,46 @@ class RebalanceLogger(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the partitions of the query."""
         self._partitions_by_run.pop(str(event.runId), None)
+
+
+class BatchEndListener(StreamingQueryListener):
+    """Listener that lets a query commit each micro-batch as soon as Spark has finished it.
+
+    Without it, a query with a trigger interval learns of the end at its next trigger. Register it
+    with ``spark.streams.addListener(BatchEndListener())``, on the machine of the driver and as its
+    user. It serves all queries of the session.
+    """
+
+    def __init__(self) -> None:
+        self._reported: dict[str, dict[str, str]] = {}
+        """Offsets as text by run and checkpoint."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing, because no batch has ended."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Report the end offsets to the sources of the query."""
+        reported = self._reported.setdefault(str(event.progress.runId), {})
+        for source in as_dict(event.progress).get("sources", ()):
+            offset = as_dict(source.get("endOffset"))
+            try:
+                query_id = StreamOffset.from_json(offset).query
+            except OffsetFormatError:
+                continue  # another connector
+            text = json.dumps(offset)
+            if query_id is None or reported.get(query_id) == text:
+                continue
+            try:
+                report_end(query_id, offset)
+                reported[query_id] = text
+            except OSError as error:
+                logger.warning("the end of a micro-batch was not reported: %s", str(error))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Do nothing, because no batch has ended."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Remove what was reported to the sources of the query."""
+        for query_id in self._reported.pop(str(event.runId), {}):
+            with suppress(OSError):
+                remove_end(query_id)

@@ -147,7 +147,7 @@ def check_owner(folder: Path) -> None:
 def _clear(folder: Path) -> None:
     """Remove files that killed processes left in the folder."""
     for entry in os.scandir(folder):
-        if entry.name.endswith((".stop", ".new", ".done")):
+        if entry.name.endswith((".stop", ".new", ".done", ".end")):
             with suppress(FileNotFoundError):
                 if entry.stat(follow_symlinks=False).st_mtime < time.time() - STALE_S:
                     Path(entry.path).unlink()

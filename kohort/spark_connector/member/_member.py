@@ -6,7 +6,8 @@ since when, the ranges of the current micro-batch, and the finished ones.
 
 A revocation runs on the member's thread inside ``poll()``, and waits for Spark's next call, which
 is the end of the batch. A request for the batch after an offset proves that the batch up to it is
-in Spark's commit log. So that is the time to commit (``_group_driver``).
+in Spark's commit log. So that is the time to commit (``_group_driver``). A listener of the program
+may report the end before (``_batch_ends``). The member's thread looks for that.
 """
 
 from __future__ import annotations
@@ -117,9 +118,15 @@ def _with_defaults(properties: Mapping[str, str]) -> dict[str, str]:
 class GroupMember:
     """Consumer in a group with a thread that polls it until :meth:`request_end`."""
 
-    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        clock: Callable[[], float] = time.monotonic,
+        look_for_end: Callable[[], object] = lambda: None,
+    ) -> None:
         self.partitions = MemberPartitions()
         self._options = options
+        self._look_for_end = look_for_end
         self._clock = clock
         self._listener = user_listener(options.rebalance_listener)
         self._consumer = make_consumer(_with_defaults(options.properties), group=True)
@@ -187,6 +194,7 @@ class GroupMember:
             ("the session", self._session.check),
             ("the group", self._poll),
             ("the starts of partitions", self._resolve),
+            ("the end of a micro-batch", self._note_end),
             ("a commit", self._commit_finished),
             ("the ends of partitions", self._refresh_ends),
             ("the partitions", self._refresh_partitions),
@@ -273,6 +281,10 @@ class GroupMember:
             self.partitions.fail(error)
         self._names_checked = True
 
+    def _note_end(self) -> None:
+        if self.partitions.is_in_flight:
+            self._look_for_end()
+
     def _commit_finished(self) -> None:
         done = self.partitions.offsets_to_commit()
         if not done or not self._schedule.is_due(Task.COMMIT):
@@ -351,7 +363,9 @@ class GroupMember:
     def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Wait for the micro-batch in flight, commit, and release the partitions."""
         begun = self._clock()
-        released = self.partitions.release(partitions, self._options.rebalance_wait_s)
+        released = self.partitions.release(
+            partitions, self._options.rebalance_wait_s, self._look_for_end
+        )
         logger.info(
             "%s revoked %s after %.2f s",
             self._group,
@@ -360,8 +374,9 @@ class GroupMember:
         )
         if released.unfinished and not released.is_ending:
             logger.warning(
-                "%s revoked %s during a micro-batch that took longer than rebalanceWait (%g s). "
-                "Other members will read its records again",
+                "%s revoked %s before the end of a micro-batch was known, within rebalanceWait "
+                "(%g s). Other members will read its records again. With a trigger interval, "
+                "register kohort.spark_connector.BatchEndListener",
                 self._group,
                 partitions_text(released.unfinished),
                 self._options.rebalance_wait_s,

@@ -7,6 +7,7 @@ change. Only a property that reads a single attribute needs no lock. A wait rele
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ from kohort.spark_connector.member._partition_state import (
     OffsetCommits,
     PartitionEnds,
 )
+
+LOOK_FOR_END_S = 0.1
+"""Seconds between two looks for the end of a micro-batch while a revocation waits for it."""
 
 
 class ReadablePartition(NamedTuple):
@@ -333,14 +337,34 @@ class MemberPartitions:
                         self._commits.committed[tp] = committed[tp]
             self._notify()
 
-    def release(self, partitions: frozenset[TopicPartition], seconds: float) -> ReleasedPartitions:
-        """Wait up to ``seconds`` for the micro-batch in flight, then remove the partitions."""
+    @property
+    def is_in_flight(self) -> bool:
+        """True while Spark runs a micro-batch, as far as it is known."""
+        return bool(self._in_flight)
+
+    def release(
+        self,
+        partitions: frozenset[TopicPartition],
+        seconds: float,
+        look_for_end: Callable[[], object] = lambda: None,
+    ) -> ReleasedPartitions:
+        """Wait up to ``seconds`` for the micro-batch in flight, then remove the partitions.
+
+        ``look_for_end`` is called now and then, and may finish the batch.
+        """
+        deadline = time.monotonic() + seconds
         with self._changed:
             self._is_stable = False
             self._revoking |= partitions
-            self._changed.wait_for(
-                lambda: self._is_ending or not partitions & self._in_flight, seconds
-            )
+            while not self._is_ending and partitions & self._in_flight:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                look_for_end()
+                self._changed.wait_for(
+                    lambda: self._is_ending or not partitions & self._in_flight,
+                    min(left, LOOK_FOR_END_S),
+                )
             unfinished = partitions & self._in_flight
             pending = self._commits.pending
             done = {tp: pending[tp] for tp in partitions if tp in pending}

@@ -1,0 +1,76 @@
+"""Ends of micro-batches, handed over from a listener of Spark to the process of the source.
+
+A source learns the end of a batch when Spark asks for the next one. With a trigger interval that is
+much later. A StreamingQueryListener learns it at once, after Spark has written the commit log. The
+listener runs in the program's process, and so writes the offsets to a file in the folder of
+``_stop_requests``. The name of the file is the id of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from kohort.spark_connector._offsets import StreamOffset
+from kohort.spark_connector._stop_requests import MAX_SIZE, check_owner, directory
+
+SUFFIX = ".end"
+
+
+def report_end(query_id: str, offset: dict[str, Any]) -> None:
+    """Write the offsets up to which a query has finished. Raise OSError."""
+    folder = directory()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    check_owner(folder)
+    unfinished = folder / f"{uuid.uuid4().hex}.new"
+    try:
+        unfinished.write_text(json.dumps(offset), "utf-8")
+        unfinished.rename(_path(query_id))
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def remove_end(query_id: str) -> None:
+    """Remove the file of a query that has ended. Raise OSError."""
+    _path(query_id).unlink(missing_ok=True)
+
+
+class ReportedEnds:
+    """Ends as the source reads them. It reads a file again only if it was replaced.
+
+    Files from before this run do not count. After the restore of a checkpoint, the query may plan
+    the same batch again.
+    """
+
+    def __init__(self) -> None:
+        self._since = time.time_ns()
+        self._seen: tuple[int, int] | None = None
+        self._text: object = None
+
+    def has_finished(self, offset: StreamOffset) -> bool:
+        """True if a listener has reported the end of the batch up to ``offset``."""
+        if offset.query is None:
+            return False
+        path = _path(offset.query)
+        try:
+            found = os.stat(path)
+            if found.st_mtime_ns < self._since:
+                return False
+            version = (found.st_ino, found.st_mtime_ns)
+            if version != self._seen:
+                check_owner(path.parent)
+                with path.open("rb") as file:
+                    self._text = json.loads(file.read(MAX_SIZE))
+                self._seen = version
+        except (OSError, ValueError):
+            return False  # no listener, or another program's file
+        return self._text == offset.to_json()
+
+
+def _path(query_id: str) -> Path:
+    return directory() / f"{query_id}{SUFFIX}"
