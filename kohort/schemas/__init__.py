@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kohort.schemas._avro import AvroDeserializer
+from kohort.schemas._columns import columns, columns_async
 from kohort.schemas._errors import (
     FramingError,
     RegistryRefusedError,
@@ -27,4 +28,6 @@ __all__ = [
     "SchemaRegistry",
     "UnknownSchemaError",
     "UnsupportedSchemaError",
+    "columns",
+    "columns_async",
 ]

@@ -6,12 +6,20 @@ import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kohort.schemas._deserializer import SchemaDeserializer
+from kohort.schemas._avro_block import DecodeOne, decode_block
+from kohort.schemas._avro_types import AvroType, AvroTypes
+from kohort.schemas._deserializer import Failure, SchemaDeserializer, mismatch
 from kohort.schemas._errors import UnsupportedSchemaError
-from kohort.schemas._framing import Framed
+from kohort.schemas._framing import Framed, SchemaId
+from kohort.schemas._needs import LatePyarrow, check_installed
 from kohort.schemas._registry import Schema, SchemaRegistry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = LatePyarrow()
 
 
 class AvroDeserializer(SchemaDeserializer):
@@ -30,7 +38,9 @@ class AvroDeserializer(SchemaDeserializer):
         *,
         is_key: bool = False,
     ) -> None:
+        check_installed("AvroDeserializer", "fastavro")
         super().__init__(registry, is_key=is_key)
+        self._blocks: dict[SchemaId, tuple[AvroType | None, DecodeOne]] = {}
         self._reader = None
         if reader_schema is not None:
             given = reader_schema
@@ -38,13 +48,45 @@ class AvroDeserializer(SchemaDeserializer):
 
     def decoder(self, schema: Schema) -> Callable[[Framed], Any]:
         """Return a function that decodes data of a schema."""
+        decode = self._decode_body(parsed(schema))
+        return lambda framed: decode(framed.data)
+
+    def _decode_body(self, writer: Any) -> DecodeOne:
         from fastavro import schemaless_reader
 
-        writer, reader = parsed(schema), self._reader
-        if writer == "bytes" or (isinstance(writer, dict) and writer.get("type") == "bytes"):
-            # Confluent's serializers write plain bytes without their length.
-            return lambda framed: framed.data
-        return lambda framed: schemaless_reader(BytesIO(framed.data), writer, reader)
+        reader = self._reader
+        if _is_bytes(writer):
+            return lambda body: body
+        return lambda body: schemaless_reader(BytesIO(body), writer, reader)
+
+    def column(self, schema_id: SchemaId, bodies: pa.Array) -> tuple[pa.Array, list[Failure]]:
+        """Return data of a schema as an array, null for bad rows, and the bad rows with errors."""
+        block = self._blocks.get(schema_id)
+        if block is None:
+            writer = parsed(self._checked_schema(schema_id))
+            block = self._blocks[schema_id] = self._type(writer), self._decode_body(writer)
+        kind, decode_one = block
+        if kind is None:
+            return bodies, []
+        values, failures = decode_block(bodies, kind, decode_one)
+        return values, [(row, mismatch(schema_id, error)) for row, error in failures]
+
+    def column_type(self) -> pa.DataType | None:
+        """Return the type of the reader's schema, or None without one."""
+        return None if self._reader is None else AvroTypes().of(self._reader).arrow
+
+    def _type(self, writer: Any) -> AvroType | None:
+        """Return the type of a block, or None for bytes, which are a column already."""
+        if _is_bytes(writer):
+            return None
+        if self._reader is None:
+            return AvroTypes().of(writer)
+        return AvroType(None, AvroTypes().of(self._reader).arrow)
+
+
+def _is_bytes(schema: Any) -> bool:
+    """True for bytes alone, which Confluent's serializers write without their length."""
+    return schema == "bytes" or (isinstance(schema, dict) and schema.get("type") == "bytes")
 
 
 def parsed(schema: Schema) -> Any:
@@ -56,10 +98,16 @@ def parsed(schema: Schema) -> Any:
 
     class Loaded(AbstractSchemaRepository):  # type: ignore[misc, unused-ignore]
         def load(self, name: str) -> Any:
-            return deepcopy(named.get(name))
+            if name not in named:
+                raise UnsupportedSchemaError(
+                    f"the schema uses {name!r}, which neither it nor its references define"
+                )
+            return deepcopy(named[name])
 
     try:
         return load_schema("$root", repo=Loaded())
+    except UnsupportedSchemaError:
+        raise
     except Exception as error:
         raise UnsupportedSchemaError(
             f"fastavro does not read the schema: {type(error).__name__}: {error}"

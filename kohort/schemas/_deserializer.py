@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort import KafkaError
-from kohort.schemas._errors import SchemaMismatchError
+from kohort.schemas._errors import SchemaMismatchError, UnsupportedSchemaError
 from kohort.schemas._framing import Framed, SchemaId, header_name, unframe
+from kohort.schemas._needs import LatePyarrow
 from kohort.schemas._registry import Schema, SchemaRegistry
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = LatePyarrow()
+
 Headers = Iterable[tuple[str, bytes | None]] | None
+
+
+Failure = tuple[int, Exception]
+"""Row that cannot be decoded, and the reason."""
+
+
+def mismatch(schema_id: SchemaId, cause: Exception) -> SchemaMismatchError:
+    """Return the error for data that a decoder of the schema refuses."""
+    return SchemaMismatchError(
+        f"the data do not match the schema {schema_id}: {type(cause).__name__}: {cause}. "
+        "Skip the record, or correct the producer"
+    )
 
 
 class SchemaDeserializer(ABC):
@@ -37,16 +55,15 @@ class SchemaDeserializer(ABC):
         framed = unframe(data, headers, self.header)
         decode = self._decoders.get(framed.schema_id)
         if decode is None:
-            decode = self._decoders[framed.schema_id] = self._new_decoder(framed.schema_id)
+            decode = self._decoders[framed.schema_id] = self.decoder(
+                self._checked_schema(framed.schema_id)
+            )
         try:
             return decode(framed)
         except KafkaError:
             raise
         except Exception as error:
-            raise SchemaMismatchError(
-                f"the data do not match the schema {framed.schema_id}: "
-                f"{type(error).__name__}: {error}. Skip the record, or correct the producer"
-            ) from error
+            raise mismatch(framed.schema_id, error) from error
 
     def ids(self, records: Iterable[Any]) -> set[SchemaId]:
         """Return the ids of the schemas of ``(headers, data)`` pairs, for ``prepare()``.
@@ -62,14 +79,27 @@ class SchemaDeserializer(ABC):
                     pass
         return found
 
-    def _new_decoder(self, schema_id: SchemaId) -> Callable[[Framed], Any]:
+    def column(self, schema_id: SchemaId, bodies: pa.Array) -> tuple[pa.Array, list[Failure]]:
+        """Return data of a schema as an array, null for bad rows, and the bad rows with errors.
+
+        Raises UnsupportedSchemaError for schemas that are no columns.
+        """
+        raise UnsupportedSchemaError(
+            f"{type(self).__name__} has no columns. Use it as a deserializer of a consumer"
+        )
+
+    def column_type(self) -> pa.DataType | None:
+        """Return the type of all columns, or None if the schemas of the records decide."""
+        return None
+
+    def _checked_schema(self, schema_id: SchemaId) -> Schema:
         schema = self.registry.schema(schema_id)
         if schema.kind != self.kind:
             raise SchemaMismatchError(
                 f"the schema {schema_id} is {schema.kind} and not {self.kind}: use the "
                 "deserializer of that kind"
             )
-        return self.decoder(schema)
+        return schema
 
     @abstractmethod
     def decoder(self, schema: Schema) -> Callable[[Framed], Any]:

@@ -122,6 +122,9 @@ def test_other_kinds_and_broken_schemas_are_refused() -> None:
     deserializer = AvroDeserializer(registry)
     with pytest.raises(SchemaMismatchError, match="is JSON and not AVRO"):
         deserializer.deserialize("orders", (), framed(1, b"x"))
+    registry._schemas[4] = Schema('["null", "shop.Unit"]')
+    with pytest.raises(UnsupportedSchemaError, match=r"uses 'shop.Unit', which neither"):
+        deserializer.deserialize("orders", (), framed(4, b"x"))
     for number in (2, 3):
         with pytest.raises(UnsupportedSchemaError):
             deserializer.deserialize("orders", (), framed(number, b"x"))

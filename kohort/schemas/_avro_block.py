@@ -1,0 +1,263 @@
+"""Many Avro records of one schema as one Arrow array, without a step of Python for each.
+
+The data of records, one after another, are the block of an Avro container. So a header and the
+joined data are a file in memory that polars reads.
+
+Invariants:
+
+1. Each record of the block begins with eight bytes that count up from a random number. polars reads
+   them as a double. Otherwise a record with bytes too many or too few would shift the others,
+   because polars checks neither its end nor that of the block. If a number does not come back, no
+   row of the block is used.
+2. A block that fails is halved. A part of at most ``FEW`` records is read one by one by fastavro,
+   which decides which records are bad. So the result does not depend on the reader.
+3. Both readers give the type of ``AvroTypes``.
+
+polars may read a record that has the right length and breaks a rule of Avro, such as a boolean of
+2. For some bad data it panics, which prints lines to the standard error stream.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from kohort.schemas._avro_types import AvroType
+from kohort.schemas._deserializer import Failure
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FEW = 1024
+"""Records that fastavro reads. polars needs about as long for a block with fewer."""
+MOST_BYTES = 1 << 30
+"""Bytes of a block."""
+SYNC = b"kohort's columns"
+"""The marker after each block of a container: any 16 bytes."""
+
+DecodeOne = Callable[[bytes], Any]
+
+
+def decode_block(
+    bodies: pa.Array, of: AvroType, decode_one: DecodeOne
+) -> tuple[pa.Array, list[Failure]]:
+    """Return the values of Avro data, null for bad rows, and the bad rows with their errors."""
+    import pyarrow as pa
+
+    parts, failures = [], []
+    for start, count in _spans(bodies):
+        waiting = [(start, count)]
+        while waiting:
+            begin, rows = waiting.pop()
+            part = bodies.slice(begin, rows)
+            values = None
+            if rows <= FEW or of.plain is None:
+                values, bad = _one_by_one(part, of, decode_one)
+                failures += [(begin + row, error) for row, error in bad]
+            else:
+                values = _at_once(part, of)
+            if values is None:
+                half = rows // 2
+                waiting += [(begin + half, rows - half), (begin, half)]
+            else:
+                parts.append(values)
+    return pa.concat_arrays(parts) if parts else pa.nulls(0, of.arrow), failures
+
+
+def _spans(bodies: pa.Array) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows that have at most ``MOST_BYTES``, or one row."""
+    waiting = [(0, len(bodies))] if len(bodies) else []
+    while waiting:
+        start, count = waiting.pop()
+        if count > 1 and bodies.slice(start, count).nbytes > MOST_BYTES:
+            half = count // 2
+            waiting += [(start + half, count - half), (start, half)]
+        else:
+            yield start, count
+
+
+def _one_by_one(
+    bodies: pa.Array, of: AvroType, decode_one: DecodeOne
+) -> tuple[pa.Array, list[Failure]]:
+    import pyarrow as pa
+
+    values: list[Any] = []
+    failures: list[Failure] = []
+    for row, body in enumerate(bodies.to_pylist()):
+        try:
+            values.append(_storable(decode_one(body), of.arrow))
+        except Exception as error:
+            values.append(None)
+            failures.append((row, error))
+    try:
+        return pa.array(values, of.arrow), failures
+    except _NOT_STORED:
+        pass
+    for row, value in enumerate(values):
+        try:
+            pa.array([value], of.arrow)
+        except _NOT_STORED as error:
+            values[row] = None
+            failures.append((row, error))
+    return pa.array(values, of.arrow), failures
+
+
+_NOT_STORED = (ValueError, TypeError, OverflowError, NotImplementedError)
+"""Errors of pyarrow for a value that its type does not take, such as a decimal that is too long."""
+
+
+def _storable(value: Any, kind: pa.DataType) -> Any:
+    """Return a value as pyarrow takes it: UUIDs as text, dicts of a map as pairs."""
+    import pyarrow as pa
+
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {
+            kind.field(index).name: _storable(
+                value.get(kind.field(index).name), kind.field(index).type
+            )
+            for index in range(kind.num_fields)
+        }
+    if pa.types.is_large_list(kind):
+        return [_storable(each, kind.value_type) for each in value]
+    if pa.types.is_map(kind):
+        return [(key, _storable(each, kind.item_type)) for key, each in value.items()]
+    return str(value) if pa.types.is_large_string(kind) else value
+
+
+def _at_once(bodies: pa.Array, of: AvroType) -> pa.Array | None:
+    """Return the values of a block, or None if one of its records may be bad."""
+    import polars as pl
+    import pyarrow as pa
+
+    count = len(bodies)
+    first = secrets.randbits(61)
+    marks = _marks(first, count)
+    is_record = isinstance(of.plain, dict) and of.plain["type"] == "record"
+    fields = of.plain["fields"] if is_record else [{"name": "value", "type": of.plain}]
+    mark = "mark"
+    while any(field["name"] == mark for field in fields):
+        mark += "_"
+    schema = {
+        "type": "record",
+        "name": "row",
+        "fields": [{"name": mark, "type": "double"}, *fields],
+    }
+    try:
+        frame = pl.read_avro(BytesIO(_container(schema, count, _joined(marks, bodies))))
+        table = frame.to_arrow()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return None
+    if table.num_rows != count:
+        return None
+    found = table.column(mark).combine_chunks()
+    if not found.view(pa.int64()).equals(marks):
+        return None
+    kinds = [field.type for field in of.arrow] if is_record else [of.arrow]
+    try:
+        columns = [
+            _restored(_whole(table.column(field["name"])), field["type"], kind)
+            for field, kind in zip(fields, kinds, strict=True)
+        ]
+    except IndexError:
+        return None
+    if not is_record:
+        return columns[0]
+    mask = None if columns else pa.repeat(False, count)  # so that it has a length
+    return pa.StructArray.from_arrays(columns, fields=list(of.arrow), mask=mask)
+
+
+def _restored(array: pa.Array, plain: Any, kind: pa.DataType) -> pa.Array:
+    """Return an array of polars as its type. Raises IndexError for an enum without the symbol."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(plain, list):
+        [plain] = [each for each in plain if each != "null"]
+    if not _has_enum(plain):
+        return array.cast(kind)
+    if plain["type"] == "int":
+        bounds = pc.min_max(array)
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        if low is not None and not 0 <= low <= high < len(plain["symbols"]):
+            raise IndexError
+        return pa.DictionaryArray.from_arrays(array, pa.array(plain["symbols"], kind)).cast(kind)
+    if plain["type"] == "record":
+        parts = [
+            _restored(part, field["type"], inner.type)
+            for part, field, inner in zip(array.flatten(), plain["fields"], kind, strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    items = _restored(array.values, plain["items"], kind.value_type)
+    mask = array.is_null() if array.null_count else None
+    return pa.LargeListArray.from_arrays(array.offsets, items, type=kind, mask=mask)
+
+
+def _has_enum(plain: Any) -> bool:
+    if isinstance(plain, list):
+        return any(map(_has_enum, plain))
+    if not isinstance(plain, dict):
+        return False
+    inner = [field["type"] for field in plain.get("fields", ())]
+    return "symbols" in plain or any(map(_has_enum, [*inner, plain.get("items")]))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found.chunk(0) if hasattr(found, "num_chunks") else found
+
+
+def _marks(first: int, count: int) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=first)
+
+
+def _joined(marks: pa.Array, bodies: pa.Array) -> pa.Buffer:
+    """Return the data of all rows with their marks, one after another."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    raw = pa.Array.from_buffers(
+        pa.binary(8), len(marks), [None, marks.buffers()[1]], offset=marks.offset
+    )
+    nothing = pa.scalar(b"", pa.large_binary())
+    joined = pc.binary_join_element_wise(raw.cast(pa.large_binary()), bodies, nothing)
+    ends = memoryview(joined.buffers()[1]).cast("q")
+    begin, end = ends[joined.offset], ends[joined.offset + len(joined)]
+    return joined.buffers()[2].slice(begin, end - begin)
+
+
+def _container(schema: Any, count: int, block: pa.Buffer) -> bytes:
+    """Return an Avro object container file with one block, which is not compressed."""
+    text = json.dumps(schema).encode()
+    return b"".join(
+        [
+            b"Obj\x01",
+            _long(2),
+            *(_long(11), b"avro.schema", _long(len(text)), text),
+            *(_long(10), b"avro.codec", _long(4), b"null"),
+            _long(0),
+            SYNC,
+            _long(count),
+            _long(block.size),
+            block,
+            SYNC,
+        ]
+    )
+
+
+def _long(number: int) -> bytes:
+    """Return a number of Avro that is not negative."""
+    number <<= 1
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

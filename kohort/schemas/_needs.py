@@ -1,0 +1,23 @@
+"""The packages of the extra ``schemas``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+
+def check_installed(what: str, *modules: str) -> None:
+    """Raise ImportError with the command to type if a module is not installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise ImportError(
+            f"{what} needs {' and '.join(missing)}: pip install 'kohort[schemas]'", name=missing[0]
+        )
+
+
+class LatePyarrow:
+    """pyarrow in annotations. :func:`typing.get_type_hints` imports it, and columns() does."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("pyarrow"), name)
