@@ -39,6 +39,19 @@ Each option has an address on this page, such as [`group_id`](#group_id).
 
 `python -m tools.generate` writes this page from `kohort/config`.
 """
+_COMMON: Final = (
+    "bootstrap_servers",
+    "group_id",
+    "auto_offset_reset",
+    "enable_auto_commit",
+    "value_deserializer",
+    "max_poll_records",
+    "max_poll_interval_ms",
+    "security_protocol",
+    "sasl_mechanism",
+    "client_id",
+)
+"""The options that most programs set."""
 _NEXT: Final = "Next: [errors](errors.md)."
 
 _BULLET: Final[dict[str, Any]] = {
@@ -72,7 +85,32 @@ def describe_options() -> str:
 
 def page() -> str:
     """Return the text of the page."""
-    return f"{_HEAD}\n{describe_options()}\n{_NEXT}\n"
+    overview = "\n".join(_overview())
+    return f"{_HEAD}\n{overview}\n{describe_options()}\n{_NEXT}\n"
+
+
+def _overview() -> Iterator[str]:
+    """Yield the options that most programs set, and all by name."""
+    found = {each.name: each for _, section in _SECTIONS for each in options_of(section)}
+    yield "## The ten to begin with\n"
+    yield from _table(
+        ("keyword", "meaning", "default"),
+        ((_link(name), _split(found[name].meaning)[0], _default(found[name])) for name in _COMMON),
+    )
+    yield ""
+    yield "## All by name\n"
+    yield from _table(
+        ("keyword", "default"), ((_link(name), _default(found[name])) for name in sorted(found))
+    )
+    yield ""
+
+
+def _link(name: str) -> str:
+    return f"[`{name}`](#{name})"
+
+
+def _default(each: Option) -> str:
+    return f"`{each.shown_default}` {each.unit * (each.shown_default[0].isdigit())}".strip()
 
 
 def _supported() -> Iterator[str]:
