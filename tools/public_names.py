@@ -34,6 +34,7 @@ _COMPAT: Final = {
     "kohort.compat.aiokafka.abc": "The listener's base class of `aiokafka.abc`.",
     "kohort.compat.aiokafka.structs": "Values of `aiokafka.structs`.",
     "kohort.compat.confluent": "confluent-kafka's consumer on top of kohort.",
+    "kohort.compat.confluent.aio": "Consumers for asyncio of `confluent_kafka.aio`.",
     "kohort.compat.kafka_python": "kafka-python's consumer on top of kohort.",
     "kohort.compat.kafka_python.structs": "Values of `kafka.structs`.",
 }
@@ -67,7 +68,7 @@ def compat_modules() -> Iterator[PublicModule]:
             for node in ast.parse(path.read_text(encoding="utf-8")).body
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
         )
-        submodules = {"abc", "errors", "structs"}
+        submodules = {"abc", "aio", "errors", "structs"}
         yield PublicModule(module, purpose, tuple(sorted(set(names) - submodules)))
 
 

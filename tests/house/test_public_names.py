@@ -16,6 +16,7 @@ import kohort
 import kohort.assignors
 import kohort.compat.aiokafka
 import kohort.compat.confluent
+import kohort.compat.confluent.aio
 import kohort.compat.kafka_python
 import kohort.errors
 import kohort.testing
@@ -33,6 +34,7 @@ COMPAT_MODULES = (
     kohort.compat.aiokafka.abc,
     kohort.compat.aiokafka.structs,
     kohort.compat.confluent,
+    kohort.compat.confluent.aio,
     kohort.compat.kafka_python,
     kohort.compat.kafka_python.structs,
 )

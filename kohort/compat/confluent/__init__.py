@@ -17,7 +17,15 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.compat._peer import passed_on, peer_name, put_everywhere
+from kohort.compat.confluent import aio
 from kohort.compat.confluent._consumer import Consumer
+from kohort.compat.confluent._deserializing import (
+    ConsumeError,
+    DeserializingConsumer,
+    KeyDeserializationError,
+    SerializationError,
+    ValueDeserializationError,
+)
 from kohort.compat.confluent._transactions import HasGroupMetadata, group_metadata, offsets
 from kohort.compat.confluent._values import (
     OFFSET_BEGINNING,
@@ -42,35 +50,52 @@ __all__ = [
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NOT_AVAILABLE",
+    "ConsumeError",
     "Consumer",
+    "DeserializingConsumer",
     "HasGroupMetadata",
     "KafkaError",
     "KafkaException",
+    "KeyDeserializationError",
     "Message",
+    "SerializationError",
     "ThrottleEvent",
     "TopicPartition",
+    "ValueDeserializationError",
+    "aio",
     "group_metadata",
     "install",
     "offsets",
     "uninstall",
 ]
 
-_MODULES = ("confluent_kafka", "confluent_kafka.cimpl")
-_PEER_CONSUMER = peer_name("confluent_kafka.cimpl", "Consumer")
+_ROOTS = ("confluent_kafka", "confluent_kafka.cimpl")
+_DESERIALIZING = ("confluent_kafka", "confluent_kafka.deserializing_consumer")
+_AIO = "confluent_kafka.aio"
+_PLACES: tuple[tuple[tuple[str, ...], str, Any], ...] = (
+    (_ROOTS, "Consumer", Consumer),
+    (_DESERIALIZING, "DeserializingConsumer", DeserializingConsumer),
+    ((_AIO, f"{_AIO}._AIOConsumer"), "AIOConsumer", aio.AIOConsumer),
+    ((_AIO,), "AsyncDeserializingConsumer", aio.AsyncDeserializingConsumer),
+)
+_PEERS = {name: peer_name(modules[-1], name) for modules, name, _ in _PLACES}
 
 
 def install() -> None:
-    """Put this consumer in the place of ``confluent_kafka.Consumer``.
+    """Put these consumers in the place of ``confluent_kafka.Consumer`` and the others.
 
     Call it before the framework is imported. Raises ImportError without confluent-kafka.
     """
-    put_everywhere(_MODULES, "Consumer", Consumer)
+    for modules, name, ours in _PLACES:
+        if _PEERS[name] is not None or name == "Consumer":
+            put_everywhere(modules, name, ours)
 
 
 def uninstall() -> None:
-    """Put confluent-kafka's own consumer back."""
-    if _PEER_CONSUMER is not None:
-        put_everywhere(_MODULES, "Consumer", _PEER_CONSUMER)
+    """Put confluent-kafka's own consumers back."""
+    for modules, name, _ in _PLACES:
+        if _PEERS[name] is not None:
+            put_everywhere(modules, name, _PEERS[name])
 
 
 def __getattr__(name: str) -> Any:

@@ -59,6 +59,19 @@ class Buffer:
             taken = taken + part if taken else part
         return taken
 
+    def put_back(self, messages: list[Any]) -> None:
+        """Return taken messages to the front, as if they had not been delivered."""
+        if self._at:
+            tp, run = self._runs[0]
+            self._runs[0], self._at = (tp, run[self._at :]), 0
+        for message in reversed(messages):
+            at = None
+            if message.error() is None:
+                at = TopicPartition(message.topic(), message.partition())
+                self.last.pop(at, None)
+            self._runs.appendleft((at, [message]))
+            self.count += 1
+
     def drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Remove the messages of partitions, and return the first offset of each."""
         first: dict[TopicPartition, int] = {}

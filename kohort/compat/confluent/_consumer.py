@@ -15,6 +15,7 @@ from kohort.compat.confluent import _metadata
 from kohort.compat.confluent._buffer import Buffer
 from kohort.compat.confluent._errors import (
     CLOSED,
+    HANDLE_CLOSED,
     is_of_client,
     to_error,
     to_message,
@@ -36,6 +37,7 @@ from kohort.compat.confluent._values import (
     failure,
     native,
     natives,
+    offset_of,
     partition,
     to_messages,
 )
@@ -45,10 +47,10 @@ from kohort.errors import KafkaError as NativeError
 logger = logging.getLogger("kohort.compat")
 
 MAX_MESSAGES = 1_000_000
-_PREFETCHED = 500
+PREFETCHED = 500
 """Messages that poll() fetches at a time. It returns them one by one."""
 _KEEP_ALIVE_S = 0.1
-"""Longest time that poll() returns fetched messages without a poll of kohort's consumer."""
+"""Longest time in which fetched messages are returned without a poll of kohort's consumer."""
 _LONGEST_WAIT_S = 0.5
 """Longest wait without a look at timers and at what else confluent-kafka reports."""
 _PAUSE_S = 0.05
@@ -67,6 +69,9 @@ class Consumer:
     """
 
     __module__ = "kohort.compat.confluent"
+
+    _closed: bool = True
+    """Also of a subclass that does not call this constructor."""
 
     def __init__(self, config: dict[str, Any] | None = None, /, **kwargs: Any) -> None:
         if config is None and not kwargs:
@@ -98,17 +103,10 @@ class Consumer:
 
         Without a timeout, or with a negative one, it waits for a message.
         """
+        self._check_open()
         buffer = self._buffer
-        if buffer.count:
-            if self._closed:
-                raise RuntimeError(CLOSED)
-            now = time.monotonic()
-            if now - self._polled_at >= _KEEP_ALIVE_S:
-                self._fetch(0.0, 1)
-            if buffer.count:
-                found: Message = buffer.take_one()
-                return found
-        self._wait(1, _limit(-1.0 if timeout is None else timeout), _PREFETCHED)
+        if not buffer.count or time.monotonic() - self._polled_at >= _KEEP_ALIVE_S:
+            self._wait(1, _limit(-1.0 if timeout is None else timeout), PREFETCHED)
         return buffer.take_one() if buffer.count else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
@@ -127,7 +125,10 @@ class Consumer:
         Each fetch asks for ``at_once`` messages, or for the missing ones.
         """
         self._check_open()
-        if wanted and not limit and not self._buffer.count:
+        if self._buffer.count:
+            if time.monotonic() - self._polled_at >= _KEEP_ALIVE_S:
+                self._fetch(0.0, 1)
+        elif wanted and not limit:
             self._fetch(0.0, at_once or wanted)
             return
         deadline = time.monotonic() + limit
@@ -136,6 +137,14 @@ class Consumer:
             self._fetch(max(0.0, left), at_once or missing)
             if left <= 0 or self._closed:
                 return
+
+    def _has(self, count: int) -> bool:
+        """True if ``count`` messages are buffered."""
+        return self._buffer.count >= count
+
+    def _put_back(self, messages: list[Message]) -> None:
+        """Return these messages again next."""
+        self._buffer.put_back(messages)
 
     def _fetch(self, seconds: float, most: int) -> None:
         """Poll kohort's consumer once, and buffer what it returns."""
@@ -153,9 +162,15 @@ class Consumer:
             return
         finally:
             self._polled_at = time.monotonic()
-        for tp, records in found.items():
-            to_messages(records)
-            self._buffer.add(tp, records)
+        try:
+            for tp, records in found.items():
+                to_messages(records)
+                self._buffer.add(tp, records)
+        except BaseException:  # Ctrl-C, after which no record may be missing
+            first = self._buffer.drop(found.keys())
+            for tp, records in found.items():
+                self._native.seek(tp, first.get(tp, offset_of(records[0])))
+            raise
         if not found:
             self._events.look(self._polled_at)
         elif self._options.partition_eof:
@@ -479,20 +494,20 @@ class Consumer:
     @translating
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """Return the brokers, topics and partitions of the cluster, or one topic alone."""
-        self._check_open()
+        self._check_open(HANDLE_CLOSED)
         with self._options.admin() as admin:
             return _metadata.cluster_metadata(admin, topic, _milliseconds(timeout))
 
     @translating
     def cluster_id(self, timeout: float = -1) -> str | None:
         """Return the id of the cluster."""
-        self._check_open()
+        self._check_open(HANDLE_CLOSED)
         with self._options.admin() as admin:
             return admin.describe_cluster(_milliseconds(timeout)).cluster_id
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Set the user and password of later logins by PLAIN or SCRAM."""
-        self._check_open()
+        self._check_open(HANDLE_CLOSED)
         if not isinstance(username, str) or not isinstance(password, str):
             raise TypeError("username and password must be str")
         if self._options.credentials is not None:
@@ -521,9 +536,9 @@ class Consumer:
         finally:
             self._closed = True
 
-    def _check_open(self) -> None:
+    def _check_open(self, text: str = CLOSED) -> None:
         if self._closed:
-            raise RuntimeError(CLOSED)
+            raise RuntimeError(text)
 
 
 class _Listener:

@@ -37,6 +37,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CLOSED: Final = "Consumer closed"
+HANDLE_CLOSED: Final = "Handle has been closed"
 
 _CODES: Final[list[tuple[type[NativeError], str]]] = [
     (NoBrokersAvailable, "_ALL_BROKERS_DOWN"),

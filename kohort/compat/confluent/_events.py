@@ -70,12 +70,19 @@ class Events:
             self._options.stats_cb(statistics(self._native, delivered, stored, age))
 
     def look(self, now: float) -> None:
-        """Report the ends of partitions, and delays by quotas."""
+        """Report the ends of partitions, a failed connection, and delays by quotas."""
         if self._options.partition_eof:
             self.look_for_ends()
+        if not self._native.bootstrap_connected():
+            self._look_for_brokers()
         if self._options.throttle_cb is not None and now >= self._look_at:
             self._look_at = now + _LOOK_S
             self._look_for_delays(self._options.throttle_cb)
+
+    def _look_for_brokers(self) -> None:
+        text = self._native.explain().as_dict()["cluster"]["last_error"]
+        if text is not None:
+            self.report(KafkaError(KafkaError._TRANSPORT, text))
 
     def _look_for_delays(self, callback: Any) -> None:
         figures = (self._native.metrics() or {}).get("consumer-fetch-manager-metrics", {})

@@ -154,7 +154,9 @@ def to_partitions(
 
 
 def from_message(message: Any) -> Offsets:
-    """Return the offset after a message."""
+    """Return the offset after a message; nothing for one that has none."""
+    if message.offset() is None:
+        return {}
     tp = NativePartition(message.topic(), message.partition())
     return {tp: OffsetAndMetadata(message.offset() + 1, "", _epoch(message))}
 

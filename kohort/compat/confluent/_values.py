@@ -40,6 +40,7 @@ __all__ = [
     "failure",
     "native",
     "natives",
+    "offset_of",
     "partition",
     "to_commit",
     "to_messages",
@@ -62,6 +63,7 @@ if not TYPE_CHECKING:
 
 HAS_PEER: Final = Message is not _alone.Message
 _put = object.__setattr__
+_offset_of = ConsumerRecord.__mro__[1].__dict__["offset"].__get__
 _turn = object.__dict__["__class__"].__set__
 
 
@@ -205,6 +207,12 @@ class ConsumedMessage(ConsumerRecord[Any, Any]):
 def to_messages(records: Iterable[ConsumerRecord[Any, Any]]) -> None:
     """Turn records into messages, in place."""
     deque(map(_turn, records, repeat(ConsumedMessage)), 0)
+
+
+def offset_of(record: Any) -> int:
+    """Return the offset of a record, which may be a message already."""
+    found: int = _offset_of(record)
+    return found
 
 
 class FailedPartition(TopicPartition):
