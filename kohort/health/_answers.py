@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from kohort import AsyncKafkaConsumer, Health, KafkaConsumer, MetricSample
 
@@ -66,18 +68,55 @@ def answer(path: str, consumer: AnyConsumer) -> Answer:
     return of_metrics(consumer.metric_samples()) if path == "/metrics" else not_found()
 
 
-def exposition(samples: list[MetricSample]) -> str:
-    """Return figures in the text format of Prometheus, each name with the prefix ``kohort_``.
+class Series(NamedTuple):
+    """A figure under the name and in the unit of Prometheus."""
+
+    name: str
+    is_counter: bool
+    labels: dict[str, str]
+    value: float
+    figure: str
+    """Name in ``metrics()``."""
+
+
+def series(samples: Iterable[MetricSample]) -> Iterator[Series]:
+    """Yield figures as series of Prometheus, with the prefix ``kohort_`` and times in seconds.
 
     A time "seconds ago" that is negative stands for an event that has not happened yet. It is left
     out.
     """
-    lines: dict[str, list[str]] = {}
     for name, labels, value in samples:
-        if value >= 0 or not name.endswith("-seconds-ago"):
-            shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-            metric = "kohort_" + name.replace("-", "_")
-            lines.setdefault(metric, []).append(f"{metric}{{{shown}}} {value:.17g}")
+        metric, scale = _metric_of(name)
+        if value >= 0 or not name.endswith(_AGO):
+            yield Series(metric, metric.endswith("_total"), labels, value * scale, name)
+
+
+@cache  # a scrape has the same name for each partition
+def _metric_of(name: str) -> tuple[str, float]:
+    """Return the name of a figure in Prometheus, and the factor of its unit."""
+    if name.endswith(_AGO):
+        return f"kohort_{_under(name.removesuffix(_AGO))}_age_seconds", 1.0
+    if name in _IN_SECONDS:
+        return f"kohort_{_under(_IN_SECONDS[name])}_seconds", 1.0
+    if "latency" in name or "time" in name or name == "fetch-interval":
+        return f"kohort_{_under(name)}_seconds", 0.001
+    return f"kohort_{_under(name)}", 1.0
+
+
+_AGO = "-seconds-ago"
+_IN_SECONDS = {"lag-seconds": "lag", "lag-seconds-max": "lag-max"}
+
+
+def _under(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def exposition(samples: Iterable[MetricSample]) -> str:
+    """Return figures in the text format of Prometheus."""
+    lines: dict[str, list[str]] = {}
+    for metric, _, labels, value, _ in series(samples):
+        shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        lines.setdefault(metric, []).append(f"{metric}{{{shown}}} {value:.17g}")
     return "".join(
         f"# TYPE {metric} {'counter' if metric.endswith('_total') else 'gauge'}\n"
         + "".join(f"{line}\n" for line in found)

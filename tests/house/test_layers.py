@@ -30,6 +30,8 @@ THIRD_PARTY = {
     "admin": {"anyio"},
     "share": {"anyio"},
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
+    "prometheus": {"prometheus_client"},
+    "otel": {"opentelemetry"},
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
     "processing": {"anyio", "deltalake", "pyarrow", "pyiceberg"},
