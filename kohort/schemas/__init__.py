@@ -1,4 +1,4 @@
-"""Values with a schema in a registry: Avro, record by record and as columns."""
+"""Values with a schema in a registry: Avro, JSON Schema and Protobuf."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from kohort.schemas._errors import (
     UnknownSchemaError,
     UnsupportedSchemaError,
 )
+from kohort.schemas._json import JsonDeserializer
+from kohort.schemas._protobuf import ProtobufDeserializer
 from kohort.schemas._registry import Schema, SchemaRegistry
 
 __all__ = [
     "AvroDeserializer",
     "FramingError",
+    "JsonDeserializer",
+    "ProtobufDeserializer",
     "RegistryRefusedError",
     "RegistryUnavailableError",
     "Schema",

@@ -46,8 +46,9 @@ class AvroDeserializer(SchemaDeserializer):
             given = reader_schema
             self._reader = parsed(Schema(given if isinstance(given, str) else json.dumps(given)))
 
-    def decoder(self, schema: Schema) -> Callable[[Framed], Any]:
+    def decoder(self, schema: Schema | None) -> Callable[[Framed], Any]:
         """Return a function that decodes data of a schema."""
+        assert schema is not None
         decode = self._decode_body(parsed(schema))
         return lambda framed: decode(framed.data)
 

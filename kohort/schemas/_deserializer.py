@@ -37,12 +37,14 @@ class SchemaDeserializer(ABC):
 
     kind: str
     """The kind of schemas that it reads, in the registry's spelling."""
+    needs_schema: bool = True
+    """False if the bytes after the id can be decoded without their schema."""
 
     def __init__(self, registry: SchemaRegistry, *, is_key: bool) -> None:
         self.registry: SchemaRegistry = registry
         self.header: str = header_name(is_key=is_key)
         """Name of the header that may have the id."""
-        self._decoders: dict[SchemaId, Callable[[Framed], Any]] = {}
+        self._decoders: dict[SchemaId | None, Callable[[Framed], Any]] = {}
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
         """Return the value of framed bytes. None stays None.
@@ -53,11 +55,11 @@ class SchemaDeserializer(ABC):
         if data is None:
             return None
         framed = unframe(data, headers, self.header)
-        decode = self._decoders.get(framed.schema_id)
+        known_id = framed.schema_id if self.needs_schema else None
+        decode = self._decoders.get(known_id)
         if decode is None:
-            decode = self._decoders[framed.schema_id] = self.decoder(
-                self._checked_schema(framed.schema_id)
-            )
+            schema = None if known_id is None else self._checked_schema(known_id)
+            decode = self._decoders[known_id] = self.decoder(schema)
         try:
             return decode(framed)
         except KafkaError:
@@ -102,5 +104,8 @@ class SchemaDeserializer(ABC):
         return schema
 
     @abstractmethod
-    def decoder(self, schema: Schema) -> Callable[[Framed], Any]:
-        """Return a function that decodes data of a schema."""
+    def decoder(self, schema: Schema | None) -> Callable[[Framed], Any]:
+        """Return a function that decodes data of a schema.
+
+        ``schema`` is None if :attr:`needs_schema` is False.
+        """

@@ -9,11 +9,18 @@ from typing import Any
 
 def check_installed(what: str, *modules: str) -> None:
     """Raise ImportError with the command to type if a module is not installed."""
-    missing = [module for module in modules if find_spec(module) is None]
+    missing = [module for module in modules if not _is_installed(module)]
     if missing:
         raise ImportError(
             f"{what} needs {' and '.join(missing)}: pip install 'kohort[schemas]'", name=missing[0]
         )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
 
 
 class LatePyarrow:

@@ -36,7 +36,7 @@ class Schema:
     """A schema of the registry with all schemas that it refers to."""
 
     text: str
-    """The definition."""
+    """The definition. For Protobuf it is the file's serialized descriptor in base64."""
     kind: str = "AVRO"
     """``AVRO``, ``JSON`` or ``PROTOBUF``."""
     references: Mapping[str, Schema] = field(default_factory=dict, hash=False)
@@ -149,10 +149,15 @@ class SchemaRegistry:
 
     def _load(self, schema_id: SchemaId) -> Schema:
         kind = "guids" if isinstance(schema_id, UUID) else "ids"
-        found = self._http.call(f"/schemas/{kind}/{schema_id}", f"the schema {schema_id}")
+        path, what = f"/schemas/{kind}/{schema_id}", f"the schema {schema_id}"
+        found = self._http.call(path, what)
+        if isinstance(found, dict) and found.get("schemaType") == "PROTOBUF":
+            found = self._http.call(f"{path}?format=serialized", what)
         return self._parsed(found, [])
 
-    def _version(self, subject: str, version: int, path: list[tuple[str, int]]) -> Schema:
+    def _version(
+        self, subject: str, version: int, path: list[tuple[str, int]], *, is_protobuf: bool
+    ) -> Schema:
         place = subject, version
         if place in path or len(path) > MAX_REFERENCES:
             raise RegistryRefusedError(
@@ -160,8 +165,9 @@ class SchemaRegistry:
             )
         found = self._versions.get(place)
         if found is None:
+            form = "&format=serialized" if is_protobuf else ""
             answer = self._http.call(
-                f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true",
+                f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true{form}",
                 f"version {version} of the subject {subject}",
             )
             found = self._versions[place] = self._parsed(answer, [*path, place])
@@ -169,11 +175,14 @@ class SchemaRegistry:
 
     def _parsed(self, answer: Any, path: list[tuple[str, int]]) -> Schema:
         try:
+            kind = answer.get("schemaType") or "AVRO"
             references = {
-                str(each["name"]): self._version(str(each["subject"]), int(each["version"]), path)
+                str(each["name"]): self._version(
+                    str(each["subject"]), int(each["version"]), path, is_protobuf=kind == "PROTOBUF"
+                )
                 for each in answer.get("references") or ()
             }
-            return Schema(str(answer["schema"]), answer.get("schemaType") or "AVRO", references)
+            return Schema(str(answer["schema"]), kind, references)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RegistryRefusedError(
                 f"the registry {self._http.where} responded with {json.dumps(answer)[:200]}, which "

@@ -35,7 +35,7 @@ THIRD_PARTY = {
     "testing": {"anyio", "cryptography"},
     "spark_connector": {"pyarrow", "pyspark"},
     "processing": {"anyio", "deltalake", "pyarrow", "pyiceberg"},
-    "schemas": {"anyio", "fastavro", "polars", "pyarrow"},
+    "schemas": {"anyio", "fastavro", "google", "jsonschema", "polars", "pyarrow", "referencing"},
     "compat": {"confluent_kafka"},  # other clients' names come by import_module(), if installed
     "cli": {"anyio", "pyarrow"},
 }
