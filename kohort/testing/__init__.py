@@ -27,7 +27,7 @@ from kohort.testing._fault_control import Fault
 from kohort.testing._memory_cluster import MemoryCluster
 from kohort.testing._producing import Produced, ProducerRecord
 from kohort.testing._serve import serve
-from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
+from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot, SharedRecord, ShareState
 
 __all__ = [
     "Acl",
@@ -48,6 +48,8 @@ __all__ = [
     "ProducerRecord",
     "ReceivedRequest",
     "Security",
+    "ShareState",
+    "SharedRecord",
     "TokenKey",
     "serve",
     "unsecured_token",

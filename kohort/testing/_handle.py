@@ -35,7 +35,7 @@ from kohort.errors import (
 from kohort.records import Compression, Record, RecordBatch
 from kohort.testing._fault_control import Fault
 from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
-from kohort.testing._snapshots import GroupSnapshot, snapshot
+from kohort.testing._snapshots import GroupSnapshot, ShareState, share_state, snapshot
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
@@ -258,7 +258,8 @@ class ClusterHandle(ABC):
         """Return the group as its coordinator has it now; an unknown group is "Dead"."""
 
         def look(server: ClusterServer) -> GroupSnapshot:
-            return snapshot(group_id, server.state.group(group_id))
+            state = server.state
+            return snapshot(group_id, state.group(group_id) or state.share_group(group_id))
 
         return self._call(look)
 
@@ -275,6 +276,19 @@ class ClusterHandle(ABC):
             }
 
         return self._call(look)
+
+    def share_state(self, group_id: str) -> dict[TopicPartition, ShareState]:
+        """Return what a share group has in flight, for each partition that it has fetched."""
+        return self._read(
+            lambda state: {
+                partition: share_state(machine)
+                for partition, machine in state.share_router.machines(group_id).items()
+            }
+        )
+
+    def expire_locks(self, group_id: str) -> None:
+        """End all locks of a share group now, as after their time."""
+        self._read(lambda state: state.share_router.expire_locks(group_id))
 
     @property
     def requests(self) -> list[ReceivedRequest]:

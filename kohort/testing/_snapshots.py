@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kohort.broker.groups import AnyGroup, ConsumerGroup, ConsumerMember, GroupState, Member
+from kohort.broker.groups import (
+    AnyGroup,
+    ConsumerGroup,
+    ConsumerMember,
+    GroupState,
+    Member,
+    ShareGroup,
+    ShareMember,
+)
+from kohort.broker.share import SharePartition
 from kohort.errors import MessageDecodeError
 from kohort.protocol import decode_from
 from kohort.protocol.messages import ConsumerProtocolAssignment
@@ -30,9 +40,8 @@ class MemberSnapshot:
 class GroupSnapshot:
     """A group. ``state`` is Kafka's name of it; an unknown group is "Dead".
 
-    ``type`` is "classic" or "consumer", the protocol of the group. In a group of the consumer
-    protocol ``generation`` is the group epoch, and each member has the partitions that it may own
-    now.
+    ``type`` is "classic", "consumer" or "share", the protocol of the group. In the last two
+    ``generation`` is the group epoch, and each member has the partitions that it may own now.
     """
 
     group_id: str
@@ -55,9 +64,56 @@ class GroupSnapshot:
         return {member.member_id: member.assignment for member in self.members}
 
 
-def snapshot(group_id: str, group: AnyGroup | None) -> GroupSnapshot:
+@dataclass(frozen=True, slots=True)
+class SharedRecord:
+    """A record that a share group has in flight.
+
+    ``state`` is "available", "acquired", "acknowledged", "archiving" or "archived". ``member_id``
+    has the lock, which only an acquired record has.
+    """
+
+    state: str
+    delivery_count: int
+    member_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """A partition as its leader has it for a share group.
+
+    All records below ``start`` are over. ``records`` has those from there on that were delivered,
+    by offset, and ``end`` is the offset after them.
+    """
+
+    start: int
+    end: int
+    records: Mapping[int, SharedRecord]
+
+    @property
+    def locks(self) -> dict[int, str]:
+        """The member that has acquired each locked record, by offset."""
+        return {
+            offset: record.member_id
+            for offset, record in self.records.items()
+            if record.member_id is not None
+        }
+
+
+def share_state(machine: SharePartition) -> ShareState:
+    records: dict[int, SharedRecord] = {}
+    for unit in machine.units():
+        delivery = unit.delivery
+        record = SharedRecord(delivery.state.name.lower(), delivery.count, delivery.member or None)
+        for offset in range(max(unit.first, machine.start), unit.last + 1):
+            records[offset] = record
+    return ShareState(machine.start, machine.end + 1, records)
+
+
+def snapshot(group_id: str, group: AnyGroup | ShareGroup | None) -> GroupSnapshot:
     if group is None:
         return GroupSnapshot(group_id)
+    if isinstance(group, ShareGroup):
+        return _share_snapshot(group)
     if isinstance(group, ConsumerGroup):
         return _consumer_snapshot(group)
     return GroupSnapshot(
@@ -121,4 +177,32 @@ def _partitions(assignment: bytes) -> frozenset[TopicPartition]:
         TopicPartition(topic.topic, partition)
         for topic in decoded.assigned_partitions
         for partition in topic.partitions
+    )
+
+
+def _share_snapshot(group: ShareGroup) -> GroupSnapshot:
+    return GroupSnapshot(
+        group_id=group.group_id,
+        state=group.state.value,
+        generation=group.epoch,
+        protocol_type=group.protocol_type,
+        protocol="simple",
+        members=tuple(_share_member(group, member) for member in group.members.values()),
+        type=group.type_name,
+    )
+
+
+def _share_member(group: ShareGroup, member: ShareMember) -> MemberSnapshot:
+    topics = ((group.env.topics.identified(each), each) for each in member.assigned)
+    return MemberSnapshot(
+        member_id=member.member_id,
+        group_instance_id=None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        assignment=frozenset(
+            TopicPartition(topic.name, partition)
+            for topic, topic_id in topics
+            if topic is not None
+            for partition in member.assigned[topic_id]
+        ),
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from kohort.broker.apis import SERVED
 from tests.conformance.clusters import INITIAL_DELAY_MS, MAX_GROUP_SIZE, load_probes
-from tests.conformance.known import KNOWN, UNSERVED
+from tests.conformance.known import KNOWN
 from tests.conformance.probe import PROBES
 from tests.conformance.rows import ROWS, SECTIONS, Row
 from tests.conformance.wire import ANSWER_S
@@ -18,7 +16,6 @@ from tests.support.jars import KAFKA_VERSION
 from tools.options_page import MAX_CELL
 
 PATH = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
-_FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"
 
 _HEAD = """\
 # Conformance: the in-process cluster compared with Apache Kafka
@@ -108,13 +105,8 @@ def _lines() -> Iterator[str]:
     yield "byte, and replaces only ids that the recorded cluster assigned. Each response has the"
     yield "correlation id and decodes in its version without any byte left over."
     yield ""
-    yield "Requests of other APIs end the connection. No client sends them to the cluster, because"
-    yield "it does not advertise them. Apache Kafka's responses are:"
-    yield ""
-    names = {frame["key"]: frame["api"] for frame in json.loads(_FRAMES.read_text())["frames"]}
-    for key, response in UNSERVED.items():
-        if key not in SERVED:
-            yield f"- **{names[key]}, {key}.** The response has {response}."
+    yield "Requests of APIs that the cluster does not serve end the connection. No client sends"
+    yield "them, because the cluster does not advertise them."
     yield ""
     yield "## 5. Known differences"
     yield ""

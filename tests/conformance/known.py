@@ -30,16 +30,6 @@ _KAFKAS = {
 }
 """APIs that Apache Kafka advertises and that are not served here, or were not at some time."""
 
-UNSERVED = {
-    68: "a member id, its epoch, the heartbeat interval, and an assignment by topic ids",
-    76: "a member id, its epoch, the heartbeat interval, and an assignment by topic ids",
-    77: "state, epochs, the assignor simple, members and authorized operations of the groups",
-    78: "records that are locked for this member for a time, and the end of each range",
-    79: "an error code for each partition, and the lock duration of records",
-    90: "the start offset of each partition of the groups, its epoch, its lag, or an error code",
-}
-"""Apache Kafka's response to each API that is not served but was recorded."""
-
 _NOT_SERVED = {
     what: left
     for what, keys in _KAFKAS.items()

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from kohort.broker.apis._registry import Context, refusal_message, serves
 from kohort.broker.security import AclOperation, ResourceType
+from kohort.broker.share import parsed_key
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_SHARE_VERSION = 6
 
 
 @serves(FindCoordinatorRequest, (0, 6))
@@ -36,7 +38,8 @@ async def find_coordinator(
 
 
 def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coordinator:
-    if key_type not in (_GROUP, _TRANSACTION):
+    share_key = parsed_key(key) if key_type == _SHARE and ctx.version >= _SHARE_VERSION else None
+    if key_type not in (_GROUP, _TRANSACTION) and share_key is None:
         return FindCoordinatorResponse.Coordinator(
             key=key,
             node_id=-1,
@@ -56,7 +59,9 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
             error_message="" if ctx.version >= 4 else refusal_message(refused),
         )
     cluster = ctx.broker.cluster
-    if key_type == _GROUP:
+    if share_key is not None:
+        node = cluster.share_router.coordinator_node(share_key)
+    elif key_type == _GROUP:
         node = cluster.coordinator_node(key)
     else:
         node = cluster.transaction_router.coordinator_node(key)
@@ -77,6 +82,9 @@ def _refused(ctx: Context, key_type: int, key: str) -> ErrorCode:
     if key_type == _GROUP:
         if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, key):
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif key_type == _SHARE:
+        if not ctx.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     elif not ctx.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.NONE

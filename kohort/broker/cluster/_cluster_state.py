@@ -35,6 +35,7 @@ from kohort.broker.groups import (
     GroupCoordinator,
     GroupEnvironment,
     GroupRecords,
+    ShareGroup,
 )
 from kohort.broker.security import Authorizer, SecurityState
 from kohort.errors import IllegalStateError
@@ -259,6 +260,11 @@ class ClusterState:
     def group(self, group_id: str) -> AnyGroup | None:
         """Return the group from any broker, None if it does not exist."""
         found = (broker.coordinator.groups.get(group_id) for broker in self.brokers.values())
+        return next((group for group in found if group is not None), None)
+
+    def share_group(self, group_id: str) -> ShareGroup | None:
+        """Return the share group from any broker, None if it does not exist."""
+        found = (broker.coordinator.share_groups.get(group_id) for broker in self.brokers.values())
         return next((group for group in found if group is not None), None)
 
     def coordinator_node(self, group_id: str) -> BrokerNode | None:

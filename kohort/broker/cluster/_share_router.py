@@ -20,6 +20,7 @@ from kohort.broker.share import (
     ShareCoordinatorEnvironment,
     ShareKey,
     ShareLeader,
+    SharePartition,
     ShareRecords,
     ShareSettings,
     ShareState,
@@ -29,6 +30,7 @@ from kohort.broker.share import (
 )
 from kohort.errors import ErrorCode
 from kohort.records import NewRecord, RecordBatch, encode_batch
+from kohort.types import TopicPartition
 
 _READ_COMMITTED = "read_committed"
 
@@ -127,12 +129,30 @@ class ShareRouter(ShareStates):
         data = encode_batch([NewRecord(now_ms, key, value) for key, value in records])
         partition.append(RecordBatch.of(data), now_ms)
 
+    # What tests see and change
+
+    def machines(self, group_id: str) -> dict[TopicPartition, SharePartition]:
+        """Return the share-partitions of a group that leaders have loaded."""
+        found: dict[TopicPartition, SharePartition] = {}
+        for broker in self._cluster.brokers.values():
+            for key, machine in broker.share_leader.machines(group_id).items():
+                topic = self._cluster.topics.by_id(key.topic_id)
+                if topic is not None:
+                    found[TopicPartition(topic.name, key.partition)] = machine
+        return dict(sorted(found.items()))
+
+    def expire_locks(self, group_id: str) -> None:
+        """End all locks of a group."""
+        for broker in self._cluster.brokers.values():
+            broker.share_leader.expire_group(group_id)
+        self._cluster.changed()
+
     # The group coordinators' calls
 
     def initialize(
         self, group_id: str, topic_id: bytes, partition: int, epoch: int, start: int
     ) -> ErrorCode:
-        """Store the state of a share-partition, and forget the leader's."""
+        """Store the state of a share-partition, and let fetches that wait for it look again."""
         key = ShareKey(group_id, topic_id, partition)
         coordinator = self.coordinator(key)
         if coordinator is None:

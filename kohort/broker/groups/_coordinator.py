@@ -435,6 +435,16 @@ class GroupCoordinator:
         self._process()
         return ErrorCode.NONE
 
+    def check_share_change(self, group_id: str) -> ErrorCode:
+        """Return NONE if the starts of a share group may change: it has no members."""
+        error = self._check_member_request(group_id)
+        group = self.share_groups.get(group_id)
+        if error is ErrorCode.NONE and group_id in self.groups:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif error is ErrorCode.NONE and group is not None and group.members:
+            error = ErrorCode.NON_EMPTY_GROUP
+        return error
+
     def delete_share_states(
         self, group: ShareGroup, topic_ids: Iterable[bytes]
     ) -> dict[bytes, ErrorCode]:

@@ -36,6 +36,7 @@ _READ_GROUP = _Right(ResourceType.GROUP, AclOperation.READ, "group_id")
 _DELETE_GROUP = _Right(ResourceType.GROUP, AclOperation.DELETE, "group_id")
 _WRITE_TRANSACTION = _Right(ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE, "transactional_id")
 _ALTER = _Right(ResourceType.CLUSTER, AclOperation.ALTER)
+_CLUSTER_ACTION = _Right(ResourceType.CLUSTER, AclOperation.CLUSTER_ACTION)
 _DESCRIBE = _Right(ResourceType.CLUSTER, AclOperation.DESCRIBE)
 _DESCRIBE_CONFIGS = _Right(ResourceType.CLUSTER, AclOperation.DESCRIBE_CONFIGS)
 
@@ -49,6 +50,13 @@ _NEEDED: Mapping[type[Request[Any]], tuple[_Right, ...]] = MappingProxyType(
         m.ShareGroupHeartbeatRequest: (_READ_GROUP,),
         m.ShareFetchRequest: (_READ_GROUP,),
         m.ShareAcknowledgeRequest: (_READ_GROUP,),
+        m.AlterShareGroupOffsetsRequest: (_READ_GROUP,),
+        m.DeleteShareGroupOffsetsRequest: (_DELETE_GROUP,),
+        m.InitializeShareGroupStateRequest: (_CLUSTER_ACTION,),
+        m.ReadShareGroupStateRequest: (_CLUSTER_ACTION,),
+        m.WriteShareGroupStateRequest: (_CLUSTER_ACTION,),
+        m.DeleteShareGroupStateRequest: (_CLUSTER_ACTION,),
+        m.ReadShareGroupStateSummaryRequest: (_CLUSTER_ACTION,),
         m.OffsetCommitRequest: (_READ_GROUP,),
         m.OffsetDeleteRequest: (_DELETE_GROUP,),
         m.TxnOffsetCommitRequest: (_WRITE_TRANSACTION, _READ_GROUP),

@@ -321,6 +321,37 @@ def _share_group_describe(
     )
 
 
+def _describe_share_group_offsets(
+    _: Context, request: m.DescribeShareGroupOffsetsRequest, error: ErrorCode
+) -> Response:
+    cls = m.DescribeShareGroupOffsetsResponse
+    group = cls.DescribeShareGroupOffsetsResponseGroup
+    return cls(groups=[group(group_id=each.group_id, error_code=error) for each in request.groups])
+
+
+def _share_states(result: str) -> FailureBuilder:
+    """Return the builder for a request to a share coordinator, whose results have this class."""
+
+    def build(_: Context, request: Any, error: ErrorCode) -> Response:
+        cls = type(request).response
+        return _as_response(
+            cls(
+                results=[
+                    getattr(cls, result)(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            cls.PartitionResult(partition=each.partition, error_code=error)
+                            for each in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+        )
+
+    return build
+
+
 def _add_partitions_to_txn(
     ctx: Context, request: m.AddPartitionsToTxnRequest, error: ErrorCode
 ) -> Response:
@@ -487,6 +518,12 @@ _BUILDERS: dict[type[Any], FailureBuilder] = {
     m.DescribeTransactionsRequest: _describe_transactions,
     m.ConsumerGroupDescribeRequest: _consumer_group_describe,
     m.ShareGroupDescribeRequest: _share_group_describe,
+    m.DescribeShareGroupOffsetsRequest: _describe_share_group_offsets,
+    m.InitializeShareGroupStateRequest: _share_states("InitializeStateResult"),
+    m.ReadShareGroupStateRequest: _share_states("ReadStateResult"),
+    m.WriteShareGroupStateRequest: _share_states("WriteStateResult"),
+    m.DeleteShareGroupStateRequest: _share_states("DeleteStateResult"),
+    m.ReadShareGroupStateSummaryRequest: _share_states("ReadStateSummaryResult"),
     m.AlterConfigsRequest: _alter(
         m.AlterConfigsResponse, m.AlterConfigsResponse.AlterConfigsResourceResponse
     ),

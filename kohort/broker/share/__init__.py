@@ -13,6 +13,7 @@ from kohort.broker.share._coordinator import (
     ShareCoordinatorEnvironment,
     ShareRecords,
     ShareState,
+    parsed_key,
     state_key,
     state_partition,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "ShareState",
     "StateBatch",
     "duration_ms",
+    "parsed_key",
     "state_key",
     "state_partition",
 ]

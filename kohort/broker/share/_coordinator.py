@@ -34,6 +34,7 @@ NO_OFFSET = -1
 UNKNOWN_COUNT = -1
 
 _INT16 = struct.Struct(">h")
+_ID_SIZE = 16
 
 ShareRecords = list[tuple[bytes, bytes | None]]
 
@@ -42,6 +43,18 @@ def state_key(key: ShareKey) -> str:
     """Return the key by which clients look up the share coordinator of a share-partition."""
     topic_id = base64.urlsafe_b64encode(key.topic_id).rstrip(b"=").decode()
     return f"{key.group_id}:{topic_id}:{key.partition}"
+
+
+def parsed_key(text: str) -> ShareKey | None:
+    """Return the share-partition that a text from :func:`state_key` names, None for others."""
+    group_id, *rest = text.rsplit(":", 2)
+    if not group_id or len(rest) != 2 or not rest[1].isdecimal():
+        return None
+    try:
+        topic_id = base64.b64decode(rest[0] + "==", b"-_", validate=True)
+    except ValueError:
+        return None
+    return ShareKey(group_id, topic_id, int(rest[1])) if len(topic_id) == _ID_SIZE else None
 
 
 def state_partition(key: ShareKey, partitions: int = STATE_PARTITIONS) -> int:

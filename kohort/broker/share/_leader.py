@@ -157,10 +157,10 @@ class ShareLeader:
 
     # Loading
 
-    def find(self, key: ShareKey) -> SharePartition | None:
-        """Return a share-partition that is loaded, None if it is not."""
-        led = self.partitions.get(key)
-        return None if led is None else led.machine
+    def machines(self, group_id: str) -> dict[ShareKey, SharePartition]:
+        """Return the share-partitions of a group that this broker has loaded and leads."""
+        keys = [key for key in self.partitions if key.group_id == group_id]
+        return {key: led.machine for key in keys if (led := self._current(key)) is not None}
 
     def load(self, key: ShareKey) -> ErrorCode:
         """Load a share-partition unless it is loaded for the present leader epoch."""
@@ -366,8 +366,8 @@ class ShareLeader:
         """End all locks of a group at once."""
         for key in [key for key in self.partitions if key.group_id == group_id]:
             led = self._current(key)
-            for unit in [] if led is None else led.machine.locked():
-                if led is not None:
+            if led is not None:
+                for unit in led.machine.locked():
                     list(self._expire(key, led, unit))
         self._write_letters()
 
@@ -380,7 +380,9 @@ class ShareLeader:
                 await self._rescheduled.wait()
             self._waiting_until = -math.inf
             for _ in self.expire(anyio.current_time()):
-                # As in Kafka, a waiting fetch gets the first records before the next are free.
+                # As in Kafka, a waiting fetch gets the first records before the next are free. It
+                # runs at the latest between two checkpoints.
+                await anyio.lowlevel.checkpoint()
                 await anyio.lowlevel.checkpoint()
             self._env.changed()
 

@@ -101,7 +101,7 @@ class SharePartition:
     """
 
     def __init__(self, start: int, batches: Sequence[StateBatch] = ()) -> None:
-        self.start = start
+        self.start: int = start
         self.end: int = start - 1
         self.complete: int = 0
         self.next_deadline: float = math.inf
@@ -115,8 +115,8 @@ class SharePartition:
             self.end = stored.last
             if delivery.state.is_terminal:
                 self.complete += stored.last - stored.first + 1
-        self._gap_from = start
-        self._gap_end = self.end
+        self._gap_from: int = start
+        self._gap_end: int = self.end
         self._advance()
 
     @property
@@ -521,6 +521,7 @@ class SharePartition:
         ]
         if not self._batches or self._batches[-1].last < self.start:
             self.start = max(self.start, self.end + 1)
+        self._gap_from = max(self._gap_from, self.start)
 
 
 @dataclass(slots=True)

@@ -51,9 +51,9 @@ class ShareSession:
             self.partitions.pop(key, None)
 
     def in_turn(self) -> list[ShareKey]:
-        """Return the partitions in an order that rotates with the epoch."""
+        """Return the partitions in an order that rotates with the epoch of the request."""
         keys = list(self.partitions)
-        first = self.epoch % len(keys) if keys else 0
+        first = (self.epoch - 1) % len(keys) if keys else 0
         return keys[first:] + keys[:first]
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from kohort.errors import ErrorCode
 from kohort.protocol import Request, Response, decode_response, encode_request
 from kohort.protocol import messages as m
 from kohort.testing import MemoryCluster
@@ -192,6 +193,8 @@ class Member:
         response = await self.connection.ask(request, version)
         if not response.error_code:
             self._count(sent)
+        elif response.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND:
+            self.session_epoch = 0
         return response
 
     async def disconnect(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -48,6 +49,17 @@ DIFFERENCES: dict[tuple[str, int], Any] = {
 }
 PLACES_DIFFER = {"life1": 19}
 """Trace -> first step in which the order of Java's hashes decides who gets which partitions."""
+PARKED = {
+    ("wake1", 3): 1.008,
+    ("wake1", 5): 0.437,
+    ("wake1", 8): 0.011,
+    ("wake1", 13): 1.078,
+}
+"""Fetches that waited beside other steps -> how long they took"""
+READ_BYTES = {"compact1": 250}
+"""Trace -> bytes of a read, where Kafka's ended with a segment"""
+LASTS = {"wake1": 15}
+"""Trace -> number of steps that do not depend on how fast Kafka ends locks one by one"""
 DISCONNECTED = {("sess1", 15): "B", ("wake1", 21): "A"}
 """Steps before which the connection of a member ends"""
 
@@ -68,6 +80,8 @@ class Replay:
         self.members: dict[str, Member] = {}
         self.started = 0.0
         self.sequence = 0
+        self.parked: dict[int, Any] = {}
+        self.ended: dict[int, anyio.Event] = defaultdict(anyio.Event)
 
     async def run(self) -> None:
         configs = {
@@ -81,7 +95,17 @@ class Replay:
             await Connection(self.cluster).ask(
                 m.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name]), 4
             )
-        for number, step in enumerate(self.trace["steps"]):
+        if self.name not in LASTS:
+            await self.take_all()
+            return
+        async with anyio.create_task_group() as tasks:
+            for (name, number), lasts in PARKED.items():
+                if name == self.name:
+                    tasks.start_soon(self.fetch_in_background, number, lasts)
+            await self.take_all()
+
+    async def take_all(self) -> None:
+        for number, step in enumerate(self.trace["steps"][: LASTS.get(self.name)]):
             await self.take(number, step)
 
     def member(self, name: str) -> Member:
@@ -101,7 +125,7 @@ class Replay:
             await member.disconnect()
         if (self.name, number) in BEFORE:
             await BEFORE[self.name, number](self)
-        handler = getattr(self, f"on_{step['op']}")
+        handler = getattr(self, f"on_{step['op'].partition(' ')[0]}")
         if step["op"] not in ("fetch", "persisted"):
             await self.until(step["t"])
         got = await handler(step)
@@ -113,15 +137,45 @@ class Replay:
                 wanted.pop("assignment", None)
             assert got == wanted, (number, step)
 
+    async def fetch_in_background(self, number: int, lasts: float) -> None:
+        """Send a fetch that waits beside other steps, and keep its result."""
+        step = self.trace["steps"][number]
+        arg = step["arg"]
+        await self.until(step["t"] - lasts)
+        response = await self.member(arg["member"]).fetch(wait_ms=arg["max_wait_ms"])
+        self.parked[number] = _fetched(response)
+        self.ended[number].set()
+
+    async def on_parked_fetch(self, step: Step) -> Any:
+        number = self.trace["steps"].index(step)
+        await self.ended[number].wait()
+        (entry,) = step["result"]["result"]
+        assert self.parked[number] == [{"partition": entry["p"], "acquired": entry["acq"]}]
+
+    async def on_broker_stopped(self, step: Step) -> None:
+        self.cluster.kill_broker(1)
+        for member in self.members.values():
+            await member.disconnect()
+
+    async def on_broker_started(self, step: Step) -> None:
+        self.cluster.start_broker(1)
+
+    async def on_x(self, step: Step) -> None:
+        """Do nothing: the fetch of another member that waited is not in the trace."""
+
     async def on_assigned(self, step: Step) -> None:
         pass
+
+    async def on_left(self, step: Step) -> None:
+        """Do nothing: the log was compacted before."""
 
     async def on_sleep(self, step: Step) -> None:
         await anyio.sleep(step["arg"])
 
     async def on_produce(self, step: Step) -> None:
         arg = step["arg"]
-        self.append(arg["partition"], arg["records"])
+        if isinstance(arg, dict):
+            self.append(arg["partition"], arg["records"])
 
     def append(self, partition: int, count: int, **options: Any) -> None:
         records = [NewRecord(0, b"kk", b"p%d" % number) for number in range(count)]
@@ -147,7 +201,7 @@ class Replay:
             batch_size=arg.get("batch", 500),
             wait_ms=wait,
             min_bytes=arg.get("minb", 1),
-            max_bytes=arg.get("maxb", 50 << 20),
+            max_bytes=READ_BYTES.get(self.name, arg.get("maxb", 50 << 20)),
             mode=arg.get("mode", 0),
             renew=arg.get("renew", False),
         )
@@ -251,7 +305,64 @@ async def _partitions_grow(replay: Replay) -> None:
     assert (await replay.member("A").heartbeat()).member_epoch == 4
 
 
-BEFORE = {("expire1", 3): _b_joins, ("init1", 4): _partitions_grow}
+async def _two_aborted(replay: Replay) -> None:
+    await replay.on_txn({"arg": "abort 2"})
+
+
+async def _alter_start(replay: Replay) -> None:
+    cls = m.AlterShareGroupOffsetsRequest
+    partition = cls.AlterShareGroupOffsetsRequestPartition
+    topic = cls.AlterShareGroupOffsetsRequestTopic
+    topics = [
+        topic(
+            topic_name=replay.name,
+            partitions=[
+                partition(partition_index=0, start_offset=7),
+                partition(partition_index=9, start_offset=1),
+            ],
+        ),
+        topic(topic_name="nope", partitions=[partition(partition_index=0, start_offset=7)]),
+    ]
+    response = await Connection(replay.cluster).ask(cls(group_id=replay.name, topics=topics), 0)
+    assert response.error_code == 0
+    codes = [[each.error_code for each in topic.partitions] for topic in response.responses]
+    assert codes == [[0, 3], [3]]
+
+
+async def _delete_starts(replay: Replay) -> None:
+    cls = m.DeleteShareGroupOffsetsRequest
+    topic = cls.DeleteShareGroupOffsetsRequestTopic
+    topics = [topic(topic_name=replay.name), topic(topic_name="nope")]
+    response = await Connection(replay.cluster).ask(cls(group_id=replay.name, topics=topics), 0)
+    assert [topic.error_code for topic in response.responses] == [0, 3]
+
+
+async def _delete_group(replay: Replay) -> None:
+    request = m.DeleteGroupsRequest(groups_names=[replay.name])
+    response = await Connection(replay.cluster).ask(request, 2)
+    assert response.results[0].error_code == 0
+
+
+async def _keys(replay: Replay) -> None:
+    for keys in ("abc", "adb", "caa", "bc", "x"):
+        records = [NewRecord(0, key.encode(), b"v") for key in keys]
+        replay.cluster._append(replay.name, 0, encode_batch(records))
+    topic = replay.cluster._read(lambda state: state.topics.get(replay.name))
+    assert topic is not None
+    topic.configs["cleanup.policy"] = "compact"
+    replay.cluster.compact(replay.name)
+    assert [each.offset for each in replay.cluster.records(replay.name)] == [4, 8, 9, 10, 11]
+
+
+BEFORE = {
+    ("txn2", 0): _two_aborted,
+    ("life1", 35): _alter_start,
+    ("life1", 36): _delete_starts,
+    ("life1", 37): _delete_group,
+    ("compact1", 1): _keys,
+    ("expire1", 3): _b_joins,
+    ("init1", 4): _partitions_grow,
+}
 """What happened between two steps"""
 
 
@@ -357,7 +468,8 @@ def _normal(result: Any) -> Any:
 
 SCRIPTED = (
     *("ack1", "own1", "exp1", "renew1", "renew2", "mode1", "mode2", "thr1", "sess1", "lock1"),
-    *("txn1", "del1", "tdel1", "init1", "expire1"),
+    *("txn1", "del1", "tdel1", "init1", "expire1", "life1", "wake1", "rst1", "txn2", "defl1"),
+    "compact1",
 )
 
 

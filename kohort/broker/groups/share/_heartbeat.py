@@ -127,17 +127,23 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _update_epoch(group: ShareGroup, *, names_changed: bool) -> None:
-    assigned: dict[bytes, set[int]] = {}
+    new_hash = metadata_hash(group)
+    if names_changed or new_hash != group.metadata_hash or _lacks_partitions(group):
+        set_epoch(group, group.epoch + 1, new_hash)
+
+
+def _lacks_partitions(group: ShareGroup) -> bool:
+    """True if the target assignment is not that of the initialized partitions.
+
+    It is False while a new target assignment is due anyway.
+    """
+    if group.epoch > group.assignment_epoch:
+        return False
+    assigned: dict[bytes, frozenset[int]] = {}
     for target in group.targets.values():
         for topic_id, partitions in target.items():
-            assigned.setdefault(topic_id, set()).update(partitions)
-    new_hash = metadata_hash(group)
-    if (
-        names_changed
-        or new_hash != group.metadata_hash
-        or {topic_id: set(numbers) for topic_id, numbers in group.assignable().items()} != assigned
-    ):
-        set_epoch(group, group.epoch + 1, new_hash)
+            assigned[topic_id] = assigned.get(topic_id, frozenset()) | partitions
+    return assigned != group.assignable()
 
 
 def metadata_hash(group: ShareGroup) -> int:

@@ -72,6 +72,4 @@ class ShareRequests:
         if group is None:
             group = self._groups[group_id] = ShareGroup(group_id, self._env)
             set_epoch(group, group.epoch, 0)
-        else:
-            set_epoch(group, group.epoch + 1, group.metadata_hash)
         return initialize(group, topics, starts)

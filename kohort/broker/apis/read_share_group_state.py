@@ -1,0 +1,58 @@
+"""ReadShareGroupState (API 84), version 0: a leader reads the states of its share-partitions."""
+
+from __future__ import annotations
+
+from kohort.broker.apis._registry import Context, serves
+from kohort.broker.apis._share_states import named_topics, state_message
+from kohort.broker.share import ShareKey
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import ReadShareGroupStateRequest, ReadShareGroupStateResponse
+
+_Response = ReadShareGroupStateResponse
+_UNKNOWN = "Read operation on uninitialized share partition not allowed."
+
+
+@serves(ReadShareGroupStateRequest, (0, 0))
+async def read_share_group_state(
+    ctx: Context, request: ReadShareGroupStateRequest
+) -> ReadShareGroupStateResponse:
+    return _Response(
+        results=[
+            _Response.ReadStateResult(
+                topic_id=topic.topic_id,
+                partitions=[
+                    _read(
+                        ctx,
+                        ShareKey(request.group_id, bytes(topic.topic_id), entry.partition),
+                        entry.leader_epoch,
+                    )
+                    for entry in topic.partitions
+                ],
+            )
+            for topic in named_topics(request)
+        ]
+    )
+
+
+def _read(
+    ctx: Context, key: ShareKey, leader_epoch: int
+) -> ReadShareGroupStateResponse.PartitionResult:
+    found = ctx.broker.share_coordinator.read(key, leader_epoch)
+    if isinstance(found, ErrorCode):
+        return _Response.PartitionResult(
+            partition=key.partition, error_code=found, error_message=state_message(found, _UNKNOWN)
+        )
+    return _Response.PartitionResult(
+        partition=key.partition,
+        state_epoch=found.state_epoch,
+        start_offset=found.start,
+        state_batches=[
+            _Response.StateBatch(
+                first_offset=batch.first,
+                last_offset=batch.last,
+                delivery_state=batch.state,
+                delivery_count=batch.deliveries,
+            )
+            for batch in found.batches
+        ],
+    )
