@@ -50,8 +50,9 @@ def _sources(progress: Any) -> list[tuple[StreamOffset, dict[TopicPartition, int
 class RebalanceLogger(StreamingQueryListener):
     """Listener that logs the partitions a query gains and loses, from its progress.
 
-    Register it with ``spark.streams.addListener(RebalanceLogger())``. The query's own process logs
-    the rebalances too, to its stderr.
+    It warns if the query has state, because the state stays with the query. Register it with
+    ``spark.streams.addListener(RebalanceLogger())``. The query's own process logs the rebalances
+    too, to its stderr.
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
@@ -75,6 +76,13 @@ class RebalanceLogger(StreamingQueryListener):
             if changed:
                 named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(changed))
                 self._logger.log(self._level, "query %s %s %s", name, what, named)
+        if before and before != partitions and as_dict(event.progress).get("stateOperators"):
+            self._logger.warning(
+                "query %s has state and shares its group with other members. Its results are wrong "
+                "now, because the state of a partition does not move with it. Give a query with "
+                "state its own group",
+                name,
+            )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing, because an idle query keeps its partitions."""

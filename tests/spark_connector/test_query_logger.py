@@ -70,3 +70,20 @@ def test_rebalances_are_logged(caplog: pytest.LogCaptureFixture) -> None:
         listener.onQueryTerminated(SimpleNamespace(runId="run"))
         assert messages({"1": 2}) == ["query sums gained orders-1"]
         listener.onQueryProgress(SimpleNamespace(progress={"sources": []}))
+
+
+def test_rebalance_of_a_query_with_state_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    listener: Any = RebalanceLogger()
+
+    def warnings(latest: dict[str, int], operators: list[dict[str, str]]) -> int:
+        caplog.clear()
+        made = progress({}, latest) | {"stateOperators": operators}
+        listener.onQueryProgress(SimpleNamespace(progress=Progress(made)))
+        return sum("has state and shares its group" in each.getMessage() for each in caplog.records)
+
+    saves = [{"operatorName": "stateStoreSave"}]
+    assert warnings({"0": 1, "1": 1}, saves) == 0
+    assert warnings({"0": 2, "1": 2}, saves) == 0
+    assert warnings({"0": 2}, []) == 0
+    assert warnings({"0": 2, "1": 3}, saves) == 1
+    assert warnings({"0": 3}, saves) == 1
