@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -16,6 +16,9 @@ from kohort.spark_connector.planning._planning import OffsetPlanner
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from kohort.spark_connector.planning._filters import ReadFilters
 
 
 class KohortPartition(InputPartition):
@@ -36,13 +39,39 @@ class KohortBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         consumer = make_consumer(self._options.properties, group=True)
         try:
-            ranges = OffsetPlanner(consumer, self._options).ranges()
+            ranges = self._ranges(OffsetPlanner(consumer, self._options))
         finally:
             consumer.close()
         return input_partitions(ranges, self._options)
 
+    def _ranges(self, planner: OffsetPlanner) -> list[OffsetRange]:
+        return planner.ranges()
+
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema, self._options)
+
+
+class FilteringBatchReader(KohortBatchReader):
+    """Batch reader that takes filters from Spark.
+
+    It is a separate class, because Spark refuses a reader with this method unless
+    spark.sql.python.filterPushdown.enabled is set, even for a query without filters.
+    """
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        super().__init__(schema, options)
+        self._filters: ReadFilters | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that become ranges, and return all, which Spark applies as well."""
+        from kohort.spark_connector.planning._filters import ReadFilters
+
+        self._filters = ReadFilters.of(filters)
+        return filters
+
+    def _ranges(self, planner: OffsetPlanner) -> list[OffsetRange]:
+        ranges = planner.ranges()
+        return ranges if self._filters is None else self._filters.narrow(ranges, planner.first_at)
 
 
 def input_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:

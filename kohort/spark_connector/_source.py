@@ -42,11 +42,11 @@ class KohortDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._checked_options(streaming=False)
-        from kohort.spark_connector._batch import KohortBatchReader
+        from kohort.spark_connector._batch import FilteringBatchReader, KohortBatchReader
         from kohort.spark_connector._schema import check_schema
 
         check_schema(schema)
-        return KohortBatchReader(schema, options)
+        return (FilteringBatchReader if options.pushdown else KohortBatchReader)(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = self._checked_options(streaming=True)

@@ -46,13 +46,14 @@ NAMES = (
     "rebalanceListener",
     "groupOffsetReset",
     "commitOnly",
+    "pushdown",
     "groupIdPrefix",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
 )
 
-BATCH_ONLY = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+BATCH_ONLY = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "pushdown")
 STREAM_ONLY = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -107,9 +108,12 @@ def check_kind(given: Mapping[str, str], streaming: bool | None, member: bool) -
     """Raise InvalidOptionError for options of another kind of query."""
     for name in BATCH_ONLY:
         if streaming is True and name.lower() in given:
-            raise InvalidOptionError(
-                f"option {name} is for batches. A stream ends with .trigger(availableNow=True)"
+            instead = (
+                "Spark hands no filters to a stream"
+                if name == "pushdown"
+                else "A stream ends with .trigger(availableNow=True)"
             )
+            raise InvalidOptionError(f"option {name} is for batches. {instead}")
     for name in (*STREAM_ONLY, *MEMBER_ONLY):
         if streaming is False and name.lower() in given:
             raise InvalidOptionError(

@@ -79,6 +79,8 @@ class SourceOptions:
     The higher one, except that a query follows its checkpoint if it committed the group's offset
     itself. With honor a lower offset of another client, and with group any offset of the group.
     """
+    pushdown: bool = False
+    """True if a batch takes filters from Spark."""
     commit_only: bool = False
     """True if a stream reads all partitions without membership, and commits to its group."""
     lookup_retries: int = 0
@@ -159,6 +161,7 @@ class SourceOptions:
             rebalance_wait_s=_rebalance_wait(read, properties),
             rebalance_listener=read("rebalanceListener", _option_values.listener, None),
             group_offset_reset=read("groupOffsetReset", _offset_reset, "checkpoint"),
+            pushdown=read("pushdown", _option_values.boolean, False),
             commit_only=commit_only,
             lookup_retries=read("fetchOffset.numRetries", _option_values.number, 0),
             lookup_retry_interval_s=read("fetchOffset.retryIntervalMs", _option_values.number, 1000)

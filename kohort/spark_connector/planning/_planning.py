@@ -187,17 +187,22 @@ class OffsetPlanner:
         """Return the first offsets at or after the times. ``strategy`` applies if there is none."""
         if not times:
             return {}
-        found = self._with_retries(
-            lambda: self._consumer.offsets_for_times(times, self._timeout_ms)
-        )
-        late = [tp for tp in sorted(times) if found.get(tp) is None]
+        found = self.first_at(times)
+        late = [tp for tp in sorted(times) if found[tp] is None]
         if late and strategy == "error":
             raise InvalidOptionError(
                 f"option {option}: {late[0].topic}-{late[0].partition} has no record at or after "
                 f"{times[late[0]]}. Option startingOffsetsByTimestampStrategy=latest starts after "
                 "the last record there"
             )
-        return {tp: at.offset for tp, at in found.items() if at is not None} | self.latest(late)
+        return {tp: at for tp, at in found.items() if at is not None} | self.latest(late)
+
+    def first_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Return the first offsets at or after the times, None for a partition without one."""
+        found = self._with_retries(
+            lambda: self._consumer.offsets_for_times(times, self._timeout_ms)
+        )
+        return {tp: None if (at := found.get(tp)) is None else at.offset for tp in times}
 
     def _with_retries(self, look_up: Callable[[], T]) -> T:
         """Look something up, with the retries that the options set."""
