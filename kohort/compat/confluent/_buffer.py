@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from kohort import TopicPartition
+
+
+class Run(NamedTuple):
+    """Messages of one partition, or one event, maybe of a partition."""
+
+    tp: TopicPartition | None
+    messages: list[Any]
+    has_records: bool
 
 
 class Buffer:
@@ -17,23 +25,28 @@ class Buffer:
     """
 
     def __init__(self) -> None:
-        self._runs: deque[tuple[TopicPartition | None, list[Any]]] = deque()
+        self._runs: deque[Run] = deque()
         self._at = 0
         """Index of the next message in the first run."""
         self.count: int = 0
         self.last: dict[TopicPartition, Any] = {}
 
-    def add(self, tp: TopicPartition | None, messages: list[Any]) -> None:
-        """Append messages of a partition; None stands for events."""
-        self._runs.append((tp, messages))
+    def add(self, tp: TopicPartition, messages: list[Any]) -> None:
+        """Append records of a partition."""
+        self._runs.append(Run(tp, messages, True))
         self.count += len(messages)
+
+    def add_event(self, tp: TopicPartition | None, message: Any) -> None:
+        """Append a message that is no record."""
+        self._runs.append(Run(tp, [message], False))
+        self.count += 1
 
     def take_one(self) -> Any:
         """Return the next message; there must be one."""
-        tp, run = self._runs[0]
+        tp, run, has_records = self._runs[0]
         message = run[self._at]
-        if tp is not None:
-            self.last[tp] = message
+        if has_records:
+            self.last[tp] = message  # type: ignore[index]  # records have a partition
         self._at += 1
         self.count -= 1
         if self._at == len(run):
@@ -45,11 +58,11 @@ class Buffer:
         """Return the next messages, at most ``most``."""
         taken: list[Any] = []
         while self._runs and len(taken) < most:
-            tp, run = self._runs[0]
+            tp, run, has_records = self._runs[0]
             end = self._at + most - len(taken)
             part = run if self._at == 0 and end >= len(run) else run[self._at : end]
-            if tp is not None:
-                self.last[tp] = part[-1]
+            if has_records:
+                self.last[tp] = part[-1]  # type: ignore[index]  # records have a partition
             if end >= len(run):
                 self._runs.popleft()
                 self._at = 0
@@ -61,34 +74,38 @@ class Buffer:
 
     def put_back(self, messages: list[Any]) -> None:
         """Return taken messages to the front, as if they had not been delivered."""
-        if self._at:
-            tp, run = self._runs[0]
-            self._runs[0], self._at = (tp, run[self._at :]), 0
+        self._cut()
         for message in reversed(messages):
             at = None
-            if message.error() is None:
+            has_records = message.error() is None
+            if message.partition() is not None:
                 at = TopicPartition(message.topic(), message.partition())
+            if has_records and at is not None:
                 self.last.pop(at, None)
-            self._runs.appendleft((at, [message]))
+            self._runs.appendleft(Run(at, [message], has_records))
             self.count += 1
 
-    def drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Remove the messages of partitions, and return the first offset of each."""
-        first: dict[TopicPartition, int] = {}
-        kept: deque[tuple[TopicPartition | None, list[Any]]] = deque()
-        for index, (tp, run) in enumerate(self._runs):
-            left = run[self._at :] if index == 0 else run
-            if tp is not None and tp in partitions:
-                first.setdefault(tp, left[0].offset())
-                self.count -= len(left)
-            else:
-                kept.append((tp, left))
-        self._runs, self._at = kept, 0
-        return first
+    def _cut(self) -> None:
+        """Remove the delivered messages of the first run."""
+        if self._at:
+            first = self._runs[0]
+            self._runs[0] = first._replace(messages=first.messages[self._at :])
+            self._at = 0
 
-    def has(self, tp: TopicPartition) -> bool:
-        """True if messages of the partition wait."""
-        return any(each == tp for each, _ in self._runs)
+    def drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Remove the messages and events of partitions, and return the first offset of each."""
+        self._cut()
+        first: dict[TopicPartition, int] = {}
+        kept: deque[Run] = deque()
+        for run in self._runs:
+            if run.tp is None or run.tp not in partitions:
+                kept.append(run)
+                continue
+            self.count -= len(run.messages)
+            if run.has_records:
+                first.setdefault(run.tp, run.messages[0].offset())
+        self._runs = kept
+        return first
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Remove the messages of partitions, and what was delivered of them."""

@@ -31,7 +31,7 @@ from kohort.compat.confluent._values import (
     OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
-    KafkaException,
+    KafkaError,
     Message,
     TopicPartition,
     failure,
@@ -149,9 +149,10 @@ class Consumer:
     def _fetch(self, seconds: float, most: int) -> None:
         """Poll kohort's consumer once, and buffer what it returns."""
         now = time.monotonic()
-        if now - self._polled_at > self._options.poll_interval:
-            self._events.note_overdue(now - self._polled_at)
-        self._polled_at = now
+        since, self._polled_at = now - self._polled_at, now
+        if since > self._options.poll_interval and self._native.subscription():
+            self._events.note_overdue(since)
+            return  # the next poll calls on_lost
         self._offsets.commit_by_time(now)
         self._events.serve(now)
         wait = min(seconds, self._events.longest_wait(now))
@@ -347,6 +348,7 @@ class Consumer:
         """Let kohort return the buffered messages of partitions again."""
         for tp, offset in self._buffer.drop(partitions).items():
             self._native.seek(tp, offset)
+        self._events.forget(partitions)
 
     def _forget(self, partitions: Collection[NativePartition]) -> None:
         self._buffer.forget(partitions)
@@ -411,14 +413,25 @@ class Consumer:
         The offset is OFFSET_END where there is no such record.
         """
         self._check_open()
-        times = {tp: each.offset for tp, each in zip(natives(partitions), partitions, strict=True)}
-        found = self._native.offsets_for_times(times, _milliseconds(timeout))
-        return [
-            partition(*tp, OFFSET_END)
-            if at is None
-            else partition(*tp, at.offset, leader_epoch=at.leader_epoch)
-            for tp, at in ((tp, found[tp]) for tp in natives(partitions))
-        ]
+        limit = _milliseconds(timeout)
+        asked = list(zip(natives(partitions), partitions, strict=True))
+        known = {
+            topic: self._native.partitions_for_topic(topic, limit)
+            for topic in {tp.topic for tp, _ in asked}
+        }
+        times = {tp: each.offset for tp, each in asked if tp.partition in known[tp.topic]}
+        found = self._native.offsets_for_times(times, limit) if times else {}
+        results: list[TopicPartition] = []
+        for tp, each in asked:
+            at = found.get(tp)
+            if tp not in times:
+                error = KafkaError(KafkaError._UNKNOWN_PARTITION)
+                results.append(partition(*tp, each.offset, error=error))
+            elif at is None:
+                results.append(partition(*tp, OFFSET_END))
+            else:
+                results.append(partition(*tp, at.offset, leader_epoch=at.leader_epoch))
+        return results
 
     # -- commits ------------------------------------------------------------------------------
 
@@ -602,7 +615,7 @@ def _chosen_offsets(message: Any, offsets: Any) -> Any:
         raise ValueError("message and offsets are mutually exclusive")
     if message is not None:
         if message.error() is not None:
-            raise KafkaException(message.error())
+            raise failure("_INVALID_ARG", f"the message is an error: {message.error().str()}")
         return from_message(message)
     return None if offsets is None else from_partitions(offsets)
 

@@ -105,7 +105,7 @@ class Events:
                 self._ends[tp] = position
                 text = _END.format(position, self._native.highwater(tp))
                 error = KafkaError(KafkaError._PARTITION_EOF, text)
-                self.add_event(error_message(error, tp, position))
+                self._buffer.add_event(tp, error_message(error, tp, position))
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Report the ends of these partitions again."""
@@ -128,10 +128,8 @@ class Events:
     def note_overdue(self, seconds: float) -> None:
         """Report that the program has not polled for longer than ``max.poll.interval.ms``."""
         limit = self._options.poll_interval
-        if self._native.subscription():
-            text = _OVERDUE.format(1000 * limit, 1000 * (seconds - limit))
-            error = KafkaError(KafkaError._MAX_POLL_EXCEEDED, text)
-            self.add_event(error_message(error))
+        text = _OVERDUE.format(1000 * limit, 1000 * (seconds - limit))
+        self.add_event(error_message(KafkaError(KafkaError._MAX_POLL_EXCEEDED, text)))
 
     def report(self, error: KafkaError) -> None:
         """Give an error of the client to ``error_cb``, or log it."""
@@ -160,7 +158,7 @@ class Events:
 
     def add_event(self, message: Message) -> None:
         """Let poll() return a message that is no record."""
-        self._buffer.add(None, [message])
+        self._buffer.add_event(None, message)
 
     def _is_repeated(self, key: tuple[Any, ...], seconds: float) -> bool:
         now = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -93,14 +94,24 @@ class Options:
 
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration with dotted names. None counts as not given."""
+    """Return the configuration with dotted names. None counts as not given.
+
+    Objects such as a UUID stand for their text.
+    """
     values = dict(given)
     values.update(values.pop("default.topic.config", None) or {})
     return {
-        name if name in _CALLBACKS or not _is_keyword(name) else name.replace("_", "."): value
+        name if name in _CALLBACKS or not _is_keyword(name) else name.replace("_", "."): _plain(
+            value
+        )
         for name, value in values.items()
         if value is not None
     }
+
+
+def _plain(value: Any) -> Any:
+    is_plain = isinstance(value, (str, bytes, int, float, dict, list, logging.Logger))
+    return value if is_plain or callable(value) else str(value)
 
 
 def _is_keyword(name: Any) -> bool:

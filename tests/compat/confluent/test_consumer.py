@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import kohort.compat.confluent as package
 from kohort.testing import Cluster, ProducerRecord
 from tests.compat.confluent.conftest import MakeConsumer
 from tests.compat.confluent.kit import LIMIT_S, poll_until, read
@@ -76,7 +77,7 @@ def test_paused_partitions_return_nothing_and_lose_nothing(
     client: Any, cluster: Cluster, own_topic: str, make: MakeConsumer
 ) -> None:
     write(cluster, own_topic, *(b"%d" % number for number in range(20)))
-    consumer = make()
+    consumer = make(enable_partition_eof=True)
     tp = client.TopicPartition(own_topic, 0)
     consumer.assign([tp])
     got = [consumer.poll(LIMIT_S).value() for _ in range(5)]
@@ -85,6 +86,7 @@ def test_paused_partitions_return_nothing_and_lose_nothing(
     consumer.resume([tp])
     got += [consumer.poll(LIMIT_S).value() for _ in range(15)]
     assert got == [b"%d" % number for number in range(20)]
+    assert consumer.poll(LIMIT_S).error() == client.KafkaError._PARTITION_EOF
 
 
 def test_ends_of_partitions_are_messages(
@@ -256,6 +258,31 @@ def test_offsets_out_of_reach_are_messages(
     assert (message.topic(), message.partition()) == (own_topic, 0)
 
 
+def test_late_poll_returns_an_error_first(
+    cluster: Cluster, own_topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cluster, own_topic, b"a", b"b")
+    consumer = package.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([own_topic])
+    read(consumer, 1)
+    monkeypatch.setattr(consumer, "_polled_at", consumer._polled_at - 1000)
+    late = consumer.poll(0)
+    assert late is not None
+    assert late.error() == package.KafkaError._MAX_POLL_EXCEEDED
+    with pytest.raises(package.KafkaException) as raised:
+        consumer.commit(late)
+    assert raised.value.args[0].code() == package.KafkaError._INVALID_ARG
+    assert [each.value() for each in read(consumer, 1)] == [b"b"]
+    consumer.close()
+
+
 def test_errors_of_the_client_go_to_error_cb(client: Any) -> None:
     errors: list[Any] = []
     consumer = client.Consumer(
@@ -323,6 +350,11 @@ def test_lookups_have_the_shapes_of_confluent_kafka(
     for asked, offset in zip(times, (0, client.OFFSET_END), strict=True):
         [found] = consumer.offsets_for_times([asked], timeout=LIMIT_S)
         assert (found.topic, found.partition, found.offset) == (own_topic, 0, offset)
+    [known, unknown] = consumer.offsets_for_times(
+        [client.TopicPartition(own_topic, 0, 5), client.TopicPartition(own_topic, 9, 5)],
+        timeout=LIMIT_S,
+    )
+    assert (known.error, unknown.error) == (None, client.KafkaError._UNKNOWN_PARTITION)
     listed = consumer.list_topics(own_topic, timeout=LIMIT_S)
     assert list(listed.topics) == [own_topic]
     assert sorted(listed.topics[own_topic].partitions) == [0, 1]
