@@ -318,6 +318,10 @@ class Engine:
         """Run a task until the end of the engine. Raise ConsumerClosedError after the end."""
         start_soon(self._running_tasks(), function)
 
+    def want_topics(self, topics: frozenset[str]) -> None:
+        """Keep metadata of these topics besides those of the subscription."""
+        self._topics.want_others(topics)
+
     def _running_tasks(self) -> TaskGroup:
         if self._tasks is None:
             raise ConsumerClosedError("the consumer is closed")

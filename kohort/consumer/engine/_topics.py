@@ -224,6 +224,8 @@ class TopicWatch:
         """True after subscribe(), also for the same topics. A fenced member then joins again."""
         self._rejoin_reason: str | None = None
         """The reason of a rebalance that the caller requested, until it is sent."""
+        self._others: frozenset[str] = frozenset()
+        """Topics whose metadata another part of the consumer needs."""
         self._leaving = 0
         self.has_assigned_all = False
         """True if a subscription without a group has assigned all existing partitions."""
@@ -255,11 +257,16 @@ class TopicWatch:
         self._group_subscription = None
         self.wake()
 
+    def want_others(self, topics: frozenset[str]) -> None:
+        """Keep metadata of these topics, too, which another part of the consumer reads."""
+        self._others = topics
+        self.wake()
+
     def want_first_topics(self) -> None:
         """Request what is known before the start with the first metadata, which saves a request."""
         if self._subscription.mode not in _PATTERNS:
             owned = {tp.topic for tp in self._subscription.assigned()}
-            self._cluster.want_topics(self._subscription.topics() | owned)
+            self._cluster.want_topics(self._subscription.topics() | owned | self._others)
 
     async def run(self) -> None:
         """Run until cancelled; never raises."""
@@ -312,7 +319,7 @@ class TopicWatch:
             # The leader assigns the topics of all members, so it needs their metadata.
             of_group = self._coordinator.group_topics if self._coordinator else frozenset()
             owned = {tp.topic for tp in subscription.assigned()}
-            self._cluster.want_topics(subscription.topics() | of_group | owned)
+            self._cluster.want_topics(subscription.topics() | of_group | owned | self._others)
         if not subscription.is_subscribed:
             return
         self._apply_topics(subscription.topics())

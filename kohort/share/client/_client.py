@@ -96,6 +96,8 @@ PURPOSE: Final = "share"
 """The connection of the sessions. Their locks end with it."""
 PAUSE: Final = 0.1
 """Seconds without a fetch from a leader that returned an error."""
+TICK: Final = 0.001
+"""Seconds that a timer may come too early, because clocks round."""
 
 
 class ShareClient:
@@ -149,7 +151,7 @@ class ShareClient:
     def subscribe(self, topics: frozenset[str]) -> None:
         """Join with these topics, or leave without any."""
         if topics != self.membership.topics:
-            self._cluster.want_topics(topics)
+            self._engine.want_topics(topics)
             self._apply(Subscribe(topics))
 
     async def wait(self, timeout: float) -> None:
@@ -234,7 +236,7 @@ class ShareClient:
             event = self._member_signal.event()
             deadline = self.membership.next_deadline()
             now = anyio.current_time()
-            if deadline is not None and deadline <= now:
+            if deadline is not None and deadline <= now + TICK:
                 self._apply(Tick())
                 continue
             await event.wait(None if deadline is None else deadline - now)
@@ -242,7 +244,10 @@ class ShareClient:
     def _apply(self, event: MemberEvent) -> None:
         if self._is_closing and not isinstance(event, Answered | Unanswered):
             return
-        for command in self.membership.handle(event, anyio.current_time()):
+        now = anyio.current_time()
+        if isinstance(event, Tick):
+            now += TICK
+        for command in self.membership.handle(event, now):
             match command:
                 case SendHeartbeat() if self._tasks is not None:
                     start_soon(self._tasks, self._heartbeat, command)
@@ -327,7 +332,7 @@ class ShareClient:
     def _next_look(self) -> float | None:
         """Return the seconds until marks or buffered fetches may be due without any event."""
         now = anyio.current_time()
-        paused = [until - now for until in self._pauses.values() if until > now]
+        paused = [until - now for until in self._pauses.values() if until > now + TICK]
         if self.locks.nodes():
             paused.append(self.locks.seconds / 6)
         return min(paused, default=None)
@@ -349,7 +354,7 @@ class ShareClient:
             if session.is_busy:
                 continue
             due = None if self._flushing else now - locks.seconds * SEND_SHARE
-            may_fetch = fetches and node in wanted and self._pauses.get(node, now) <= now
+            may_fetch = fetches and node in wanted and self._pauses.get(node, now) <= now + TICK
             if may_fetch and not (is_exact and busy_elsewhere):
                 busy_elsewhere, self._latest = True, node
                 self._send_fetch(node, session, wanted[node])

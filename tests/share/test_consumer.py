@@ -1,0 +1,281 @@
+"""Async share consumers on the in-process cluster, on a virtual clock: locks, faults, closing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import AsyncShareConsumer, ShareRecord, TopicPartition
+from kohort.errors import (
+    IllegalStateError,
+    InvalidOptionError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    RecordDeserializationError,
+    UnsupportedOptionError,
+)
+from kohort.testing import MemoryCluster
+from tests.support.virtual import run_virtual_on
+
+TOPIC = "jobs"
+TP = TopicPartition(TOPIC, 0)
+LOCK = 30.0
+BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+def consumer(cluster: MemoryCluster, **options: Any) -> AsyncShareConsumer:
+    """Return a member of the group ``workers``, with explicit acknowledgement."""
+    return AsyncShareConsumer(
+        TOPIC,
+        **{
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "connect": cluster.connect,
+            "group_id": "workers",
+            "start": "earliest",
+            "acknowledgement": "explicit",
+            "retry_backoff_ms": 10,
+            **options,
+        },
+    )
+
+
+def flat(found: dict[TopicPartition, list[Any]]) -> list[ShareRecord[Any, Any]]:
+    return [record for records in found.values() for record in records]
+
+
+async def poll(member: AsyncShareConsumer, count: int) -> list[ShareRecord[Any, Any]]:
+    """Poll until ``count`` records have come."""
+    found: list[ShareRecord[Any, Any]] = []
+    with anyio.fail_after(600):
+        while len(found) < count:
+            found += flat(await member.poll(timeout_ms=1_000))
+    return found
+
+
+def seen(records: list[ShareRecord[Any, Any]]) -> list[tuple[Any, int]]:
+    return [(record.value, record.delivery_count) for record in records]
+
+
+def on_cluster(
+    backend: str, scene: Callable[[MemoryCluster], Awaitable[None]], **options: Any
+) -> None:
+    """Run a scene with a cluster of one partition."""
+
+    async def main() -> None:
+        async with MemoryCluster(**{"topics": {TOPIC: 1}, "brokers": 1, **options}) as cluster:
+            await scene(cluster)
+
+    run_virtual_on(backend, main)
+
+
+@BACKENDS
+def test_each_acknowledgement_has_its_effect(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b", "c", "d"])
+        async with consumer(cluster) as member:
+            accepted, released, rejected, renewed = await poll(member, 4)
+            assert renewed.lock_deadline - anyio.current_time() == pytest.approx(LOCK, abs=2)
+            member.accept(accepted)
+            member.release(released)
+            member.reject(rejected)
+            await anyio.sleep(5)
+            member.renew(renewed)
+            assert await member.commit() == {}
+            assert renewed.lock_deadline - anyio.current_time() == pytest.approx(LOCK, abs=1)
+            with pytest.raises(IllegalStateError, match="acknowledged already"):
+                member.release(accepted)
+            (again,) = await poll(member, 1)
+            assert seen([again]) == [(b"b", 2)]
+            member.acknowledge(TP, renewed.offset)
+            member.accept(again)
+            assert await member.commit() == {}
+            assert member.held() == 0
+            assert await member.poll(timeout_ms=60_000) == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_late_accept_is_named_and_the_record_comes_again(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster) as member, consumer(cluster) as other:
+            late, kept = await poll(member, 2)
+            await anyio.sleep(LOCK * 0.9)
+            member.renew(kept)
+            assert await member.commit() == {}
+            await anyio.sleep(LOCK * 0.2)
+            member.accept(late, kept)
+            failed = await member.commit()
+            assert list(failed) == [TP]
+            assert list(failed[TP]) == [late.offset]
+            assert isinstance(failed[TP][late.offset], KafkaTimeoutError)
+            assert await member.commit() == {}
+            (again,) = await poll(other, 1)
+            assert seen([again]) == [(b"a", 2)]
+            other.accept(again)
+            assert await other.commit() == {}
+            assert await member.poll(timeout_ms=60_000) == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_marks_are_sent_without_a_call_after_a_third_of_the_lock(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster) as member:
+            (record,) = await poll(member, 1)
+            member.accept(record)
+            await anyio.sleep(LOCK * 0.6)
+            assert member.held() == 0
+            with pytest.raises(IllegalStateError, match="acknowledged already"):
+                member.release(record)
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_the_next_poll_accepts_and_close_releases(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster, acknowledgement="implicit") as member:
+            assert seen(await poll(member, 1)) == [(b"a", 1)]
+            cluster.produce(TOPIC, ["b"])
+            assert seen(await poll(member, 1)) == [(b"b", 1)]
+        async with consumer(cluster, acknowledgement="implicit") as member:
+            assert seen(await poll(member, 1)) == [(b"b", 2)]
+            assert await member.commit() == {}
+        async with consumer(cluster) as member:
+            assert await member.poll(timeout_ms=60_000) == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_an_exception_in_an_iteration_releases_its_record(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b", "c"])
+        done: list[Any] = []
+        with pytest.raises(ZeroDivisionError):
+            async with consumer(cluster, acknowledgement="implicit") as member:
+                async for record in member:
+                    if record.value == b"b":
+                        raise ZeroDivisionError
+                    done.append(record.value)
+        assert done == [b"a"]
+        async with consumer(cluster, acknowledgement="implicit") as member:
+            with pytest.raises(ZeroDivisionError):
+                async for _ in member:
+                    raise ZeroDivisionError
+            again: list[Any] = []
+            async for record in member:
+                again += seen([record])
+                if len(again) == 2:
+                    assert await member.commit() == {}
+                    break
+        # The first loop has released b, and the rest of its poll went on.
+        assert sorted(again) == [(b"b", 3), (b"c", 2)]
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_lost_connection_loses_the_locks_and_heals(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster) as member:
+            first, second = await poll(member, 2)
+            cluster.disconnect(times=1)
+            member.accept(first)
+            failed = await member.commit()
+            assert list(failed[TP]) == [first.offset]
+            member.accept(second)
+            failed = await member.commit()
+            assert isinstance(failed[TP][second.offset], KafkaConnectionError)
+            records = await poll(member, 2)
+            assert [record.value for record in records] == [b"a", b"b"]
+            member.accept(*records)
+            assert await member.commit() == {}
+            assert await member.poll(timeout_ms=60_000) == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_buffered_fetch_is_released_before_it_is_late(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        async with consumer(cluster) as member:
+            assert await member.poll(timeout_ms=6_000) == {}  # a fetch is parked now
+            assert await member.poll(timeout_ms=1) == {}
+            cluster.produce(TOPIC, ["a"])
+            await anyio.sleep(LOCK * 0.9)
+            async with consumer(cluster) as other:
+                assert [record.value for record in await poll(other, 1)] == [b"a"]
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_records_that_cannot_be_read_end_by_themselves(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["1", "{", "3"])
+        async with consumer(cluster, value_deserializer=json.loads) as member:
+            records = await poll(member, 2)
+            assert [record.value for record in records] == [1, 3]
+            member.accept(*records)
+            assert await member.commit() == {}
+            assert member.held() == 0
+        cluster.produce(TOPIC, ["["])
+        options = {"value_deserializer": json.loads, "on_error": "raise"}
+        async with consumer(cluster, **options) as member:
+            for _ in range(5):  # the limit of deliveries
+                with pytest.raises(RecordDeserializationError, match="it comes again"):
+                    await poll(member, 1)
+            assert await member.poll(timeout_ms=60_000) == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_two_members_share_one_partition(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, [str(number) for number in range(10)])
+        options = {"max_poll_records": 3, "acquire_mode": "record_limit"}
+        async with consumer(cluster, **options) as one, consumer(cluster, **options) as other:
+            records = await poll(one, 3) + await poll(other, 3)
+            assert len(records) == 6  # the limit is exact
+            assert len({record.offset for record in records}) == 6
+            assert one.assignment() == other.assignment() == {TP}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_member_reads_partitions_of_several_leaders(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        for partition in range(6):
+            cluster.produce(TOPIC, ["x"], partition=partition)
+        async with consumer(cluster) as member:
+            records = await poll(member, 6)
+            assert sorted(record.partition for record in records) == list(range(6))
+            member.accept(*records)
+            assert await member.commit() == {}
+            assert member.held() == 0
+
+    on_cluster(backend, scene, topics={TOPIC: 6}, brokers=3)
+
+
+def test_options_without_a_meaning_are_refused_with_the_reason() -> None:
+    with pytest.raises(UnsupportedOptionError, match=r"share\.auto\.offset\.reset"):
+        AsyncShareConsumer(TOPIC, group_id="g", auto_offset_reset="earliest")  # type: ignore[call-arg]
+    with pytest.raises(UnsupportedOptionError, match="leave it out"):
+        AsyncShareConsumer(TOPIC, group_id="g", fetch_pace_ms=1)  # type: ignore[call-arg]
+    with pytest.raises(InvalidOptionError, match="needs a group"):
+        AsyncShareConsumer(TOPIC)
+    with pytest.raises(InvalidOptionError, match="acknowledgement='auto'"):
+        AsyncShareConsumer(TOPIC, group_id="g", acknowledgement="auto")  # type: ignore[arg-type]
