@@ -43,11 +43,14 @@ ORDER: Final = (
     "Security",
     "Data of a partition",
     "Groups",
+    "Schemas",
     "Spark",
     "Error codes of brokers",
 )
 """Titles of all groups in the order of the page."""
 _SPARK: Final = "kohort.spark_connector._errors"
+_MODULE_GROUPS: Final = {_SPARK: "Spark", "kohort.schemas._errors": "Schemas"}
+"""Modules whose errors are a group."""
 
 
 class ErrorSection(NamedTuple):
@@ -94,10 +97,13 @@ def run(options: argparse.Namespace) -> int:
 
 def sections() -> Iterator[ErrorSection]:
     """Yield the sections of all public errors and of those of the Spark source."""
+    from kohort import schemas  # with its HTTP client, which no other command needs
+
     classes = {
         name: found
-        for name in errors.__all__
-        if isinstance(found := getattr(errors, name), type) and issubclass(found, KafkaError)
+        for module in (errors, schemas)
+        for name in module.__all__
+        if isinstance(found := getattr(module, name), type) and issubclass(found, KafkaError)
     }
     with contextlib.suppress(ImportError):  # without pyspark its errors have no docstrings here
         spark = importlib.import_module(_SPARK)
@@ -117,7 +123,7 @@ def _section(name: str, found: type[KafkaError] | None) -> ErrorSection:
     left_out = (found, KafkaError, Exception, BaseException, object)
     return ErrorSection(
         name,
-        "Spark" if found.__module__ == _SPARK else group,
+        _MODULE_GROUPS.get(found.__module__, group),
         "" if code is None else f"{code.value}, {code.name}",
         tuple(each.__name__ for each in found.__mro__ if each not in left_out),
         found.retriable,

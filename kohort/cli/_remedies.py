@@ -264,6 +264,42 @@ REMEDIES: Final[dict[str, Remedy]] = {
         "stop it. Then make a new plan and carry it out.",
         "operating.md#reset-a-group",
     ),
+    # Schemas
+    "SchemaError": Remedy("Catch one of its subclasses.", "schemas.md#errors"),
+    "RegistryUnavailableError": Remedy(
+        "Call again: no record is skipped. If it stays, check the address and the state of the "
+        "registry, or raise ``timeout_ms``.",
+        "schemas.md#the-registry",
+    ),
+    "RegistryRefusedError": Remedy(
+        "Correct ``login``, its permissions, ``ssl_context`` or the address. The message has the "
+        "registry's reason.",
+        "schemas.md#the-registry",
+    ),
+    "UnknownSchemaError": Remedy(
+        "Check that the address is that of the producer's registry. If the schema was deleted "
+        "there, register it again or skip the record.",
+        "schemas.md#errors",
+    ),
+    "SchemaNotPreparedError": Remedy(
+        "Call ``prepare()`` of the registry before you call the deserializer. ``poll()`` and "
+        "``columns()`` do it.",
+        "schemas.md#records",
+    ),
+    "FramingError": Remedy(
+        "Skip the record, or read the topic without a schema. The producer did not use a "
+        "serializer of a schema registry.",
+        "schemas.md#errors",
+    ),
+    "SchemaMismatchError": Remedy(
+        "Skip the record and correct its producer, or use the deserializer of the schema's kind.",
+        "schemas.md#errors",
+    ),
+    "UnsupportedSchemaError": Remedy(
+        "Read the topic with a deserializer if the schema is no column. Otherwise correct the "
+        "schema or its references.",
+        "schemas.md#columns",
+    ),
     # Spark
     "OffsetFormatError": Remedy(
         "Correct the JSON of ``startingOffsets`` or ``endingOffsets``. For a checkpoint, check "

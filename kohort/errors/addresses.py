@@ -7,7 +7,7 @@ from typing import Final
 SITE: Final[str] = ""
 """Address of the documentation of this version, such as ``https://host/0.2/``. Empty: unknown."""
 
-_HOMES: Final = ("kohort.errors", "kohort.spark_connector._errors")
+_HOMES: Final = ("kohort.errors", "kohort.schemas._errors", "kohort.spark_connector._errors")
 """Modules of the classes that have a section in docs/reference/errors.md."""
 
 

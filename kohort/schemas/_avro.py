@@ -8,18 +8,18 @@ from copy import deepcopy
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from kohort.schemas._avro_block import DecodeOne, decode_block
-from kohort.schemas._avro_types import AvroType, AvroTypes
+from kohort.schemas._avro_block import Block, DecodeOne, decode_block
+from kohort.schemas._avro_types import NO_TYPE, AvroTypes
 from kohort.schemas._deserializer import Failure, SchemaDeserializer, mismatch
 from kohort.schemas._errors import UnsupportedSchemaError
 from kohort.schemas._framing import Framed, SchemaId
-from kohort.schemas._needs import LatePyarrow, check_installed
+from kohort.schemas._needs import LateModule, check_installed
 from kohort.schemas._registry import Schema, SchemaRegistry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 else:
-    pa = LatePyarrow()
+    pa = LateModule("pyarrow")
 
 
 class AvroDeserializer(SchemaDeserializer):
@@ -40,7 +40,7 @@ class AvroDeserializer(SchemaDeserializer):
     ) -> None:
         check_installed("AvroDeserializer", "fastavro")
         super().__init__(registry, is_key=is_key)
-        self._blocks: dict[SchemaId, tuple[AvroType | None, DecodeOne]] = {}
+        self._blocks: dict[SchemaId, Block | None] = {}
         self._reader = None
         if reader_schema is not None:
             given = reader_schema
@@ -62,27 +62,44 @@ class AvroDeserializer(SchemaDeserializer):
 
     def column(self, schema_id: SchemaId, bodies: pa.Array) -> tuple[pa.Array, list[Failure]]:
         """Return data of a schema as an array, null for bad rows, and the bad rows with errors."""
-        block = self._blocks.get(schema_id)
+        if schema_id not in self._blocks:
+            self._blocks[schema_id] = self._block(parsed(self._checked_schema(schema_id)))
+        block = self._blocks[schema_id]
         if block is None:
-            writer = parsed(self._checked_schema(schema_id))
-            block = self._blocks[schema_id] = self._type(writer), self._decode_body(writer)
-        kind, decode_one = block
-        if kind is None:
             return bodies, []
-        values, failures = decode_block(bodies, kind, decode_one)
+        values, failures = decode_block(bodies, block)
         return values, [(row, mismatch(schema_id, error)) for row, error in failures]
 
     def column_type(self) -> pa.DataType | None:
         """Return the type of the reader's schema, or None without one."""
         return None if self._reader is None else AvroTypes().of(self._reader).arrow
 
-    def _type(self, writer: Any) -> AvroType | None:
-        """Return the type of a block, or None for bytes, which are a column already."""
+    def _block(self, writer: Any) -> Block | None:
+        """Return how records are decoded, or None for bytes, which are a column already."""
         if _is_bytes(writer):
             return None
+        decode_one = self._decode_body(writer)
         if self._reader is None:
-            return AvroTypes().of(writer)
-        return AvroType(None, AvroTypes().of(self._reader).arrow)
+            written = AvroTypes().of(writer)
+            return Block(written, written, decode_one)
+        try:
+            written = AvroTypes().of(writer)
+        except UnsupportedSchemaError:  # the reader's schema may be a column
+            written = NO_TYPE
+        wanted = AvroTypes().of(self._reader)
+        if _has_aliases(self._reader):
+            wanted = wanted._replace(plain=None)
+        return Block(written, wanted, decode_one)
+
+
+def _has_aliases(schema: Any) -> bool:
+    """True if a definition or a field has another name, by which fastavro finds it."""
+    if isinstance(schema, list):
+        return any(map(_has_aliases, schema))
+    if not isinstance(schema, dict):
+        return False
+    inner = [schema.get(name) for name in ("type", "items", "values")]
+    return "aliases" in schema or _has_aliases([*inner, *schema.get("fields", ())])
 
 
 def _is_bytes(schema: Any) -> bool:

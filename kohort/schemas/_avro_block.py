@@ -23,13 +23,19 @@ import json
 import secrets
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kohort.schemas._avro_evolution import branch, evolved, is_covered
 from kohort.schemas._avro_types import AvroType
 from kohort.schemas._deserializer import Failure
+from kohort.schemas._needs import LateModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = LateModule("pyarrow")
+    pc = LateModule("pyarrow.compute")
 
 FEW = 1024
 """Records that fastavro reads. polars needs about as long for a block with fewer."""
@@ -41,30 +47,45 @@ SYNC = b"kohort's columns"
 DecodeOne = Callable[[bytes], Any]
 
 
-def decode_block(
-    bodies: pa.Array, of: AvroType, decode_one: DecodeOne
-) -> tuple[pa.Array, list[Failure]]:
-    """Return the values of Avro data, null for bad rows, and the bad rows with their errors."""
-    import pyarrow as pa
+class Block(NamedTuple):
+    """How the records of one schema are decoded."""
 
-    parts, failures = [], []
+    written: AvroType
+    """The type of the writer."""
+    wanted: AvroType
+    """The type of the values."""
+    decode_one: DecodeOne
+    """Decodes one record, from the writer's schema to the wanted one."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if polars and :func:`evolved` can read many records at once."""
+        plain = self.written.plain
+        return plain is not None and (
+            self.written is self.wanted or is_covered(plain, self.wanted.plain)
+        )
+
+
+def decode_block(bodies: pa.Array, block: Block) -> tuple[pa.Array, list[Failure]]:
+    """Return the values of Avro data, null for bad rows, and the bad rows with their errors."""
+    parts, failures, is_whole, wanted = [], [], block.is_whole, block.wanted
     for start, count in _spans(bodies):
         waiting = [(start, count)]
         while waiting:
             begin, rows = waiting.pop()
             part = bodies.slice(begin, rows)
-            values = None
-            if rows <= FEW or of.plain is None:
-                values, bad = _one_by_one(part, of, decode_one)
+            if rows <= FEW or not is_whole:
+                values, bad = _one_by_one(part, wanted, block.decode_one)
                 failures += [(begin + row, error) for row, error in bad]
-            else:
-                values = _at_once(part, of)
+            elif (values := _at_once(part, block.written)) is not None:
+                if block.written is not wanted:
+                    values = evolved(values, block.written.plain, wanted.plain, wanted.arrow)
             if values is None:
                 half = rows // 2
                 waiting += [(begin + half, rows - half), (begin, half)]
             else:
                 parts.append(values)
-    return pa.concat_arrays(parts) if parts else pa.nulls(0, of.arrow), failures
+    return pa.concat_arrays(parts) if parts else pa.nulls(0, wanted.arrow), failures
 
 
 def _spans(bodies: pa.Array) -> Iterator[tuple[int, int]]:
@@ -82,8 +103,6 @@ def _spans(bodies: pa.Array) -> Iterator[tuple[int, int]]:
 def _one_by_one(
     bodies: pa.Array, of: AvroType, decode_one: DecodeOne
 ) -> tuple[pa.Array, list[Failure]]:
-    import pyarrow as pa
-
     values: list[Any] = []
     failures: list[Failure] = []
     for row, body in enumerate(bodies.to_pylist()):
@@ -111,8 +130,6 @@ _NOT_STORED = (ValueError, TypeError, OverflowError, NotImplementedError)
 
 def _storable(value: Any, kind: pa.DataType) -> Any:
     """Return a value as pyarrow takes it: UUIDs as text, dicts of a map as pairs."""
-    import pyarrow as pa
-
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -126,13 +143,14 @@ def _storable(value: Any, kind: pa.DataType) -> Any:
         return [_storable(each, kind.value_type) for each in value]
     if pa.types.is_map(kind):
         return [(key, _storable(each, kind.item_type)) for key, each in value.items()]
+    if pa.types.is_large_binary(kind) and isinstance(value, str):
+        return value.encode("latin-1")  # fastavro returns the default of bytes as it is in JSON
     return str(value) if pa.types.is_large_string(kind) else value
 
 
 def _at_once(bodies: pa.Array, of: AvroType) -> pa.Array | None:
     """Return the values of a block, or None if one of its records may be bad."""
     import polars as pl
-    import pyarrow as pa
 
     count = len(bodies)
     first = secrets.randbits(61)
@@ -173,11 +191,7 @@ def _at_once(bodies: pa.Array, of: AvroType) -> pa.Array | None:
 
 def _restored(array: pa.Array, plain: Any, kind: pa.DataType) -> pa.Array:
     """Return an array of polars as its type. Raises IndexError for an enum without the symbol."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if isinstance(plain, list):
-        [plain] = [each for each in plain if each != "null"]
+    plain = branch(plain)
     if not _has_enum(plain):
         return array.cast(kind)
     if plain["type"] == "int":
@@ -212,17 +226,11 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _marks(first: int, count: int) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=first)
 
 
 def _joined(marks: pa.Array, bodies: pa.Array) -> pa.Buffer:
     """Return the data of all rows with their marks, one after another."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     raw = pa.Array.from_buffers(
         pa.binary(8), len(marks), [None, marks.buffers()[1]], offset=marks.offset
     )

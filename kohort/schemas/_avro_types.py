@@ -11,9 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.schemas._errors import UnsupportedSchemaError
+from kohort.schemas._needs import LateModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+else:
+    pa = LateModule("pyarrow")
 
 MOST_DIGITS = 38
 """Digits of Arrow's decimal128."""
@@ -25,6 +28,10 @@ class AvroType(NamedTuple):
     plain: Any
     """Schema for polars, or None if polars cannot read it. An int with symbols is an enum."""
     arrow: pa.DataType
+
+
+NO_TYPE = AvroType(None, None)
+"""The type of a schema that is no column."""
 
 
 class AvroTypes:
@@ -39,8 +46,6 @@ class AvroTypes:
 
         ``space`` is the enclosing namespace, and ``outer`` has the names of enclosing records.
         """
-        import pyarrow as pa
-
         if isinstance(schema, list):
             return self._union(schema, space, outer)
         if isinstance(schema, str):
@@ -85,8 +90,6 @@ class AvroTypes:
         return AvroType(None if found.plain is None else order, found.arrow)
 
     def _definition(self, schema: Any, space: str, outer: tuple[str, ...]) -> AvroType:
-        import pyarrow as pa
-
         name = str(schema["name"])
         space = name.rpartition(".")[0] if "." in name else schema.get("namespace", space)
         name = name if "." in name or not space else f"{space}.{name}"
@@ -96,9 +99,10 @@ class AvroTypes:
             )
         self._named[name] = schema, space
         self._count += 1
-        plain: Any = {"type": schema["type"], "name": f"n{self._count}"}
+        plain: Any = {"type": schema["type"], "name": f"n{self._count}", "origin": name}
         if schema["type"] == "enum":
-            return AvroType({"type": "int", "symbols": schema["symbols"]}, pa.large_string())
+            symbols = {"type": "int", "origin": name, "symbols": schema["symbols"]}
+            return AvroType(symbols, pa.large_string())
         if schema["type"] == "fixed":
             plain["size"] = schema["size"]
             return _decimal(schema, plain) or AvroType(plain, pa.large_binary())
@@ -107,7 +111,10 @@ class AvroTypes:
             for each in schema["fields"]
         ]
         plain["type"] = "record"
-        plain["fields"] = [{"name": field, "type": of.plain} for field, of in fields]
+        plain["fields"] = [
+            {"name": field, "type": of.plain} | {k: each[k] for k in ("default",) if k in each}
+            for (field, of), each in zip(fields, schema["fields"], strict=True)
+        ]
         is_plain = all(of.plain is not None for _, of in fields)
         return AvroType(plain if is_plain else None, pa.struct([(f, of.arrow) for f, of in fields]))
 
@@ -127,8 +134,6 @@ _LOGICAL = {
 
 
 def _primitive(kind: str, schema: Any) -> AvroType:
-    import pyarrow as pa
-
     logical = schema.get("logicalType")
     if logical in _LOGICAL.get(kind, ()):
         types = {
@@ -156,8 +161,6 @@ def _primitive(kind: str, schema: Any) -> AvroType:
 
 def _decimal(schema: Any, plain: Any) -> AvroType | None:
     """Return the type of a decimal, or None for other bytes."""
-    import pyarrow as pa
-
     if schema.get("logicalType") != "decimal":
         return None
     digits, scale = int(schema["precision"]), int(schema.get("scale", 0))

@@ -21,12 +21,14 @@ from kohort.schemas._errors import (
     UnknownSchemaError,
 )
 from kohort.schemas._framing import V0_LENGTH, V1, V1_LENGTH, SchemaId, id_of
-from kohort.schemas._needs import LatePyarrow, check_installed
+from kohort.schemas._needs import LateModule, check_installed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 else:
-    pa = LatePyarrow()
+    pa = LateModule("pyarrow")
+    pc = LateModule("pyarrow.compute")
 
 OnRowError = str | Callable[[RecordDeserializationError], Any]
 ACTIONS = ("raise", "skip", "null")
@@ -54,8 +56,6 @@ def columns(
     and returns one of these words.
     """
     check_installed("columns()", "pyarrow", "polars")
-    import pyarrow as pa
-
     if not callable(on_error) and on_error not in ACTIONS:
         raise InvalidOptionError(
             f'on_error={on_error!r}: must be "raise", "skip", "null" or a function'
@@ -89,8 +89,6 @@ class _Column:
     """One column of framed bytes, and the rows of each schema."""
 
     def __init__(self, table: pa.Table, name: str, deserializer: SchemaDeserializer) -> None:
-        import pyarrow as pa
-
         self._deserializer = deserializer
         self._data = _one_array(table.column(name)).cast(pa.large_binary())
         self._headers = table.column("headers") if "headers" in table.column_names else None
@@ -98,9 +96,6 @@ class _Column:
 
     def decode(self) -> tuple[pa.Array, list[tuple[int, Exception]]]:
         """Return the values, null for bad rows, and the bad rows with their errors."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         groups = self._groups()
         registry = self._deserializer.registry
         try:
@@ -137,9 +132,6 @@ class _Column:
 
     def _groups(self) -> list[tuple[SchemaId, pa.Array, pa.Array]]:
         """Return id, rows and data of each schema. Rows without an id are failures."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         data = self._data
         size = len(data)
         in_header, frames = self._framed_by_header()
@@ -170,9 +162,6 @@ class _Column:
 
     def _framed_by_header(self) -> tuple[pa.Array | None, Any]:
         """Return the rows whose header has the id, and these headers. None: there are none."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if self._headers is None:
             return None, None
         headers = _one_array(self._headers)
@@ -192,9 +181,6 @@ class _Column:
         self, frames: pa.Array, rows: pa.Array, data: pa.Array, *, has_frame: bool
     ) -> list[tuple[SchemaId, pa.Array, pa.Array]]:
         """Return id, rows and data of each schema by the frames of the rows."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         groups = []
         same = bool(len(frames)) and pc.all(pc.equal(frames, frames[0])).as_py()
         codes = None if same else frames.dictionary_encode()
@@ -235,9 +221,6 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _numbers(count: int) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
 
 
@@ -252,8 +235,6 @@ def _unified(kinds: list[pa.DataType]) -> pa.DataType:
 
     The newest schema gives the order, and fields of others follow. Numbers become wider.
     """
-    import pyarrow as pa
-
     found = kinds[0]
     for kind in kinds[1:]:
         try:

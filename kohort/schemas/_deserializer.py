@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from kohort import KafkaError
 from kohort.schemas._errors import SchemaMismatchError, UnsupportedSchemaError
 from kohort.schemas._framing import Framed, SchemaId, header_name, unframe
-from kohort.schemas._needs import LatePyarrow
+from kohort.schemas._needs import LateModule
 from kohort.schemas._registry import Schema, SchemaRegistry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 else:
-    pa = LatePyarrow()
+    pa = LateModule("pyarrow")
 
 Headers = Iterable[tuple[str, bytes | None]] | None
 

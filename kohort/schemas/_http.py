@@ -18,7 +18,7 @@ import json
 import random
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -51,6 +51,7 @@ class RegistryHttp:
         login: Login,
         ssl_context: ssl.SSLContext | None,
         timeout: float,
+        headers: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
@@ -61,6 +62,7 @@ class RegistryHttp:
         self._login = login
         self._ssl_context = ssl_context
         self._timeout = timeout
+        self._given_headers = dict(headers or {})
         self._clock = clock
         self._sleep = sleep
         self._jitter = jitter
@@ -149,7 +151,7 @@ class RegistryHttp:
             headers["Authorization"] = f"Basic {text}"
         elif login is not None:
             headers["Authorization"] = f"Bearer {login() if callable(login) else login}"
-        return headers
+        return headers | self._given_headers
 
     def _refusal(self, status: int, content: bytes, what: str) -> Exception:
         try:

@@ -23,8 +23,14 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-class LatePyarrow:
-    """pyarrow in annotations. :func:`typing.get_type_hints` imports it, and columns() does."""
+class LateModule:
+    """Module that the first look-up of a name imports, such as pyarrow.
+
+    So kohort.schemas needs it only for columns, and :func:`typing.get_type_hints` finds it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module("pyarrow"), name)
+        return getattr(import_module(self._name), name)

@@ -51,7 +51,9 @@ class SchemaRegistry:
 
     ``login`` is a pair of user and password, a bearer token, or a function that returns a token. An
     address may also have the user and the password. ``ssl_context`` has the certificates for
-    ``https``, by default those of the system. ``timeout_ms`` limits a call with all its attempts.
+    ``https``, by default those of the system. ``headers`` are sent with each request, for example
+    ``{"target-sr-cluster": "lsrc-1"}`` for a token of Confluent Cloud. ``timeout_ms`` limits a call
+    with all its attempts.
     """
 
     def __init__(
@@ -59,10 +61,15 @@ class SchemaRegistry:
         *urls: str,
         login: Login = None,
         ssl_context: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_ms: int = 10_000,
     ) -> None:
         self._http = RegistryHttp(
-            urls, login=login, ssl_context=ssl_context, timeout=timeout_ms / 1000
+            urls,
+            login=login,
+            ssl_context=ssl_context,
+            headers=headers,
+            timeout=timeout_ms / 1000,
         )
         self._schemas: dict[SchemaId, Schema] = {}
         self._versions: dict[tuple[str, int], Schema] = {}

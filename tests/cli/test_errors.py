@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kohort import errors
+from kohort import errors, schemas
 from kohort.cli import main
 from kohort.cli._errors import explained, plain, sections
 from kohort.cli._remedies import REMEDIES
@@ -20,7 +20,8 @@ SPARK = {"DataLossError", "OffsetFormatError", "ReadOnlyError", "SessionStoppedE
 
 def public_errors() -> dict[str, type[KafkaError]]:
     """Return the public error classes by their names."""
-    found = {name: getattr(errors, name) for name in errors.__all__}
+    modules = (errors, schemas)
+    found = {name: getattr(module, name) for module in modules for name in module.__all__}
     return {
         name: each
         for name, each in found.items()

@@ -23,7 +23,7 @@ from kohort.schemas import (
     columns,
     columns_async,
 )
-from kohort.schemas._avro_block import FEW
+from kohort.schemas._avro_block import FEW, _at_once
 from kohort.testing import Cluster
 from tests.schemas.framed import avro, framed, table
 from tests.schemas.random_avro import RandomAvro
@@ -71,11 +71,18 @@ def as_dicts(value: Any, like: Any) -> Any:
     return value
 
 
+def read_at_once(bodies: Any, of: Any, read: Any = _at_once) -> Any:
+    found = read(bodies, of)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("seed", range(50))
 @pytest.mark.cases(1)
 def test_columns_equal_records_for_random_schemas(seed: int, monkeypatch: Any) -> None:
-    """Twenty schemas each, with blocks of few records so that polars reads them."""
+    """Twenty schemas each, with blocks of few records so that polars reads them, without fail."""
     monkeypatch.setattr("kohort.schemas._avro_block.FEW", 4)
+    monkeypatch.setattr("kohort.schemas._avro_block._at_once", read_at_once)
     for number in range(20):
         source = RandomAvro(20 * seed + number)
         schema = source.record() if number % 5 else source.schema(1)
@@ -234,6 +241,52 @@ def test_reader_schema_decides_the_type() -> None:
         None,
     ]
     assert columns(table([None]), value=deserializer).schema == decoded.schema
+
+
+@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.cases(1)
+def test_reader_columns_equal_records(seed: int, monkeypatch: Any) -> None:
+    """Twenty schemas each, of which fields are dropped, moved, widened, made nullable and added."""
+    monkeypatch.setattr("kohort.schemas._avro_block.FEW", 4)
+    for number in range(20):
+        source = RandomAvro(20 * seed + number)
+        schema = source.record()
+        random, fields = source.random, list(schema["fields"])
+        for place, field in enumerate(fields):
+            kind = field["type"]
+            if isinstance(kind, str) and kind in ("int", "long", "float"):
+                wider = {"int": "long", "long": "double", "float": "double"}[kind]
+                fields[place] = field | {"type": random.choice([wider, ["null", wider], kind])}
+            elif not isinstance(kind, list) and random.random() < 0.3:
+                fields[place] = field | {"type": [kind, "null"]}
+        fields = fields[: random.randint(0, len(fields))]
+        added = [
+            {"name": "new_a", "type": ["null", "string"], "default": None},
+            {"name": "new_b", "type": "long", "default": 7},
+            {"name": "new_c", "type": "bytes", "default": "\u00ff"},
+            {"name": "new_d", "type": ["double", "null"], "default": 1.5},
+        ]
+        reader = schema | {"fields": fields + random.sample(added, random.randint(0, 3))}
+        rows = [framed(1, avro(schema, source.value(schema))) for _ in range(9)]
+        deserializer = AvroDeserializer(registry({1: schema}), reader)
+        expected = [plain(deserializer.deserialize("orders", (), each)) for each in rows]
+        for each in expected:
+            if "new_c" in each:  # fastavro leaves it as it is in JSON
+                each["new_c"] = b"\xff"
+        decoded = values_of(columns(table(rows), value=deserializer))
+        assert [as_dicts(*both) for both in zip(decoded, expected, strict=True)] == expected
+
+
+def test_reader_schema_is_as_fast_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise AssertionError("read one by one")
+
+    monkeypatch.setattr("kohort.schemas._avro_block._one_by_one", fail)
+    added = {"name": "currency", "type": "string", "default": "EUR"}
+    reader = ORDER | {"fields": [added, {"name": "price", "type": ["null", "long"]}]}
+    deserializer = AvroDeserializer(registry({1: ORDER}), reader)
+    decoded = columns(table(orders(FEW + 1)), value=deserializer)
+    assert values_of(decoded)[-1] == {"currency": "EUR", "price": FEW}
 
 
 def test_keys_have_columns_too() -> None:

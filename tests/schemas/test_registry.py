@@ -201,7 +201,7 @@ def test_login_is_sent_and_never_shown() -> None:
         for registry in (
             SchemaRegistry(server.url, login=("ann", "s3:cret")),
             SchemaRegistry(f"http://ann:s3%3Acret@{address}/"),
-            SchemaRegistry(server.url, login=lambda: next(tokens)),
+            SchemaRegistry(server.url, login=lambda: next(tokens), headers={"X-Cluster": "lsrc-1"}),
         ):
             registry.prepare([1])
             assert "s3" not in repr(registry)
@@ -210,6 +210,7 @@ def test_login_is_sent_and_never_shown() -> None:
     assert "s3cret" not in str(caught.value)
     sent = [headers["Authorization"] for _, headers in server.requests]
     assert sent[:3] == [basic, basic, "Bearer first"]
+    assert server.requests[2][1]["X-Cluster"] == "lsrc-1"
 
 
 @pytest.mark.parametrize("url", ["localhost:8081", "ftp://host", "http://", "http://ann:pw@host:x"])
