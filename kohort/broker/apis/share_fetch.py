@@ -84,7 +84,7 @@ async def share_fetch(ctx: Context, request: ShareFetchRequest) -> ShareFetchRes
     if epoch == FINAL_EPOCH:
         ctx.broker.share_leader.close_session(session)
     else:
-        _update(session, named, request)
+        _update(serving, session, named)
         if not request.is_renew_ack:
             _prepare(serving, session)
             await _wait_for_records(serving)
@@ -93,19 +93,28 @@ async def share_fetch(ctx: Context, request: ShareFetchRequest) -> ShareFetchRes
 
 
 def _update(
-    session: ShareSession,
-    named: Sequence[tuple[ShareKey, object]],
-    request: ShareFetchRequest,
+    serving: _Fetch, session: ShareSession, named: Sequence[tuple[ShareKey, object]]
 ) -> None:
-    group_id = session.key.group_id
-    session.update(
-        (key for key, _ in named),
-        (
-            ShareKey(group_id, bytes(topic.topic_id), partition)
-            for topic in request.forgotten_topics_data
-            for partition in topic.partitions
-        ),
+    """Add the named partitions to the session, and forget others.
+
+    Partitions that do not exist get their error once. So a session is never larger than the
+    cluster.
+    """
+    topics = serving.ctx.broker.cluster.topics
+    added: list[ShareKey] = []
+    for key, _ in named:
+        topic = topics.by_id(key.topic_id)
+        if topic is not None and 0 <= key.partition < len(topic.partitions):
+            added.append(key)
+        elif key not in session.partitions:
+            unknown = topic_error(serving.ctx, key) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            serving.errors[key] = unknown
+    forgotten = (
+        ShareKey(session.key.group_id, bytes(topic.topic_id), partition)
+        for topic in serving.request.forgotten_topics_data
+        for partition in topic.partitions
     )
+    session.update(added, forgotten)
 
 
 def _prepare(serving: _Fetch, session: ShareSession) -> None:
@@ -114,10 +123,10 @@ def _prepare(serving: _Fetch, session: ShareSession) -> None:
         error = topic_error(serving.ctx, key)
         if error is ErrorCode.NONE:
             error = serving.ctx.broker.share_leader.load(key)
-        elif error is ErrorCode.UNKNOWN_TOPIC_ID and key in session.seen:
+        elif error is ErrorCode.UNKNOWN_TOPIC_ID:
+            # The topic was deleted, so the session knows its name still.
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if error is ErrorCode.NONE:
-            session.seen.add(key)
             serving.keys.append(key)
         elif error is ErrorCode.INVALID_REQUEST:
             serving.not_ready.append(key)

@@ -36,8 +36,6 @@ class ShareSession:
     connection: Hashable
     epoch: int = 1
     partitions: dict[ShareKey, None] = field(default_factory=dict)
-    seen: set[ShareKey] = field(default_factory=set)
-    """Partitions that were there. A deleted one has another error than an unknown one."""
 
     def count_request(self) -> None:
         """Expect the next epoch."""

@@ -195,6 +195,22 @@ def test_the_limit_of_records_counts_over_all_partitions() -> None:
     run(main, partitions=3)
 
 
+def test_partitions_that_do_not_exist_are_refused_once() -> None:
+    async def main(cluster: MemoryCluster) -> None:
+        member = await joined(cluster)
+        (data,) = (await member.fetch(partitions=[7], wait_ms=0)).responses[0].partitions
+        assert (data.partition_index, data.error_code) == (7, 3)
+        member.topic_id, known = bytes(15) + b"x", member.topic_id
+        (data,) = (await member.fetch(partitions=[1], wait_ms=0)).responses[0].partitions
+        assert data.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        member.topic_id = known
+        assert acquired(await member.fetch()) == {0: [(0, 9, 1)]}
+        found = ack_codes(await member.acknowledge({7: [(0, 0, [1])]}))
+        assert found[7][0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(main)
+
+
 def test_share_groups_may_be_off() -> None:
     async def main(cluster: MemoryCluster) -> None:
         connection = Connection(cluster)

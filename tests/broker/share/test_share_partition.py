@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -144,7 +145,7 @@ class Life:
     def check(self) -> None:
         machine = self.machine
         units = list(machine.units())
-        for before, after in zip(units, units[1:], strict=False):
+        for before, after in itertools.pairwise(units):
             assert before.last < after.first, "units overlap"
         states = {
             offset: unit.delivery
