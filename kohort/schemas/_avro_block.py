@@ -178,7 +178,7 @@ def _at_once(bodies: pa.Array, of: AvroType) -> pa.Array | None:
     kinds = [field.type for field in of.arrow] if is_record else [of.arrow]
     try:
         columns = [
-            _restored(_whole(table.column(field["name"])), field["type"], kind)
+            _restored(table.column(field["name"]).combine_chunks(), field["type"], kind)
             for field, kind in zip(fields, kinds, strict=True)
         ]
     except IndexError:
@@ -218,11 +218,6 @@ def _has_enum(plain: Any) -> bool:
         return False
     inner = [field["type"] for field in plain.get("fields", ())]
     return "symbols" in plain or any(map(_has_enum, [*inner, plain.get("items")]))
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found.chunk(0) if hasattr(found, "num_chunks") else found
 
 
 def _marks(first: int, count: int) -> pa.Array:

@@ -90,7 +90,8 @@ class _Column:
 
     def __init__(self, table: pa.Table, name: str, deserializer: SchemaDeserializer) -> None:
         self._deserializer = deserializer
-        self._data = _one_array(table.column(name)).cast(pa.large_binary())
+        # The cast comes first, because bytes beyond 2 GiB have no offsets of 32 bits.
+        self._data = table.column(name).cast(pa.large_binary()).combine_chunks()
         self._headers = table.column("headers") if "headers" in table.column_names else None
         self._failures: list[tuple[int, Exception]] = []
 
@@ -164,7 +165,7 @@ class _Column:
         """Return the rows whose header has the id, and these headers. None: there are none."""
         if self._headers is None:
             return None, None
-        headers = _one_array(self._headers)
+        headers = self._headers.combine_chunks()
         items = headers.flatten()
         is_id = pc.and_(
             pc.equal(items.field("key"), self._deserializer.header), items.field("value").is_valid()
@@ -213,11 +214,6 @@ class _Column:
 
 _LONGEST = (1 << 31) - 1
 """Bytes of the longest record. binary_slice() of pyarrow 26 fails without an end."""
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if not hasattr(found, "num_chunks") else found.chunk(0)
 
 
 def _numbers(count: int) -> pa.Array:
