@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -100,24 +99,14 @@ def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     values = dict(given)
     values.update(values.pop("default.topic.config", None) or {})
-    return {
-        name if name in _CALLBACKS or not _is_keyword(name) else name.replace("_", "."): _plain(
-            value
-        )
-        for name, value in values.items()
-        if value is not None
-    }
+    return {name: _plain(name, value) for name, value in values.items() if value is not None}
 
 
-def _plain(value: Any) -> Any:
-    is_plain = isinstance(value, (str, bytes, int, float, dict, list, logging.Logger))
-    return value if is_plain or callable(value) else str(value)
-
-
-def _is_keyword(name: Any) -> bool:
+def _plain(name: Any, value: Any) -> Any:
     if not isinstance(name, str):
         raise TypeError("expected configuration key to be unicode string")
-    return "_" in name and "." not in name and not name.endswith(("_cb", "_data"))
+    is_plain = isinstance(value, (str, bytes, int, float, dict, list))
+    return value if is_plain or callable(value) or name == "logger" else str(value)
 
 
 def _callback(name: str, value: Any) -> Callable[..., Any] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
+import uuid
 from typing import Any
 
 import confluent_kafka
@@ -138,6 +140,21 @@ def test_wrong_configurations_raise_as_in_confluent_kafka(client: Any, cluster: 
         error = raised.value.args[0]
         assert error.code() == client.KafkaError._INVALID_ARG
         assert next(iter(wrong)) in error.str()
+
+
+def test_names_and_values_of_librdkafka_are_taken_as_they_are(
+    client: Any, make: MakeConsumer
+) -> None:
+    logger = logging.getLogger("test")
+    properties = {"log_level": 6, "client.id": uuid.UUID(int=7), "enable.auto.commit": "false"}
+    base = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+    client.Consumer(
+        {**base, **properties, "default.topic.config": {"auto.offset.reset": "end"}}
+    ).close()
+    consumer = client.Consumer({**base, **properties}, logger=logger)
+    consumer.close()
+    with pytest.raises(ValueError, match=r"group\.id must be set"):
+        client.Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
 
 
 def test_closed_consumer_raises_runtime_error(client: Any, make: MakeConsumer) -> None:
