@@ -105,7 +105,7 @@ class ClusterRequests:
         Raise NoBrokersAvailable after ``bootstrap_timeout_ms``, and KafkaTimeoutError after
         ``timeout``; None is no limit here.
         """
-        with TimeLimit(timeout, "the cluster metadata was not received"):
+        with self._limit(timeout, "the cluster metadata was not received"):
             await self._cluster.wait_bootstrapped()
             if refresh:
                 await self._cluster.wait_refreshed()
@@ -116,16 +116,24 @@ class ClusterRequests:
         if self._cluster.bootstrapped:
             return seconds
         until = anyio.current_time() + seconds
-        with TimeLimit(seconds, "no broker was reached"):
+        with self._limit(seconds, "no broker was reached"):
             await self._cluster.wait_bootstrapped()
         return max(0.0, until - anyio.current_time())
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
 
+    def _limit(self, seconds: float | None, text: str) -> TimeLimit:
+        """Return a time limit whose error says why no broker was reached yet."""
+        return TimeLimit(seconds, text, lambda: self._obstacle)
+
+    @property
+    def _obstacle(self) -> str | None:
+        return None if self._cluster.bootstrapped else self._cluster.last_error
+
     async def partitions_of(self, topic: str, timeout: float | None) -> frozenset[int]:
         """Return the partitions of a topic, requested if unknown. Empty if there is no topic."""
-        with TimeLimit(self._seconds(timeout), f"no metadata of topic {topic!r} arrived"):
+        with self._limit(self._seconds(timeout), f"no metadata of topic {topic!r} arrived"):
             metadata = self._cluster.metadata
             while not metadata.partitions_for(topic):
                 # A request for one name could create the topic, so all topics are requested.
@@ -139,7 +147,7 @@ class ClusterRequests:
 
     async def all_topics(self, timeout: float | None) -> frozenset[str]:
         """Return the names of all topics of the cluster, by a new request."""
-        with TimeLimit(self._seconds(timeout), "the list of topics was not received"):
+        with self._limit(self._seconds(timeout), "the list of topics was not received"):
             return self.visible_topics(await self._cluster.fetch_topics(None))
 
     def visible_topics(self, metadata: ClusterMetadata) -> frozenset[str]:
@@ -155,7 +163,7 @@ class ClusterRequests:
         from uuid import UUID
 
         wanted = frozenset(names)
-        with TimeLimit(self._seconds(timeout), "the ids of topics were not received"):
+        with self._limit(self._seconds(timeout), "the ids of topics were not received"):
             metadata = await self._cluster.fetch_topics(wanted, may_create=False)
         known = {name: metadata.topics[name] for name in wanted if name in metadata.topics}
         return {
@@ -166,10 +174,18 @@ class ClusterRequests:
 
 
 class TimeLimit:
-    """A time limit that raises KafkaTimeoutError, which begins with ``text``."""
+    """A time limit that raises KafkaTimeoutError, which begins with ``text``.
 
-    def __init__(self, seconds: float | None, text: str) -> None:
-        self._seconds, self._text = seconds, text
+    ``cause`` returns the end of the text, if it is known.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None,
+        text: str,
+        cause: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._seconds, self._text, self._cause = seconds, text, cause
 
     def __enter__(self) -> None:
         self._scope = anyio.fail_after(self._seconds)
@@ -179,7 +195,11 @@ class TimeLimit:
         try:
             return self._scope.__exit__(*exc_info)
         except TimeoutError as error:
-            raise KafkaTimeoutError(f"{self._text} within {in_seconds(self._seconds)}") from error
+            cause = self._cause()
+            raise KafkaTimeoutError(
+                f"{self._text} within {in_seconds(self._seconds)}"
+                + (f": {cause}" if cause is not None else "")
+            ) from error
 
 
 class OffsetRequests:

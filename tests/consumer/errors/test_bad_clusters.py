@@ -13,6 +13,7 @@ import pytest
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import (
     InvalidOptionError,
+    KafkaTimeoutError,
     NoBrokersAvailable,
     UnknownOptionError,
     UnknownTopicOrPartitionError,
@@ -226,3 +227,30 @@ def test_wrong_options_are_errors_of_the_constructor(
 ) -> None:
     with pytest.raises(kind, match=words):
         consumer_class("orders", **options)
+
+
+CALLS: dict[str, Callable[[Any], object]] = {
+    "topics": lambda consumer: consumer.topics(timeout_ms=50),
+    "topic_ids": lambda consumer: consumer.topic_ids({"orders"}, timeout_ms=50),
+    "partitions_for_topic": lambda consumer: consumer.partitions_for_topic("orders", timeout_ms=50),
+    "bootstrap": lambda consumer: consumer.bootstrap(timeout_ms=50),
+    "end_offsets": lambda consumer: consumer.end_offsets(
+        [TopicPartition("orders", 0)], timeout_ms=50
+    ),
+}
+
+
+@pytest.mark.cases
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_timeout_names_why_no_broker_is_reached(
+    call: Callable[[Any], object], make: MakeConsumer
+) -> None:
+    [port] = free_ports(1)
+    consumer = make(bootstrap_servers=f"127.0.0.1:{port}")
+    until = time.monotonic() + 60
+    said = ""
+    while "cannot connect to 127.0.0.1" not in said and time.monotonic() < until:
+        with pytest.raises(KafkaTimeoutError) as caught:
+            call(consumer)
+        said = str(caught.value)
+    assert f"within 0.05 s: cannot connect to 127.0.0.1:{port}" in said
