@@ -55,7 +55,9 @@ class AvroTypes:
             return self.of(kind, space, outer)
         if kind == "array":
             items = self.of(schema["items"], space, outer)
-            plain = None if items.plain is None else {"type": "array", "items": items.plain}
+            # A wrong count of items without bytes would keep polars busy for hours.
+            is_read = items.plain is not None and not _has_no_bytes(items.plain)
+            plain = {"type": "array", "items": items.plain} if is_read else None
             return AvroType(plain, pa.large_list(items.arrow))
         if kind == "map":
             values = self.of(schema["values"], space, outer)
@@ -157,6 +159,14 @@ def _primitive(kind: str, schema: Any) -> AvroType:
         "string": pa.large_string(),
     }
     return AvroType(kind, types[kind])
+
+
+def _has_no_bytes(plain: Any) -> bool:
+    if not isinstance(plain, dict):
+        return False
+    if plain["type"] == "record":
+        return all(_has_no_bytes(field["type"]) for field in plain["fields"])
+    return plain.get("size") == 0
 
 
 def _decimal(schema: Any, plain: Any) -> AvroType | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from kohort.schemas import (
     columns_async,
 )
 from kohort.schemas._avro_block import FEW, _at_once
+from kohort.schemas._avro_types import AvroTypes
 from kohort.testing import Cluster
 from tests.schemas.framed import avro, framed, table
 from tests.schemas.random_avro import RandomAvro
@@ -183,6 +185,58 @@ def test_rows_with_bytes_too_many_do_not_shift_others() -> None:
     decoded = values_of(columns(table(rows), value=deserializer, on_error="null"))
     assert [row for row, each in enumerate(decoded) if each is None] == [200]
     assert all(each["price"] == row for row, each in enumerate(decoded) if row != 200)
+
+
+MIXED = {
+    "type": "record",
+    "name": "Mixed",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "text", "type": ["null", "string"]},
+        {"name": "kind", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+        {"name": "many", "type": {"type": "array", "items": ["null", "bytes"]}},
+        {"name": "is_it", "type": "boolean"},
+    ],
+}
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.cases(1)
+def test_changed_bytes_change_no_other_row(seed: int, monkeypatch: Any) -> None:
+    """Every row is as fastavro reads it, except for changed ones that polars may read, too."""
+    monkeypatch.setattr("kohort.schemas._avro_block.FEW", 2)
+    random = Random(seed)
+    rows: list[bytes] = []
+    for number in range(60):
+        value = {
+            "id": number * random.choice([1, 1 << 40]),
+            "text": random.choice([None, "tea", "zoë" * 20]),
+            "kind": random.choice("AB"),
+            "many": [random.choice([None, b"x" * 70]) for _ in range(random.randrange(3))],
+            "is_it": random.random() < 0.5,
+        }
+        rows.append(framed(1, avro(MIXED, value)))
+    changed = random.sample(range(60), 3)
+    for row in changed:
+        data = bytearray(rows[row])
+        place = random.randrange(5, len(data))
+        data[place : place + random.randrange(2)] = random.randbytes(random.randrange(3))
+        rows[row] = bytes(data)
+    deserializer = AvroDeserializer(registry({1: MIXED}))
+    decoded = values_of(columns(table(rows), value=deserializer, on_error="null"))
+    for row, data in enumerate(rows):
+        if row not in changed:
+            assert decoded[row] == deserializer.deserialize("orders", (), data)
+
+
+def test_array_of_empty_records_is_read_record_by_record() -> None:
+    """A wrong count would be a loop without end, because no bytes are missing."""
+    nothing = {"type": "record", "name": "None", "fields": []}
+    schema = {"type": "array", "items": nothing}
+    rows = [framed(1, avro(schema, [{}, {}]))] * (FEW + 1)
+    deserializer = AvroDeserializer(registry({1: schema}))
+    assert values_of(columns(table(rows), value=deserializer))[-1] == [{}, {}]
+    assert AvroTypes().of(schema).plain is None
 
 
 def test_values_that_are_all_bad_or_null_are_null() -> None:
