@@ -278,7 +278,10 @@ class ClusterHandle(ABC):
         return self._call(look)
 
     def share_state(self, group_id: str) -> dict[TopicPartition, ShareState]:
-        """Return what a share group has in flight, for each partition that it has fetched."""
+        """Return what a share group has in flight, for each partition that it has fetched.
+
+        Without a connection of a member it is the stored state, which has no locks.
+        """
         return self._read(
             lambda state: {
                 partition: share_state(machine)

@@ -13,6 +13,7 @@ from kohort.broker.configs._cluster_config import ClusterConfig
 from kohort.broker.configs._given_configs import SHARE_FACTOR, SHARE_PARTITIONS, SHARE_UPDATES
 from kohort.broker.groups import ShareStates
 from kohort.broker.share import (
+    NO_OFFSET,
     STATE_PARTITIONS,
     LedLog,
     Letter,
@@ -132,13 +133,19 @@ class ShareRouter(ShareStates):
     # What tests see and change
 
     def machines(self, group_id: str) -> dict[TopicPartition, SharePartition]:
-        """Return the share-partitions of a group that leaders have loaded."""
-        found: dict[TopicPartition, SharePartition] = {}
+        """Return the share-partitions of a group as leaders have them, or else as stored."""
+        machines: dict[ShareKey, SharePartition] = {}
         for broker in self._cluster.brokers.values():
-            for key, machine in broker.share_leader.machines(group_id).items():
-                topic = self._cluster.topics.by_id(key.topic_id)
-                if topic is not None:
-                    found[TopicPartition(topic.name, key.partition)] = machine
+            for key, state in broker.share_coordinator.states.items():
+                if key.group_id == group_id and state.start != NO_OFFSET:
+                    machines[key] = SharePartition(state.start, state.batches)
+        for broker in self._cluster.brokers.values():
+            machines |= broker.share_leader.machines(group_id)
+        found: dict[TopicPartition, SharePartition] = {}
+        for key, machine in machines.items():
+            topic = self._cluster.topics.by_id(key.topic_id)
+            if topic is not None:
+                found[TopicPartition(topic.name, key.partition)] = machine
         return dict(sorted(found.items()))
 
     def expire_locks(self, group_id: str) -> None:

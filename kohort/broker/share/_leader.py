@@ -288,11 +288,13 @@ class ShareLeader:
         """Release the member's locks in the partitions of a session that has ended."""
         for key in session.partitions:
             self._release(key, session.key.member_id)
+        session.partitions.clear()
         self._write_letters()
 
     def disconnect(self, connection: Hashable) -> None:
-        """End the sessions of a connection; a group without sessions here is forgotten."""
-        for session in self.sessions.close_connection(connection):
+        """End the session of a connection; a group without sessions here is forgotten."""
+        session = self.sessions.close_connection(connection)
+        if session is not None:
             self.close_session(session)
             if not self.sessions.has_group(session.key.group_id):
                 self.drop_group(session.key.group_id)

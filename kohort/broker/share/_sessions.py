@@ -61,6 +61,8 @@ class ShareSessions:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sessions: dict[SessionKey, ShareSession] = {}
+        self._opened: dict[Hashable, ShareSession] = {}
+        """Connection -> the session that it has opened last, which may be closed by now"""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -69,7 +71,7 @@ class ShareSessions:
         """Open a session; the member's earlier one is dropped, and its locks stay."""
         if key not in self._sessions and len(self._sessions) >= self._limit:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        session = self._sessions[key] = ShareSession(key, connection)
+        session = self._sessions[key] = self._opened[connection] = ShareSession(key, connection)
         return session
 
     def use(self, key: SessionKey, epoch: int) -> ShareSession | ErrorCode:
@@ -84,12 +86,17 @@ class ShareSessions:
         session.count_request()
         return session
 
-    def close_connection(self, connection: Hashable) -> list[ShareSession]:
-        """Remove the sessions of a connection, and return them."""
-        closed = [each for each in self._sessions.values() if each.connection is connection]
-        for session in closed:
-            del self._sessions[session.key]
-        return closed
+    def close_connection(self, connection: Hashable) -> ShareSession | None:
+        """Remove the session that a connection has opened last, and return it.
+
+        A session that is closed already has no partitions. The result is None if the member has
+        another session by now. As in Kafka, earlier sessions of the connection stay.
+        """
+        session = self._opened.pop(connection, None)
+        if session is None or self._sessions.get(session.key, session) is not session:
+            return None
+        self._sessions.pop(session.key, None)
+        return session
 
     def has_group(self, group_id: str) -> bool:
         """True if a member of the group has a session."""

@@ -115,9 +115,26 @@ def test_a_connection_that_ends_releases_the_records_of_its_member() -> None:
         assert acquired(await other.fetch()) == {0: [(0, 9, 2)]}
         # With the last session of the group here its locks are forgotten, after they are released.
         await other.disconnect()
-        assert cluster.share_state("g") == {}
+        assert cluster.share_state("g")[FIRST].records[9] == SharedRecord("available", 2)
         member.session_epoch = 0
         assert acquired(await member.fetch()) == {0: [(0, 9, 3)]}
+
+    run(main)
+
+
+def test_a_group_without_connections_reads_its_state_again() -> None:
+    async def main(cluster: MemoryCluster) -> None:
+        member = await joined(cluster)
+        await member.fetch()
+        await member.acknowledge({0: [(0, 9, [1])]}, epoch=-1)
+        await member.heartbeat(epoch=-1)
+        await member.disconnect()
+        cls = m.AlterShareGroupOffsetsRequest
+        partition = cls.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=4)
+        topic = cls.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
+        altered = await Connection(cluster).ask(cls(group_id="g", topics=[topic]), 0)
+        assert altered.responses[0].partitions[0].error_code == ErrorCode.NONE
+        assert acquired(await (await joined(cluster, "B")).fetch()) == {0: [(4, 9, 1)]}
 
     run(main)
 
