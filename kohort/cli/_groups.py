@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli import _client
+from kohort.cli import _client, _history
 from kohort.cli._client import CommandError
 from kohort.cli._numbers import above_zero
 from kohort.cli._tables import duration, number, table
@@ -34,6 +34,9 @@ DESCRIPTION = """\
 Without a name, list all groups with their lag. With a name, show the members of a group and its
 partitions. Each partition has its owner, its lag in records and in time, and the reason why the
 group does not move there.
+
+`groups history G` shows who owned which partition when, and why that changed. It needs the right to
+read the topic __consumer_offsets.
 
 `groups reset G --to TARGET` shows a plan, and `--execute` carries it out. `groups delete G...`
 deletes groups, and `groups delete-offsets G` the offsets of --topic or --partition. These need a
@@ -64,8 +67,8 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "words",
         nargs="*",
-        metavar="[reset|delete|delete-offsets] G",
-        help="names of groups, after the name of a change",
+        metavar="[history|reset|delete|delete-offsets] G",
+        help="names of groups, after the name of an action",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
@@ -94,6 +97,7 @@ def add_to(commands: Commands) -> None:
         action="store_true",
         help="end each log at its last stable offset, before open transactions",
     )
+    _history.add_to(parser)
     change = parser.add_argument_group("changes")
     change.add_argument(
         "--to",
@@ -126,6 +130,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         "reset": _reset,
         "delete": _delete,
         "delete-offsets": _delete_offsets,
+        "history": _history.run,
     }
     if len(names) > 1 and names[0] in changes:
         action, names = changes[names[0]], names[1:]
@@ -133,7 +138,11 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("--to, --execute and --save need `groups reset G`")
     if action is _reset and options.to is None:
         parser.error("groups reset needs --to")
-    if action in (_reset, _delete_offsets) and len(names) != 1:
+    if action is not _history.run and (
+        options.since or options.until or options.html or options.svg or options.arrow
+    ):
+        parser.error("--from, --until, --html, --svg and --arrow need `groups history G`")
+    if action in (_reset, _delete_offsets, _history.run) and len(names) != 1:
         parser.error("name one group")
     if action is _delete_offsets and not (options.topic or options.partition):
         parser.error("groups delete-offsets needs --topic or --partition")

@@ -15,7 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
-from kohort.reading._bounds import Bounds, Place, find_bounds
+from kohort.reading._bounds import Bounds, Place, find_bounds, moment_ms
 from kohort.reading._read import ReadProgress, read, read_batches, read_bounds
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Place",
     "ReadProgress",
     "find_bounds",
+    "moment_ms",
     "read",
     "read_batches",
     "read_bounds",

@@ -62,6 +62,19 @@ def find_bounds(
     }
 
 
+def moment_ms(place: str | datetime | timedelta, now: float) -> int | None:
+    """Return a time in milliseconds since the epoch, or None for ``"earliest"`` and ``"latest"``.
+
+    Raise ValueError for a place that is no time.
+    """
+    from kohort.admin._plan import read_target
+
+    target = read_target(place, now)
+    if target.kind not in ("time", "earliest", "latest"):
+        raise ValueError(f"{place!r} is no time. Use one such as -2h, or a time with a zone")
+    return target.value if target.kind == "time" else None
+
+
 _LATEST = -1
 """OffsetSpec.LATEST, of which the import would load the admin clients."""
 

@@ -1,0 +1,123 @@
+"""A history as lines, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from kohort.history._timeline import GroupHistory
+from kohort.types import TopicPartition, escaped
+
+
+def time_text(at_ms: int, *, digits: bool = True) -> str:
+    """Return a time in UTC, with milliseconds or without."""
+    when = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return when.strftime("%Y-%m-%d %H:%M:%S") + (f".{at_ms % 1000:03}" if digits else "")
+
+
+def to_text(history: GroupHistory) -> str:
+    """Return the history as lines: a heading, a line for each change, and the commits."""
+    lines = [_heading(history)]
+    if history.complete_since_ms > history.since_ms:
+        lines.append(f"complete since {time_text(history.complete_since_ms)} (compacted before)")
+    if history.unread:
+        lines.append(f"{history.unread} records are in a version that this release does not know")
+    lines.append("")
+    word = "epoch" if history.protocol == "consumer" else "generation"
+    for event in history.events:
+        mark = f"{word} {event.epoch}" if event.kind == "rebalance" else ""
+        lines.append(f"{time_text(event.at_ms)}  {mark:<{len(word) + 5}}  {escaped(event.text)}")
+    if not history.events:
+        lines.append("no change in this time")
+    commits = [
+        f"{tp.topic}:{tp.partition}  {count} commits, {moved} offsets, {rate:.1f} offsets/s"
+        for tp, (count, moved, rate) in commit_rates(history).items()
+    ]
+    return "\n".join([*lines, *([""] if commits else []), *commits])
+
+
+def _heading(history: GroupHistory) -> str:
+    begin, end = time_text(history.since_ms), time_text(history.until_ms)
+    return f"{escaped(history.group_id)}: {history.protocol} protocol, {begin} to {end} UTC"
+
+
+def commit_rates(history: GroupHistory) -> dict[TopicPartition, tuple[int, int, float]]:
+    """Return for each partition the number of commits, their offsets, and offsets per second.
+
+    Only commits of the time of the history count. The rate is that between the first and the last.
+    """
+    found: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for each in history.commits:
+        if each.at_ms >= history.since_ms and each.offset is not None:
+            found.setdefault(each.partition, []).append((each.at_ms, each.offset))
+    rates = {}
+    for tp, commits in sorted(found.items()):
+        (begin, low), (end, high) = commits[0], commits[-1]
+        moved = high - low
+        rates[tp] = len(commits), moved, 1000 * moved / (end - begin) if end > begin else 0.0
+    return rates
+
+
+def to_json(history: GroupHistory) -> str:
+    """Return the history as JSON, with times in milliseconds since the epoch."""
+    return json.dumps(as_dict(history), indent=1)
+
+
+def as_dict(history: GroupHistory) -> dict[str, Any]:
+    """Return the history as values of JSON."""
+    names = history.names
+    return {
+        "group": history.group_id,
+        "protocol": history.protocol,
+        "since": history.since_ms,
+        "until": history.until_ms,
+        "complete_since": history.complete_since_ms,
+        "members": [
+            {
+                "member": each.member_id,
+                "name": names[each.member_id],
+                "client": each.client_id,
+                "host": each.host,
+                "instance": each.group_instance_id,
+                "topics": sorted(each.topics),
+            }
+            for each in history.members.values()
+        ],
+        "events": [each._asdict() for each in history.events],
+        "spans": list(span_rows(history)),
+        "commits": [
+            {
+                "at": each.at_ms,
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "offset": each.offset,
+            }
+            for each in history.commits
+        ],
+        "lags": [
+            {
+                "at": each.at_ms,
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "lag": each.lag,
+            }
+            for each in history.lags
+        ],
+        "unread": history.unread,
+    }
+
+
+def span_rows(history: GroupHistory) -> Iterator[dict[str, Any]]:
+    """Yield the spans of ownership as rows of a table."""
+    names = history.names
+    for each in history.spans:
+        yield {
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            "member": each.member_id,
+            "name": names[each.member_id],
+            "start": each.start_ms,
+            "end": each.end_ms,
+        }
