@@ -40,6 +40,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stop_requests: StopRequests | None = None
         self._driver: StreamDriver | GroupDriver | None = None  # created on first use
         self._has_planned = False
+        self._start: tuple[dict[str, Any], StreamOffset] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark creates one more reader in another process, pickles it for the executors and never
@@ -95,11 +96,17 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._ensure_driver().commit_up_to(StreamOffset.from_json(start)):
                 self._stop_requests.acknowledge()
             return start
-        at, driver = StreamOffset.from_json(start), self._ensure_driver()
+        at, driver = self._parsed(start), self._ensure_driver()
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         found = driver.next_offset(at, max_rows, ignore_minimum=isinstance(limit, ReadAllAvailable))
         # Spark compares texts: a different text is new data.
         return start if found is at else found.to_json()
+
+    def _parsed(self, start: dict[str, Any]) -> StreamOffset:
+        """Return the offset. An idle query passes the same one several times a second."""
+        if self._start is None or self._start[0] != start:
+            self._start = start, StreamOffset.from_json(start)
+        return self._start[1]
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return nested(self._driver.latest_offsets()) if self._driver is not None else None
