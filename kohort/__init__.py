@@ -9,6 +9,7 @@ a table. ``kohort.testing`` has an in-process cluster for tests.
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from kohort.config import VERSION as __version__  # noqa: N811
@@ -100,7 +101,7 @@ if TYPE_CHECKING:
     from kohort.share import AsyncShareConsumer, ShareConsumer, ShareRecord
 else:
     # Imported on first use: a program needs only one API, and rarely columns.
-    __getattr__, __dir__ = lazy_names(
+    _find, __dir__ = lazy_names(
         __name__,
         {
             "AsyncConsumerOptions": "kohort._options",
@@ -126,3 +127,10 @@ else:
             "read_batches": "kohort.reading",
         }.get,
     )
+    _first_use = RLock()
+
+    def __getattr__(name: str) -> object:
+        # Threads that import a package and a part of it can each have the lock that the other one
+        # waits for. Python then raises an error in one of them.
+        with _first_use:
+            return _find(name)
