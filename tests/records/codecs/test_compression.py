@@ -11,6 +11,7 @@ import sys
 import time
 import types
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lz4.frame
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from kohort.errors import CorruptBatchError, DecompressionBudgetError, UnsupportedCodecError
 from kohort.records import Compression, Scratch, compress, decompress, decompress_into
 from kohort.records.codecs._compression import cramjam as library
-from kohort.records.codecs._compression import optional_cramjam
+from kohort.records.codecs._compression import optional_cramjam, optional_isal
 from kohort.records.codecs._snappy import snappy_size
 from tests.records.codecs.lying_frames import BOMBS, LIES, MB, NOISE, TEXT, _zstd_rle, _zstd_stream
 from tests.support.heap import Taken, environment
@@ -174,20 +175,41 @@ def _outcome(packed: bytes, budget: int) -> tuple[type[Exception], str] | bytes:
         return type(error), str(error)
 
 
-def test_gzip_has_the_same_result_with_and_without_cramjam(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Take packages away until the end of the test."""
+    cached = (optional_cramjam, optional_isal, library)
+
+    def take(*names: str) -> None:
+        for each in cached:
+            each.cache_clear()
+        for name in names:
+            monkeypatch.setitem(sys.modules, name, None)
+
+    yield take
+    for each in cached:
+        each.cache_clear()
+
+
+@pytest.mark.parametrize("missing", [["isal.isal_zlib"], ["isal.isal_zlib", "cramjam"]])
+@pytest.mark.cases
+def test_gzip_has_the_same_result_whatever_is_installed(
+    without: Callable[..., None], missing: list[str]
+) -> None:
     cases = [(packed, budget) for packed in _gzip_streams() for budget in (5000, 4999, 2 * MB)]
     fast = [_outcome(*case) for case in cases]
-    optional_cramjam.cache_clear()
-    library.cache_clear()
-    monkeypatch.setitem(sys.modules, "cramjam", None)
-    slow = [_outcome(*case) for case in cases]
-    optional_cramjam.cache_clear()
-    assert fast == slow
+    without(*missing)
+    assert fast == [_outcome(*case) for case in cases]
     assert TEXT[:5000] in fast
 
 
-def test_gzip_is_read_by_cramjam_if_its_size_is_likely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """zlib takes up to three times as long."""
+@pytest.mark.parametrize("by", ["isal.isal_zlib", "cramjam"])
+@pytest.mark.cases
+def test_gzip_of_a_likely_size_is_read_by_a_library_in_less_time(
+    without: Callable[..., None], by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(by)
+    without(*{"isal.isal_zlib", "cramjam"} - {by})
     monkeypatch.setattr(zlib, "decompressobj", None)
     assert decompress(Compression.GZIP, gzip.compress(TEXT)) == TEXT
 
