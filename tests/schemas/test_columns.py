@@ -218,10 +218,10 @@ def test_changed_bytes_change_no_other_row(seed: int, monkeypatch: Any) -> None:
         rows.append(framed(1, avro(MIXED, value)))
     changed = random.sample(range(60), 3)
     for row in changed:
-        data = bytearray(rows[row])
-        place = random.randrange(5, len(data))
-        data[place : place + random.randrange(2)] = random.randbytes(random.randrange(3))
-        rows[row] = bytes(data)
+        broken = bytearray(rows[row])
+        place = random.randrange(5, len(broken))
+        broken[place : place + random.randrange(2)] = random.randbytes(random.randrange(3))
+        rows[row] = bytes(broken)
     deserializer = AvroDeserializer(registry({1: MIXED}))
     decoded = values_of(columns(table(rows), value=deserializer, on_error="null"))
     for row, data in enumerate(rows):

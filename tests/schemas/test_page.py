@@ -28,7 +28,7 @@ assert pandas["value"][1] == {"item": "milk", "price": 2}
 
 
 def test_notebook_reads_the_last_hour_in_twelve_lines(tmp_path: Path) -> None:
-    [code] = run_elsewhere(ROOT / "docs" / "schemas.md")
+    [code] = [each for each in run_elsewhere(ROOT / "docs" / "schemas.md") if "duckdb" in each]
     assert len(code.splitlines()[1:]) <= 12
     with Cluster(topics={"orders": 1}, schema_registry=True) as cluster:
         registry = SchemaRegistry(cluster.schema_registry_url)
