@@ -221,6 +221,8 @@ class Consumer:
             self._native.subscribe(pattern=pattern, listener=self._listener)
         else:
             self._native.subscribe(topics, listener=self._listener)
+        if math.isinf(self._polled_at):
+            self._fetch(0.0, 1)  # begins to join, as librdkafka does in the background
 
     @translating
     def unsubscribe(self) -> None:

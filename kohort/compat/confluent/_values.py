@@ -128,9 +128,8 @@ class ConsumedMessage(ConsumerRecord[Any, Any]):
         return None if not headers else list(headers)
 
     def error(self) -> Any:
-        """Return the error, or None for a record."""
-        error = self._origin[2]
-        return None if error.__class__ is int else error
+        """Return None, because this is a record."""
+        return None
 
     def timestamp(self) -> tuple[int, int]:  # type: ignore[override]
         """Return the type of the timestamp, and the timestamp in milliseconds."""
@@ -168,6 +167,7 @@ class ConsumedMessage(ConsumerRecord[Any, Any]):
     def set_error(self, error: Any) -> None:
         """Replace the error."""
         _put(self, "_origin", (*self._origin[:2], error))
+        _turn(self, ConsumedMessage if error is None else MarkedMessage)
 
     def _arguments(self) -> tuple[Any, ...]:
         """Return the arguments that make an equal Message."""
@@ -189,8 +189,8 @@ class ConsumedMessage(ConsumerRecord[Any, Any]):
         return 0 if value is None else len(value)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is ConsumedMessage:
-            return self._arguments() == other._arguments()
+        if isinstance(other, ConsumerRecord):
+            return self._arguments() == getattr(other, "_arguments", tuple)()
         if isinstance(other, Message):
             return Message(*self._arguments()) == other
         return NotImplemented
@@ -202,6 +202,16 @@ class ConsumedMessage(ConsumerRecord[Any, Any]):
 
     def __repr__(self) -> str:
         return f"<Message {self._topic}-{self._partition} at {self._offset}>"
+
+
+class MarkedMessage(ConsumedMessage):
+    """A message that the program has given an error."""
+
+    __slots__ = ()
+
+    def error(self) -> Any:
+        """Return the error."""
+        return self._origin[2]
 
 
 def to_messages(records: Iterable[ConsumerRecord[Any, Any]]) -> None:

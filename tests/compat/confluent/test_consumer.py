@@ -12,6 +12,7 @@ import kohort.compat.confluent as package
 from kohort.testing import Cluster, ProducerRecord
 from tests.compat.confluent.conftest import MakeConsumer
 from tests.compat.confluent.kit import LIMIT_S, poll_until, read
+from tests.interop.waiting import wait_until
 
 
 def write(cluster: Cluster, topic: str, *values: bytes, partition: int = 0) -> None:
@@ -201,6 +202,14 @@ def test_rebalances_call_the_program(
     consumer.close()
     assert calls[1:] == [("revoked", consumer, both)]
     assert make().committed(both[:1])[0].offset == 2
+
+
+def test_subscribe_begins_to_join(
+    client: Any, cluster: Cluster, own_topic: str, make: MakeConsumer
+) -> None:
+    consumer = make()
+    consumer.subscribe([own_topic])
+    wait_until(lambda: consumer.memberid() is not None)
 
 
 def test_errors_of_callbacks_leave_poll_unchanged(
