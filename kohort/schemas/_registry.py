@@ -27,6 +27,8 @@ from kohort.schemas._framing import SchemaId
 from kohort.schemas._http import Login, RegistryHttp
 
 UNKNOWN_SECONDS = 30.0
+MANY_UNKNOWN = 1000
+"""Unknown ids in the cache, above which those whose time is over are removed."""
 MAX_REFERENCES = 1000
 clock = time.monotonic
 
@@ -115,7 +117,7 @@ class SchemaRegistry:
                         self._schemas[each] = self._load(each)
                     except UnknownSchemaError as raised:
                         error = raised
-                        self._unknown[each] = clock() + UNKNOWN_SECONDS, raised
+                        self._note_unknown(each, raised)
                 unknown = unknown or error
         if unknown is not None:
             raise unknown.with_traceback(None)
@@ -146,6 +148,12 @@ class SchemaRegistry:
             self.prepare([schema_id])
         except UnknownSchemaError:
             pass
+
+    def _note_unknown(self, schema_id: SchemaId, error: UnknownSchemaError) -> None:
+        now = clock()
+        if len(self._unknown) >= MANY_UNKNOWN:  # bytes without a schema may look like any id
+            self._unknown = {key: each for key, each in self._unknown.items() if each[0] > now}
+        self._unknown[schema_id] = now + UNKNOWN_SECONDS, error
 
     def _unknown_error(self, schema_id: SchemaId) -> UnknownSchemaError | None:
         until, error = self._unknown.get(schema_id, (0.0, None))

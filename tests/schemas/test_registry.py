@@ -142,6 +142,19 @@ def test_unknown_schema_is_not_looked_up_for_a_while(monkeypatch: pytest.MonkeyP
     assert registry.schema(1)
 
 
+def test_unknown_schemas_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(registry_module, "clock", lambda: now)
+    monkeypatch.setattr(registry_module, "MANY_UNKNOWN", 2)
+    with serving([(404, b"")] * 3) as server:
+        registry = SchemaRegistry(server.url)
+        for schema_id in range(3):
+            now += registry_module.UNKNOWN_SECONDS / 2
+            with pytest.raises(UnknownSchemaError):
+                registry.prepare([schema_id])
+    assert list(registry._unknown) == [1, 2]
+
+
 def test_failures_for_now_are_repeated_with_growing_delays() -> None:
     time = Time()
     answers: list[Answer] = [(500, b""), (429, b"", {"Retry-After": "3"}), (503, b""), GOOD]
