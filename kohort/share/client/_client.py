@@ -167,7 +167,7 @@ class ShareClient:
                     return
                 self._signal.notify()
                 left = deadline - anyio.current_time()
-                if left <= 0:
+                if left <= TICK:
                     return
                 await event.wait(left)
         finally:

@@ -1,0 +1,158 @@
+"""Share consumers under faults of the in-process cluster: leaders, coordinators, sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import AsyncShareConsumer, TopicPartition
+from kohort.errors import ErrorCode, GroupAuthorizationFailedError, KafkaError
+from kohort.testing import MemoryCluster
+from tests.share.test_consumer import BACKENDS, TOPIC, TP, consumer, flat, on_cluster, poll, seen
+
+
+async def drained(member: AsyncShareConsumer, values: set[Any]) -> None:
+    """Accept records until each value was accepted without a failure."""
+    with anyio.fail_after(600):
+        while values:
+            records = flat(await member.poll(timeout_ms=1_000))
+            member.accept(*records)
+            failed = await member.commit()
+            lost = {(tp, offset) for tp, offsets in failed.items() for offset in offsets}
+            values -= {
+                each.value
+                for each in records
+                if (TopicPartition(each.topic, each.partition), each.offset) not in lost
+            }
+
+
+@BACKENDS
+def test_a_moved_leader_delivers_again_what_was_locked(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster) as member:
+            (first, _) = await poll(member, 2)
+            cluster.move_leader(TOPIC, 0)
+            member.accept(first)
+            assert list(await member.commit()) == [TP]
+            await drained(member, {b"a", b"b"})
+            assert member.held() == 0
+            assert await member.poll(timeout_ms=60_000) == {}
+
+    on_cluster(backend, scene, brokers=2)
+
+
+@BACKENDS
+def test_a_restarted_broker_delivers_what_was_not_accepted(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b", "c"])
+        async with consumer(cluster) as member:
+            records = await poll(member, 3)
+            member.accept(records[0])
+            assert await member.commit() == {}
+            cluster.kill_broker(1)
+            cluster.start_broker(1)
+            await drained(member, {b"b", b"c"})
+            assert await member.poll(timeout_ms=60_000) == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_moved_coordinator_keeps_the_member_and_its_locks(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster) as member:
+            (record,) = await poll(member, 1)
+            cluster.move_coordinator("workers")
+            await anyio.sleep(12)  # two heartbeats
+            member.accept(record)
+            assert await member.commit() == {}
+            cluster.produce(TOPIC, ["b"])
+            await drained(member, {b"b"})
+
+    on_cluster(backend, scene, brokers=2)
+
+
+@BACKENDS
+def test_a_member_that_the_coordinator_forgot_joins_again_with_its_locks(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster) as member:
+            (record,) = await poll(member, 1)
+            cluster.fail("ShareGroupHeartbeat", ErrorCode.UNKNOWN_MEMBER_ID)
+            await anyio.sleep(12)
+            assert member.assignment() == {TP}
+            member.accept(record)
+            assert await member.commit() == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_NOT_FOUND],
+)
+def test_a_broken_session_heals(backend: str, code: ErrorCode) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster) as member:
+            (record,) = await poll(member, 1)
+            cluster.fail("ShareAcknowledge", code)
+            member.accept(record)
+            assert list(await member.commit()) == [TP]
+            before = len(cluster.requests)
+            cluster.produce(TOPIC, ["b"])
+            assert seen(await poll(member, 1)) == [(b"b", 1)]
+            fetches = [each.api for each in cluster.requests[before:]].count("ShareFetch")
+            assert fetches <= 2
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_deleted_topic_ends_no_consumer_and_is_not_created_again(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster) as member:
+            (record,) = await poll(member, 1)
+            cluster.delete_topic(TOPIC)
+            member.accept(record)
+            await member.commit()
+            assert await member.poll(timeout_ms=20_000) == {}
+            assert TOPIC not in cluster.topics
+            cluster.create_topic(TOPIC, 1)
+            cluster.produce(TOPIC, ["new"])
+            await drained(member, {b"new"})
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_refused_group_is_an_error_of_each_poll_until_it_passes(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        fault = cluster.fail(
+            "ShareGroupHeartbeat", ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None
+        )
+        async with consumer(cluster) as member:
+            for _ in range(2):
+                with pytest.raises(GroupAuthorizationFailedError, match="needs READ"):
+                    await member.poll(timeout_ms=60_000)
+            fault.stop()
+            await drained(member, {b"a"})
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_brokers_without_share_groups_are_an_error(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        async with consumer(cluster, start=None) as member:
+            with pytest.raises(KafkaError, match=r"share\.version"):
+                await member.poll(timeout_ms=60_000)
+
+    on_cluster(backend, scene, share_version=0)
