@@ -1,7 +1,7 @@
-"""docs/migration.md: frameworks on aiokafka run with kohort's consumer. Skipped without them.
+"""docs/migration.md: frameworks run with kohort's consumer. Skipped without them.
 
-``pip install faststream kstreams opentelemetry-instrumentation-aiokafka opentelemetry-sdk`` has all
-of them.
+``pip install faststream[confluent] kstreams opentelemetry-instrumentation-aiokafka
+opentelemetry-sdk`` has all of them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,23 @@ app = FastStream(broker)
 @broker.subscriber("orders", group_id="billing", auto_offset_reset="earliest")
 async def read(value: str) -> None:
     print(AIOKafkaConsumer.__module__, value)
+    app.exit()
+
+
+asyncio.run(app.run())
+"""
+CONFLUENT = """
+import asyncio
+
+from confluent_kafka import Consumer
+from faststream import FastStream
+
+app = FastStream(broker)
+
+
+@broker.subscriber("orders", group_id="billing", auto_offset_reset="earliest")
+async def read(value: str) -> None:
+    print(Consumer.__module__, value)
     app.exit()
 
 
@@ -97,6 +114,7 @@ def block(text: str) -> str:
     ("module", "use", "old", "new"),
     [
         ("faststream.kafka", FASTSTREAM, "localhost:9092", "{servers}"),
+        ("faststream.confluent", CONFLUENT, "localhost:9092", "{servers}"),
         (
             "kstreams",
             KSTREAMS,
@@ -105,7 +123,7 @@ def block(text: str) -> str:
         ),
         ("opentelemetry.instrumentation.aiokafka", OPENTELEMETRY, "localhost:9092", "{servers}"),
     ],
-    ids=["FastStream", "kstreams", "OpenTelemetry"],
+    ids=["FastStream", "FastStream on confluent-kafka", "kstreams", "OpenTelemetry"],
 )
 def test_a_framework_reads_with_kohort(
     module: str, use: str, old: str, new: str, tmp_path: Path
@@ -117,5 +135,5 @@ def test_a_framework_reads_with_kohort(
         code = replaced(code, {old: new.format(servers=cluster.bootstrap_servers)})
         output = run_python(code, tmp_path)
     # FastStream prints its log, too.
-    [shown] = [line for line in output.splitlines() if line.startswith("kohort.compat.aiokafka")]
+    [shown] = [line for line in output.splitlines() if line.startswith("kohort.compat.")]
     assert shown.endswith(" tea")

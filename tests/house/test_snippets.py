@@ -33,7 +33,7 @@ BLOCKS = [
 ]
 RUN_BY = {
     "first-consumer.md": ("tests/house/test_snippets.py", 1),
-    "migration.md": ("tests/house/test_snippets.py tests/compat/test_frameworks.py", 6),
+    "migration.md": ("tests/house/test_snippets.py tests/compat/test_frameworks.py", 7),
     "schemas.md": ("tests/schemas/test_page.py tests/spark_connector/test_schemas.py", 2),
     "security.md": ("tests/security/test_page.py", 11),
     "web-service.md": ("tests/health/test_pages.py", 1),
