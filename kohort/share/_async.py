@@ -12,7 +12,7 @@ from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._state import CloseRequest
 from kohort.consumer.driver._task_driver import TaskDriver
-from kohort.errors import DataError, KafkaError
+from kohort.errors import DataError, DeserializerNotReadyError, KafkaError
 from kohort.share import _base
 from kohort.share._record import ShareRecord
 from kohort.types import LazyModule, TopicPartition
@@ -141,7 +141,7 @@ class AsyncShareConsumer(_base.ShareBase):
         if not found:
             await self._driver.call(self._wait_plan(timeout))
             self._driver.run_commit_callbacks()
-            found = self._take()
+            found = await self._taken()
         self._returned = found
         return found
 
@@ -157,9 +157,17 @@ class AsyncShareConsumer(_base.ShareBase):
         while (record := self._next_queued()) is None:
             await self._driver.call(self._wait_plan(1.0))
             self._driver.run_commit_callbacks()
-            self._extend_queue(self._take())
+            self._extend_queue(await self._taken())
         self._current = record
         return record
+
+    async def _taken(self) -> dict[TopicPartition, list[ShareRecord[Any, Any]]]:
+        """Return the buffered records. A deserializer that needs I/O gets it first."""
+        while True:
+            try:
+                return self._take()
+            except DeserializerNotReadyError as error:
+                await self._driver.make_ready(error)
 
     # -- subscription -------------------------------------------------------------------------
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 from kohort.config import ConsumerConfig
-from kohort.errors import CorruptBatchError, DataError, RecordDeserializationError
+from kohort.errors import (
+    CorruptBatchError,
+    DataError,
+    DeserializerNotReadyError,
+    RecordDeserializationError,
+)
 from kohort.fetcher.buffer._deserialize import record_deserializer
-from kohort.records import Record, RecordSet, Scratch
+from kohort.records import ConsumerRecord, Record, RecordSet, Scratch
 from kohort.share._record import ShareRecord, share_record
 from kohort.share.client._locks import Fetched, Locks
 from kohort.share.machine._acquired import Acknowledgement, Hold
@@ -43,10 +49,22 @@ class ShareDelivery:
     def deliver(
         self, fetched: Iterable[Fetched]
     ) -> dict[TopicPartition, list[ShareRecord[Any, Any]]]:
-        """Return the records of these fetches, and acknowledge what has no record."""
+        """Return the records of these fetches, and acknowledge what has no record.
+
+        If a deserializer needs I/O first, the fetch and those after it wait for the next call. If
+        there are no records before, the DeserializerNotReadyError is raised.
+        """
         found: dict[TopicPartition, list[ShareRecord[Any, Any]]] = {}
-        for each in fetched:
-            records = self._records(each)
+        waiting = deque(fetched)
+        while waiting:
+            try:
+                records = self._records(waiting[0])
+            except DeserializerNotReadyError:
+                self._locks.put_back(waiting)
+                if not found:
+                    raise
+                break
+            each = waiting.popleft()
             if records:
                 found.setdefault(each.partition, []).extend(records)
         return found
@@ -56,26 +74,33 @@ class ShareDelivery:
             offset for first, last, _ in fetched.ranges for offset in range(first, last + 1)
         }
         records, corrupt = self._decode(fetched, acquired)
+        values = [self._value(record) for record in records]  # before anything is acknowledged
         gaps = acquired.difference(record.offset for record in records)
         gaps.difference_update(*(offsets for _, offsets in corrupt))
         holds = self._locks.hold(fetched, gaps)
         for error, offsets in corrupt:
             self._poison(fetched.partition, error, offsets & holds.keys(), holds)
         delivered = []
-        for record in records:
+        for record, made in zip(records, values, strict=True):
             hold = holds.get(record.offset)
             if hold is None:
                 continue  # the lock is lost
-            if self._deserialize is None:
-                delivered.append(share_record(record, record.key, record.value, hold))
-                continue
-            try:
-                made = self._deserialize(record)
-            except RecordDeserializationError as error:
-                self._poison(fetched.partition, error, {record.offset}, holds)
-                continue
-            delivered.append(share_record(record, made.key, made.value, hold))
+            if isinstance(made, RecordDeserializationError):
+                self._poison(fetched.partition, made, {record.offset}, holds)
+            else:
+                delivered.append(share_record(record, made.key, made.value, hold))
         return delivered
+
+    def _value(self, record: Record) -> ConsumerRecord[Any, Any] | RecordDeserializationError:
+        """Return the record as deserialized, or its error. Raises DeserializerNotReadyError."""
+        if self._deserialize is None:
+            return record
+        try:
+            return self._deserialize(record)
+        except RecordDeserializationError as error:
+            if isinstance(error.__cause__, DeserializerNotReadyError):
+                raise error.__cause__.with_traceback(None) from None
+            return error
 
     def _decode(
         self, fetched: Fetched, acquired: set[int]

@@ -475,13 +475,17 @@ class TaskDriver(Driver):
             try:
                 taken = delivery.take(chosen, repeat_errors=timed_out)
             except DeserializerNotReadyError as error:
-                await anyio.to_thread.run_sync(error.prepare, abandon_on_cancel=True)
+                await self.make_ready(error)
                 if not timed_out:
                     continue
                 taken = False
             if taken or timed_out:
                 return taken
             await event.wait(remaining)
+
+    async def make_ready(self, error: DeserializerNotReadyError) -> None:
+        """Do the I/O of a deserializer in a worker thread, and raise what it raises."""
+        await anyio.to_thread.run_sync(error.prepare, abandon_on_cancel=True)
 
     async def step(self) -> ConsumerRecord[Any, Any]:
         """Return the next record when the run of AsyncIteration.__anext__() has ended."""

@@ -526,12 +526,16 @@ class ThreadDriver(Driver):
                 if delivery.take(chosen, repeat_errors=timed_out):
                     return
             except DeserializerNotReadyError as error:
-                error.prepare()
+                self.make_ready(error)
                 if not timed_out:
                     continue
             if timed_out and not (timeout <= 0 and self._pause()):
                 return
             signal.wait(remaining)
+
+    def make_ready(self, error: DeserializerNotReadyError) -> None:
+        """Do the I/O of a deserializer, and raise what it raises."""
+        error.prepare()
 
     def _pause(self) -> bool:
         """Let the consumer thread run, in a poll() without a timeout. Return True if notified."""

@@ -102,6 +102,12 @@ class Locks:
             self._buffer.clear()
             return list(self._taken)
 
+    def put_back(self, fetched: Iterable[Fetched]) -> None:
+        """Buffer taken fetches again, in front of newer ones."""
+        with self._lock:
+            self._taken = []
+            self._buffer.extendleft(reversed([each for each in fetched if not each.is_void]))
+
     def hold(self, fetched: Fetched, gaps: Set[int]) -> dict[int, Hold]:
         """Hold the offsets of a fetch, and acknowledge the gaps. Return the holds by offset.
 
