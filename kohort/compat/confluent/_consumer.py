@@ -41,7 +41,7 @@ from kohort.compat.confluent._values import (
     partition,
     to_messages,
 )
-from kohort.errors import ConsumerClosedError, NotAssignedError, RebalanceListenerError
+from kohort.errors import IllegalStateError, NotAssignedError, RebalanceListenerError
 from kohort.errors import KafkaError as NativeError
 
 logger = logging.getLogger("kohort.compat")
@@ -57,6 +57,11 @@ _PAUSE_S = 0.05
 """Pause after an error of the client, which kohort may raise again at once."""
 _OWNER = "kohort.compat.confluent"
 """Owner of pauses of partitions that assign() left out."""
+
+_INCREMENTAL = (
+    "Changes to the current assignment must be made using incremental_assign() or "
+    "incremental_unassign() when rebalance protocol type is COOPERATIVE"
+)
 
 Callback = Callable[[Any, list[TopicPartition]], Any]
 
@@ -178,7 +183,7 @@ class Consumer:
             self._events.look_for_ends()
 
     def _take_error(self, error: NativeError, wait: float) -> None:
-        if isinstance(error, (ConsumerClosedError, RebalanceListenerError)):
+        if isinstance(error, (IllegalStateError, RebalanceListenerError)):
             raise translated(error) from error.__cause__
         if is_of_client(error):
             self._events.report(to_error(error))
@@ -228,6 +233,7 @@ class Consumer:
     def unsubscribe(self) -> None:
         """Leave the group, and drop all topics and partitions."""
         self._check_open()
+        self._offsets.commit_last(set(self._given))
         self._native.unsubscribe()
         self._forget(self._native.assignment() | set(self._given))
         self._given.clear()
@@ -241,6 +247,8 @@ class Consumer:
         self._check_open()
         chosen = {tp: each.offset for tp, each in zip(natives(partitions), partitions, strict=True)}
         if self._native.subscription():
+            if self._listener.is_assigning and self._options.is_cooperative:
+                raise failure("_STATE", _INCREMENTAL)
             self._restrict(chosen)
             return
         before = self._native.assignment()
@@ -562,6 +570,7 @@ class _Listener:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._callbacks: tuple[Callback | None, ...] = (None, None, None)
+        self.is_assigning: bool = False
         self.is_revoking: bool = False
         self.new: set[NativePartition] = set()
         """Partitions that ``on_assign`` is being called with."""
@@ -575,11 +584,11 @@ class _Listener:
     def on_partitions_assigned(self, assigned: Iterable[NativePartition]) -> None:
         """Call ``on_assign``. It may call assign() or incremental_assign() with offsets."""
         self.left_out = set()
-        self.new = set(assigned)
+        self.new, self.is_assigning = set(assigned), True
         try:
             self._call(self._callbacks[0], self.new)
         finally:
-            self.new = set()
+            self.new, self.is_assigning = set(), False
 
     def on_partitions_revoked(self, revoked: Collection[NativePartition]) -> None:
         """Drop the messages of these partitions, call ``on_revoke``, and commit."""

@@ -212,6 +212,40 @@ def test_subscribe_begins_to_join(
     wait_until(lambda: consumer.memberid() is not None)
 
 
+def test_fetched_messages_belong_to_nobody_until_they_are_returned(
+    client: Any, cluster: Cluster, own_topic: str, make: MakeConsumer
+) -> None:
+    write(cluster, own_topic, *(b"%d" % number for number in range(20)))
+    first = make(enable_auto_commit=True)
+    first.subscribe([own_topic])
+    assert first.poll(LIMIT_S).value() == b"0"
+    first.unsubscribe()
+    assert first.poll(0) is None
+    second = make()
+    second.subscribe([own_topic])
+    assert [each.value() for each in read(second, 19)] == [b"%d" % each for each in range(1, 20)]
+
+
+def test_cooperative_members_assign_in_steps(
+    client: Any, cluster: Cluster, own_topic: str, make: MakeConsumer
+) -> None:
+    write(cluster, own_topic, b"a", b"b")
+    codes: list[int] = []
+
+    def on_assign(consumer: Any, partitions: list[Any]) -> None:
+        with pytest.raises(client.KafkaException) as raised:
+            consumer.assign(partitions)
+        codes.append(raised.value.args[0].code())
+        for each in partitions:
+            each.offset = 1
+        consumer.incremental_assign(partitions)
+
+    consumer = make(partition_assignment_strategy="cooperative-sticky")
+    consumer.subscribe([own_topic], on_assign=on_assign)
+    assert consumer.poll(LIMIT_S).value() == b"b"
+    assert codes == [client.KafkaError._STATE]
+
+
 def test_errors_of_callbacks_leave_poll_unchanged(
     client: Any, cluster: Cluster, own_topic: str, make: MakeConsumer
 ) -> None:
