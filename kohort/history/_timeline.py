@@ -25,6 +25,8 @@ from kohort.types import NamedTuple, TopicPartition
 
 Protocol = Literal["classic", "consumer", "unknown"]
 NO_CAUSE = "the log does not say why"
+CREATED = "group created"
+"""Text of the first record of a classic group, which has no members yet."""
 
 
 class PastMember(NamedTuple):
@@ -289,6 +291,8 @@ class Timeline:
 
     def _cause(self) -> str:
         before, after = self._settled, self._present
+        if self._settled_epoch < 0 and not after:
+            return CREATED
         parts = []
         if joined := [each for key, each in after.items() if key not in before]:
             parts.append(f"{_names(joined)} joined")
