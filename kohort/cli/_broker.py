@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import re
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kohort.cli import _faults
@@ -13,6 +16,8 @@ from kohort.cli._numbers import port, whole_above_zero
 from kohort.errors import InvalidOptionError
 
 if TYPE_CHECKING:
+    from kohort.testing import Cluster
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
@@ -81,6 +86,18 @@ def add_to(commands: Commands) -> None:
         metavar="PORT",
         help="also serve a schema registry, on this port (%(const)s), or 0 for a free one",
     )
+    parser.add_argument(
+        "--load",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="file of `kohort copy` whose records are there at the start (repeatable)",
+    )
+    parser.add_argument(
+        "--ready-file",
+        metavar="FILE",
+        help="file to write when clients can connect: JSON with bootstrap_servers and pid",
+    )
     _faults.add_to(parser)
     parser.set_defaults(run=partial(run, parser))
 
@@ -103,14 +120,36 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             users=options.users,
             seed=options.seed,
             schema_registry=_registry_port(options.schema_registry),
-            prepare=partial(_faults.apply, options),
+            prepare=partial(_prepare, options),
         )
     except InvalidOptionError as error:
         parser.exit(2, f"kohort broker: {error}\n")
+    except _UnreadableFileError as error:
+        print(f"kohort broker: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
         hint = "choose another --port, or 0 for a free one"
         print(f"kohort broker: {error.strerror}; {hint}", file=sys.stderr)
         return 1
+
+
+class _UnreadableFileError(Exception):
+    """A file of --load that cannot be read."""
+
+
+def _prepare(options: argparse.Namespace, cluster: Cluster) -> None:
+    """Load the files, begin the faults, and say that the cluster is ready."""
+    for file in options.load:
+        try:
+            cluster.load(file)
+        except (OSError, ValueError, ImportError) as error:
+            raise _UnreadableFileError(f"--load {file}: {error}") from error
+    _faults.apply(options, cluster)
+    if options.ready_file:
+        found = {"bootstrap_servers": cluster.bootstrap_servers, "pid": os.getpid()}
+        new = Path(f"{options.ready_file}.new")
+        new.write_text(json.dumps(found), encoding="utf-8")
+        new.replace(options.ready_file)  # a reader never sees half of it
 
 
 def _registry_port(given: int | None) -> bool | int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -34,7 +35,14 @@ from kohort.errors import (
 )
 from kohort.records import Compression, Record, RecordBatch
 from kohort.testing._fault_control import Fault
-from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
+from kohort.testing._producing import (
+    Produceable,
+    Produced,
+    ProducerRecord,
+    Text,
+    as_record,
+    make_batches,
+)
 from kohort.testing._snapshots import GroupSnapshot, ShareState, share_state, snapshot
 from kohort.types import OffsetAndMetadata, TopicPartition
 
@@ -217,6 +225,33 @@ class ClusterHandle(ABC):
             for delta, index in enumerate(batch.indexes):
                 placed[index] = Produced(batch.partition, base + delta)
         return [placed[index] for index in range(len(prepared))]
+
+    def load(self, path: str | os.PathLike[str], topic: str | None = None) -> int:
+        """Append the records of a file to the topics that it names; return their number.
+
+        The file is one of ``kohort copy``, in Parquet or Arrow, or it has the lines of ``kohort
+        tail --json`` and ends in ``.jsonl``. Records keep their partition, their order, headers and
+        times, and get new offsets. Missing topics and partitions are created. ``topic`` is the name
+        to use instead. Raises ValueError for another file, OSError, and ImportError without
+        pyarrow.
+        """
+        from kohort.testing._loading import parts_of, record_of
+
+        count = 0
+        for rows in parts_of(path):
+            by_topic: dict[str, list[ProducerRecord]] = {}
+            for row in rows:
+                by_topic.setdefault(topic or str(row.get("topic")), []).append(record_of(row))
+            for name, records in by_topic.items():
+                needed = 1 + max(each.partition or 0 for each in records)
+                known = self.topics.get(name)
+                if known is None:
+                    self.create_topic(name, needed)
+                elif known < needed:
+                    self.add_partitions(name, needed)
+                self.produce(name, records)
+                count += len(records)
+        return count
 
     def _append(self, topic: str, partition: int, data: bytes) -> int:
         def append(server: ClusterServer) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import kohort
 from kohort import KafkaConsumer
 from kohort.cli import main
 from kohort.protocol.messages import MetadataRequest
@@ -287,3 +289,25 @@ def test_broker_prints_one_line_when_the_tls_extra_is_missing(
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "pip install 'kohort[testing]'" in line
+
+
+def test_loaded_records_are_there_when_the_ready_file_is(
+    brokers: list[Broker], tmp_path: Path
+) -> None:
+    line = {"topic": "orders", "partition": 1, "timestamp": 5, "headers": [], "key": "k"}
+    file, ready = tmp_path / "orders.jsonl", tmp_path / "ready.json"
+    file.write_text(json.dumps({**line, "value": "tea"}) + "\n")
+    brokers.append(Broker("--port", "0", "--load", str(file), "--ready-file", str(ready)))
+    found = json.loads(ready.read_text())
+    assert found["pid"] == brokers[0].process.pid
+    [record] = kohort.read("orders", bootstrap_servers=found["bootstrap_servers"])
+    assert (record.partition, record.key, record.value, record.timestamp) == (1, b"k", b"tea", 5)
+
+
+def test_file_that_cannot_be_loaded_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["broker", "--port", "0", "--load", str(tmp_path / "absent.arrow")]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "absent.arrow" in err

@@ -32,7 +32,7 @@ THIRD_PARTY = {
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
     "prometheus": {"prometheus_client"},
     "otel": {"opentelemetry"},
-    "testing": {"anyio", "cryptography"},
+    "testing": {"anyio", "cryptography", "pyarrow"},
     "spark_connector": {"pyarrow", "pyspark"},
     "processing": {"anyio", "deltalake", "pyarrow", "pyiceberg"},
     "schemas": {"anyio", "fastavro", "google", "jsonschema", "polars", "pyarrow", "referencing"},

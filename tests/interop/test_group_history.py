@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ def test_history_has_the_owners_that_the_members_saw(quick_broker: Broker, proto
         enable_auto_commit=False,
         **options,
     ) as consumer:
-        polls = [lambda: consumer.poll(timeout_ms=50)]
+        polls: list[Callable[[], object]] = [lambda: consumer.poll(timeout_ms=50)]
 
         def owned(wanted: dict[str, int]) -> bool:
             for poll in polls:
