@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
@@ -18,8 +18,10 @@ from kohort.errors import IllegalStateError
 from kohort.testing._cluster_options import ClusterOptions, cluster_config, show_options
 from kohort.testing._fault_control import FaultControl
 from kohort.testing._handle import ClusterHandle, timed_out
-from kohort.testing._schema_registry import RegistryServer
 from kohort.testing._thread import LoopThread
+
+if TYPE_CHECKING:
+    from kohort.testing._schema_registry import RegistryServer
 
 T = TypeVar("T")
 
@@ -87,8 +89,11 @@ class Cluster(ClusterHandle, FaultControl):
         """Start the thread; every broker listens when this returns."""
         if self._thread is not None:
             raise IllegalStateError("the cluster is already started")
-        registry = None
+        registry: RegistryServer | None = None
         if self._registry_port is not False:
+            # Most clusters do not need an HTTP server.
+            from kohort.testing._schema_registry import RegistryServer
+
             port = 0 if self._registry_port is True else self._registry_port
             registry = RegistryServer(self._config.host, port)
         try:
