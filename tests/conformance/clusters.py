@@ -120,6 +120,7 @@ MODULES = (
     "group_configs",
     "group_lives",
     "coordinator_errors",
+    "share_groups",
     "replicas",
     "transactional_producers",
     "transactional_data",

@@ -116,7 +116,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield from _section("6")
     yield from _section("7")
-    yield from _section("8", last=True)
+    yield from _section("8")
+    yield from _section("9", last=True)
 
 
 def _section(number: str, *, last: bool = False) -> Iterator[str]:

@@ -23,6 +23,7 @@ _UNORDERED = {
     ("DescribedGroup", "members"),
     ("DescribeGroupsResponse", "groups"),
     ("ConsumerGroupDescribeResponse", "groups"),
+    ("ShareGroupDescribeResponse", "groups"),
     ("Member", "subscribed_topic_names"),
     ("Assignment", "topic_partitions"),
     ("TopicPartitions", "partitions"),

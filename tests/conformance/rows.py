@@ -10,6 +10,7 @@ SECTIONS = {
     "6": "Behaviour of a faithful broker",
     "7": "TLS, logins and users",
     "8": "Consumer groups (KIP-848)",
+    "9": "Share groups (KIP-932)",
 }
 
 NOT_HERE = "The cluster does not implement this: "
@@ -250,4 +251,9 @@ ROWS = (
     Row("8.12", "timeouts: sessions, revocations, classic members that are late"),
     Row("8.13", "records of groups in `__consumer_offsets`, step by step"),
     Row("8.14", "brokers that do not coordinate the group: 16, 15 by look-up, 14 while loading"),
+    Row("9.1", "ShareGroupHeartbeat: each field, good and bad, epochs, and leaving"),
+    Row("9.2", "share groups in ShareGroupDescribe, ListGroups, DeleteGroups, other protocols"),
+    Row("9.3", "ShareFetch and ShareAcknowledge: sessions, acquired ranges, acknowledgements"),
+    Row("9.4", "the share coordinator: epochs of states and leaders, merged batches"),
+    Row("9.5", "starts of share groups: described, set and deleted"),
 )

@@ -38,9 +38,9 @@ MAX_MEMBER_ID = 36
 
 def validate(request: ShareGroupHeartbeatRequest) -> None:
     """Raise INVALID_REQUEST for a heartbeat that no group accepts."""
+    if not 0 < len(request.member_id) <= MAX_MEMBER_ID:
+        raise _invalid()
     _check_filled(request.member_id, "MemberId can't be empty.")
-    if len(request.member_id) > MAX_MEMBER_ID:
-        raise _invalid(f"MemberId can't be longer than {MAX_MEMBER_ID} characters.")
     _check_filled(request.group_id, "GroupId can't be empty.")
     _check_filled(request.rack_id, "RackId can't be empty.")
     if request.member_epoch < LEAVE_EPOCH:
@@ -54,7 +54,7 @@ def _check_filled(value: str | None, message: str) -> None:
         raise _invalid(message)
 
 
-def _invalid(message: str) -> GroupRequestError:
+def _invalid(message: str | None = None) -> GroupRequestError:
     return GroupRequestError(ErrorCode.INVALID_REQUEST, message)
 
 
