@@ -101,6 +101,10 @@ SHARE_RULES = (
     (r'(?s)    """A client that takes records.*?"""', SHARE),
     (r"__a(enter|exit|iter|next)__", r"__\1__"),
     (r"\bAsync(ShareConsumer)\b(?=[\[(])", r"\1"),
+    (r"import AsyncCommitFuture", "import CommitFuture"),
+    (r"\) -> AsyncCommitFuture:", ") -> Future[None]:"),
+    (r"AsyncCommitFuture\(\)", "CommitFuture.of_call(self._driver.request_seconds)"),
+    (r"(from collections.abc import .*)", r"\1\nfrom concurrent.futures import Future"),
     *COMMON_RULES,
 )
 RULES = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
 from kohort.consumer.api import _arguments
+from kohort.consumer.driver._commit_future import AsyncCommitFuture
 from kohort.consumer.driver._state import CloseRequest
 from kohort.consumer.driver._task_driver import TaskDriver
 from kohort.errors import DataError, DeserializerNotReadyError, KafkaError
@@ -199,4 +200,19 @@ class AsyncShareConsumer(_base.ShareBase):
         self._finish_returned()
         if self._client is not None:
             await self._driver.call(self._commit_plan(timeout_ms))
+        self._driver.run_commit_callbacks()
         return self._locks.take_failures()
+
+    def commit_async(self, callback: _base.ShareCommitCallback | None = None) -> AsyncCommitFuture:
+        """Begin a commit and return its future, without a wait.
+
+        A later poll(), commit() or close() calls ``callback(failed, error)``. ``failed`` is what
+        :meth:`commit` returns, and ``error`` is what it raises, or None. Without a callback the
+        next commit() names the offsets that failed. Raises IllegalStateError before the first
+        poll().
+
+        ShareConsumer returns a concurrent.futures.Future, AsyncShareConsumer one to await.
+        """
+        future = AsyncCommitFuture()
+        self._start_commit(future.finish, callback)
+        return future

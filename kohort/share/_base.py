@@ -7,11 +7,13 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._driver import Driver, DriverOwner, Plan
+from kohort.consumer.engine._callback_queue import CommitCallback
 from kohort.consumer.engine._engine import Engine
 from kohort.errors import (
     DataError,
@@ -34,6 +36,7 @@ T = TypeVar("T")
 
 Failed: TypeAlias = dict[TopicPartition, dict[int, KafkaError]]
 """The acknowledgements that failed, with the error of each offset."""
+ShareCommitCallback: TypeAlias = Callable[[Failed, KafkaError | None], object]
 Records: TypeAlias = dict[TopicPartition, list[ShareRecord[Any, Any]]]
 
 DEFAULT_WAIT_MS = 500
@@ -151,6 +154,26 @@ class ShareBase(DriverOwner):
         seconds = _arguments.timeout_seconds(timeout_ms)
         timeout = self._driver.request_seconds if seconds is None else seconds
         return self._plan(lambda client: client.commit(timeout), timeout)
+
+    def _start_commit(
+        self, finish: Callable[[KafkaError | None], None], callback: ShareCommitCallback | None
+    ) -> None:
+        """Begin a commit. A later call runs the callback."""
+        self._driver.life.check_usable()
+        client = self._client
+        if client is None:
+            raise IllegalStateError("commit_async() failed: call poll() first")
+        self._finish_returned()
+        queue = self._driver.engine.callback_queue
+
+        def finished(error: KafkaError | None) -> None:
+            if callback is not None:
+                failed = self._locks.take_failures()
+                called = CommitCallback(lambda _, error: callback(failed, error), {}, error)
+                queue.add_commit_callback(called)
+            finish(error)
+
+        self._driver.call_soon(partial(client.start_commit, self._driver.request_seconds, finished))
 
     def _check_subscribed(self) -> None:
         self._driver.life.check_usable()

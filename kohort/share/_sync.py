@@ -6,10 +6,12 @@ Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file ins
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
 from kohort.consumer.api import _arguments
+from kohort.consumer.driver._commit_future import CommitFuture
 from kohort.consumer.driver._state import CloseRequest
 from kohort.consumer.driver._thread_driver import ThreadDriver
 from kohort.errors import DataError, DeserializerNotReadyError, KafkaError
@@ -210,4 +212,19 @@ class ShareConsumer(_base.ShareBase):
         self._finish_returned()
         if self._client is not None:
             self._driver.call(self._commit_plan(timeout_ms))
+        self._driver.run_commit_callbacks()
         return self._locks.take_failures()
+
+    def commit_async(self, callback: _base.ShareCommitCallback | None = None) -> Future[None]:
+        """Begin a commit and return its future, without a wait.
+
+        A later poll(), commit() or close() calls ``callback(failed, error)``. ``failed`` is what
+        :meth:`commit` returns, and ``error`` is what it raises, or None. Without a callback the
+        next commit() names the offsets that failed. Raises IllegalStateError before the first
+        poll().
+
+        ShareConsumer returns a concurrent.futures.Future, AsyncShareConsumer one to await.
+        """
+        future = CommitFuture.of_call(self._driver.request_seconds)
+        self._start_commit(future.finish, callback)
+        return future

@@ -97,7 +97,10 @@ def test_each_acknowledgement_has_its_effect(queue: Callable[..., Queue]) -> Non
         assert seen([again]) == [(b"b", 2)]
         consumer.acknowledge(TopicPartition(jobs.name, 0), renewed.offset, "accept")
         consumer.accept(again)
+        failures: list[Any] = []
+        consumer.commit_async(lambda *result: failures.append(result)).result()
         assert consumer.commit() == {}
+        assert failures == [({}, None)]
         assert consumer.held() == 0
         assert consumer.poll(timeout_ms=QUIET_MS) == {}
         assert consumer.assignment() == {TopicPartition(jobs.name, 0)}

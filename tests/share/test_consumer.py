@@ -140,6 +140,32 @@ def test_marks_are_sent_without_a_call_after_a_third_of_the_lock(backend: str) -
 
 
 @BACKENDS
+def test_a_commit_beside_the_caller_names_what_failed(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster) as member:
+            with pytest.raises(IllegalStateError, match="poll"):
+                member.commit_async()
+            first, late = await poll(member, 2)
+            called: list[Any] = []
+            member.accept(first)
+            future = member.commit_async(lambda *result: called.append(result))
+            await future
+            assert called == []  # a later call runs it
+            await anyio.sleep(LOCK + 1)
+            member.accept(late)
+            assert called == []
+            await member.commit_async(lambda *result: called.append(result))
+            assert await member.commit() == {}
+            (none, _), (failed, error) = called
+            assert none == {}
+            assert list(failed[TP]) == [late.offset]
+            assert error is None
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
 def test_the_next_poll_accepts_and_close_releases(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
         cluster.produce(TOPIC, ["a"])

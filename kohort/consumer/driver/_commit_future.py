@@ -20,6 +20,18 @@ class CommitFuture(Future[None]):
         self._seconds = seconds
         self._deadline = deadline
 
+    @classmethod
+    def of_call(cls, seconds: float) -> CommitFuture:
+        """Return the future of a call with this timeout, which begins now."""
+        return cls(seconds, time.monotonic() + seconds + 1)
+
+    def finish(self, error: BaseException | None) -> None:
+        """Set the outcome."""
+        if error is None:
+            self.set_result(None)
+        else:
+            self.set_exception(error)
+
     def result(self, timeout: float | None = None) -> None:
         """Wait for the commit at most ``timeout`` seconds, and raise its error.
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -30,6 +31,7 @@ from kohort.coordinator_client.consumer._member import new_member_id
 from kohort.coordinator_client.machine._error_code_actions import error_for
 from kohort.errors import (
     BrokerResponseError,
+    ConsumerClosedError,
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
@@ -193,6 +195,25 @@ class ShareClient:
                 f"acknowledgements were not answered within {in_seconds(timeout)}. They are still "
                 "sent, and the next commit() names those that fail"
             )
+
+    def start_commit(self, timeout: float, finish: Callable[[KafkaError | None], None]) -> None:
+        """Begin a commit, and call ``finish`` with its error or None, also at the end."""
+        if self._tasks is None:
+            finish(ConsumerClosedError("the consumer is closed"))
+        else:
+            start_soon(self._tasks, self._commit_beside, timeout, finish)
+
+    async def _commit_beside(
+        self, timeout: float, finish: Callable[[KafkaError | None], None]
+    ) -> None:
+        error: KafkaError | None = ConsumerClosedError("the consumer was closed")
+        try:
+            await self.commit(timeout)
+            error = None
+        except KafkaError as caught:
+            error = caught
+        finally:
+            finish(error)
 
     async def _settle(self) -> None:
         while not self.locks.is_settled:
