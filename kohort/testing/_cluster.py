@@ -18,6 +18,7 @@ from kohort.errors import IllegalStateError
 from kohort.testing._cluster_options import ClusterOptions, cluster_config, show_options
 from kohort.testing._fault_control import FaultControl
 from kohort.testing._handle import ClusterHandle, timed_out
+from kohort.testing._snapshots import GroupSnapshot
 from kohort.testing._thread import LoopThread
 
 if TYPE_CHECKING:
@@ -191,6 +192,25 @@ class Cluster(ClusterHandle, FaultControl):
                         self._condition.wait(min(left, _POLL_INTERVAL))
                 finally:
                     self._waiters -= 1
+
+    def wait_for_group(
+        self, group_id: str, members: int | None = None, timeout: float = 10.0
+    ) -> GroupSnapshot:
+        """Wait until a group is stable, with this number of members, and return it.
+
+        0 members means that the group is empty or does not exist. KafkaTimeoutError says what the
+        group was after ``timeout`` seconds.
+        """
+        found = self.wait_until(self._has_members(group_id, members), timeout)
+        assert found is not None
+        return found
+
+    def wait_for_lag(self, group_id: str, lag: int = 0, timeout: float = 10.0) -> None:
+        """Wait until a group has committed offsets that are at most ``lag`` behind in all.
+
+        A group without a commit is not done. KafkaTimeoutError names the partitions.
+        """
+        self.wait_until(self._is_done(group_id, lag), timeout)
 
     async def wait_until_async(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
         """Wait like :meth:`wait_until`, without blocking the event loop."""

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kohort.broker._cluster_server import ClusterServer
 from kohort.broker.cluster._broker import Broker
@@ -298,6 +298,53 @@ class ClusterHandle(ABC):
 
         return self._call(look)
 
+    def _has_members(self, group_id: str, members: int | None) -> Check[GroupSnapshot | None]:
+        """Return the check of ``wait_for_group()``."""
+
+        def find() -> GroupSnapshot | None:
+            found = self.group(group_id)
+            is_wanted = found.is_stable and len(found.members) == (members or len(found.members))
+            is_empty = members == 0 and found.state in ("Empty", "Dead")
+            return found if is_empty or (is_wanted and members != 0) else None
+
+        def describe() -> str:
+            found = self.group(group_id)
+            clients = (
+                ", ".join(sorted(member.client_id for member in found.members)) or "no members"
+            )
+            wanted = "any members" if members is None else f"{members} members"
+            return (
+                f"group {group_id!r} is {found.state} with {clients}, and not Stable with {wanted},"
+            )
+
+        return Check(find, describe)
+
+    def _is_done(self, group_id: str, lag: int) -> Check[bool]:
+        """Return the check of ``wait_for_lag()``."""
+
+        def behind() -> dict[TopicPartition, int]:
+            offsets = self.committed(group_id)
+
+            def look(server: ClusterServer) -> dict[TopicPartition, int]:
+                return {
+                    tp: _partition(server.state, *tp).log.end_offset - at.offset
+                    for tp, at in offsets.items()
+                }
+
+            return self._call(look)
+
+        def find() -> bool:
+            found = behind()
+            return bool(found) and sum(found.values()) <= lag
+
+        def describe() -> str:
+            found = ", ".join(
+                f"{tp.topic}-{tp.partition} by {count}" for tp, count in sorted(behind().items())
+            )
+            return f"group {group_id!r} is behind in {found or 'all partitions, without a commit,'}"
+
+        return Check(find, describe)
+
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return all committed offsets of a group."""
 
@@ -492,7 +539,20 @@ def _partitions(state: ClusterState, name: str) -> int:
     return len(_topic(state, name).partitions)
 
 
+class Check(Generic[T]):
+    """A predicate that says what it has found if it does not become true."""
+
+    def __init__(self, find: Callable[[], T], describe: Callable[[], str]) -> None:
+        self._find = find
+        self.describe = describe
+
+    def __call__(self) -> T:
+        return self._find()
+
+
 def timed_out(predicate: Callable[[], Any], timeout: float) -> KafkaTimeoutError:
+    if isinstance(predicate, Check):
+        return KafkaTimeoutError(f"{predicate.describe()} after {timeout:g} s")
     name = getattr(predicate, "__qualname__", repr(predicate))
     return KafkaTimeoutError(f"{name} was not true within {timeout:g} s")
 

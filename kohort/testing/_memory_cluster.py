@@ -22,6 +22,7 @@ from kohort.testing._cluster_options import (
 )
 from kohort.testing._fault_control import FaultControl
 from kohort.testing._handle import ClusterHandle, timed_out
+from kohort.testing._snapshots import GroupSnapshot
 
 T = TypeVar("T")
 
@@ -112,6 +113,25 @@ class MemoryCluster(ClusterHandle, FaultControl):
             with anyio.CancelScope(deadline=until):
                 await self._change.wait()
         return result
+
+    async def wait_for_group(
+        self, group_id: str, members: int | None = None, timeout: float = 10.0
+    ) -> GroupSnapshot:
+        """Wait until a group is stable, with this number of members, and return it.
+
+        0 members means that the group is empty or does not exist. KafkaTimeoutError says what the
+        group was after ``timeout`` seconds.
+        """
+        found = await self.wait_until(self._has_members(group_id, members), timeout)
+        assert found is not None
+        return found
+
+    async def wait_for_lag(self, group_id: str, lag: int = 0, timeout: float = 10.0) -> None:
+        """Wait until a group has committed offsets that are at most ``lag`` behind in all.
+
+        A group without a commit is not done. KafkaTimeoutError names the partitions.
+        """
+        await self.wait_until(self._is_done(group_id, lag), timeout)
 
     def _changed(self) -> None:
         if self._change is not None:
