@@ -30,7 +30,7 @@ else:
 
 __all__ = ["observe", "traced"]
 
-logger = logging.getLogger("kohort.otel")
+logger: logging.Logger = logging.getLogger("kohort.otel")
 
 H = TypeVar("H", bound=Callable[..., Any])
 Attributes = dict[str, str | int | bool]
