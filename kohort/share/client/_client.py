@@ -127,6 +127,8 @@ class ShareClient:
         self.locks: Locks = locks
         self.errors: deque[KafkaError] = deque()
         """Errors that the next polls raise."""
+        self._commits: deque[tuple[float, Callable[[KafkaError | None], None]]] = deque()
+        """Commits to begin: their timeout, and the function to call at the end."""
         self._sessions: dict[int, ShareSession] = {}
         self._pauses: dict[int, float] = {}
         self._latest = -1
@@ -201,7 +203,9 @@ class ShareClient:
         if self._tasks is None:
             finish(ConsumerClosedError("the consumer is closed"))
         else:
-            start_soon(self._tasks, self._commit_beside, timeout, finish)
+            # The caller is no task, so the tasks of this client start it.
+            self._commits.append((timeout, finish))
+            self._signal.notify()
 
     async def _commit_beside(
         self, timeout: float, finish: Callable[[KafkaError | None], None]
@@ -251,6 +255,9 @@ class ShareClient:
                 await self._keep_fetching()
             finally:
                 self._tasks = None
+                while self._commits:
+                    _, finish = self._commits.popleft()
+                    finish(ConsumerClosedError("the consumer was closed"))
 
     async def _keep_membership(self) -> None:
         while True:
@@ -359,7 +366,10 @@ class ShareClient:
         return min(paused, default=None)
 
     def _advance(self) -> None:
-        """Send what is due to each leader."""
+        """Send what is due to each leader, and begin the commits that were requested."""
+        assert self._tasks is not None
+        while self._commits:
+            start_soon(self._tasks, self._commit_beside, *self._commits.popleft())
         if self._is_closing and not self._flushing:
             return
         now, locks = anyio.current_time(), self.locks
