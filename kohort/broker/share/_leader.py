@@ -12,8 +12,8 @@ another broker leads, and when a write is fenced. It does the same when the grou
 here ends by a disconnect. So it also forgets the delivery counts of what was out, as in Kafka.
 
 A fetch that finds nothing waits outside. ``watch()`` registers it for the events that may give it
-records: an expired lock, and a start that has moved. As in Kafka, released records wake no fetch,
-unless ``release_wakes`` is set. Logs notify of new records themselves.
+records: an expired lock, and a start that has moved. As in Kafka, released records wake no fetch.
+Logs notify of new records themselves.
 
 Invariants
 ----------
@@ -142,13 +142,10 @@ class Fetched:
 class ShareLeader:
     """The share-partitions and share sessions of one broker, see the module."""
 
-    def __init__(
-        self, env: ShareEnvironment, max_sessions: int = 2_000, *, release_wakes: bool = False
-    ) -> None:
+    def __init__(self, env: ShareEnvironment, max_sessions: int = 2_000) -> None:
         self.sessions: ShareSessions = ShareSessions(max_sessions)
         self.partitions: dict[ShareKey, _Led] = {}
         self._env = env
-        self._release_wakes = release_wakes
         self._timers: Timers[ShareKey] = Timers()
         self._watchers: dict[ShareKey, set[Callable[[], None]]] = {}
         self._letters: list[tuple[ShareKey, _Led, Unit, str]] = []
@@ -326,7 +323,7 @@ class ShareLeader:
         before = machine.start
         machine.apply(change)
         self._schedule(key, led)
-        if machine.start != before or self._release_wakes:
+        if machine.start != before:
             self.wake(key)
         self._letters += [(key, led, unit, message) for unit, message in change.letters]
         return ErrorCode.NONE
