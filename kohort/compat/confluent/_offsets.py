@@ -118,7 +118,7 @@ class OffsetStore:
 
     def _finished(self, offsets: Any, error: Exception | None) -> None:
         if error is not None:
-            logger.warning("commit failed: %s", error)
+            logger.warning("commit failed: %s", str(error))
             for tp in offsets:
                 self._committed.pop(tp, None)  # the next commit tries it again
         if self._on_commit is not None:
