@@ -27,6 +27,8 @@ Protocol = Literal["classic", "consumer", "unknown"]
 NO_CAUSE = "the log does not say why"
 CREATED = "group created"
 """Text of the first record of a classic group, which has no members yet."""
+SECOND_STEP = "partitions that were given up get owners"
+"""Text of the second step of a cooperative rebalance: the same members join again."""
 
 
 class PastMember(NamedTuple):
@@ -307,6 +309,10 @@ class Timeline:
             parts.append(f"{_names(changed)} changed the subscription")
         if not parts and self._hashes_differ:
             parts.append("the partitions of the topics changed")
+        if not parts and self._free_since.keys() & {
+            tp for each in self._has.values() for tp in each
+        }:
+            parts.append(SECOND_STEP)
         return ", ".join(parts) or NO_CAUSE
 
     def _settle_owners(self) -> None:

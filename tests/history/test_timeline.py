@@ -16,7 +16,7 @@ from kohort.broker.cluster._cluster_state import ClusterState
 from kohort.broker.groups import ConsumerGroup
 from kohort.history import GroupHistory
 from kohort.history._records import offsets_partition
-from kohort.history._timeline import CREATED, NO_CAUSE, Timeline, partitions_text
+from kohort.history._timeline import CREATED, NO_CAUSE, SECOND_STEP, Timeline, partitions_text
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual
@@ -181,6 +181,8 @@ def test_owners_at_each_moment_are_those_of_coordinator_and_clients(case: Any) -
 @pytest.mark.cases(2)
 def test_causes_name_the_members_that_joined_and_left(protocol: str) -> None:
     options: Any = {"group_protocol": protocol}
+    if protocol == "classic":
+        options["partition_assignment_strategy"] = ["cooperative-sticky"]
 
     async def main() -> None:
         async with MemoryCluster(topics={"orders": 2}) as cluster:
@@ -204,6 +206,7 @@ def test_causes_name_the_members_that_joined_and_left(protocol: str) -> None:
     causes = [each.text for each in history.events if each.kind == "rebalance"]
     others = [each for each in causes if each not in (CREATED, NO_CAUSE)]
     assert others[:2] == ["first joined", "second joined"]
+    assert (others[2] == SECOND_STEP) == (protocol == "classic")
     assert causes[0] in (CREATED, "first joined")
     assert causes[-2:] == ["second left", "first left"]
     assert any(each.text.startswith("first gave up orders") for each in history.events)
