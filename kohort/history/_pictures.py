@@ -175,7 +175,7 @@ h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 .wide { overflow-x: auto } .wide svg { min-width: 44rem; width: 100%; height: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { text-align: left; padding: .2rem 1rem .2rem 0; vertical-align: top }
-td:first-child { white-space: nowrap }
+td:not(:last-child) { white-space: nowrap } td:last-child { min-width: 16rem }
 tr + tr td { border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent) }
 .chip { display: inline-block; width: .8em; height: .8em; margin-right: .5em }
 """
