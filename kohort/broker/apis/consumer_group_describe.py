@@ -8,58 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kohort.broker.apis._group_descriptions import describe_all, hidden, not_found
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.metadata import NOT_REQUESTED
 from kohort.broker.groups import ConsumerGroup, ConsumerMember
-from kohort.broker.security import AclOperation, ResourceType
-from kohort.errors import ErrorCode
 from kohort.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = ConsumerGroupDescribeResponse.Member
 _Assignment = ConsumerGroupDescribeResponse.Assignment
 _CLASSIC, _CONSUMER = 0, 1
-_HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 @serves(ConsumerGroupDescribeRequest, (0, 1))
 async def consumer_group_describe(
     ctx: Context, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    described = [_describe(ctx, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in described:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
-    return ConsumerGroupDescribeResponse(groups=described)
+    groups = describe_all(
+        ctx,
+        request.group_ids,
+        _Described,
+        _describe,
+        with_operations=request.include_authorized_operations,
+    )
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _describe(ctx: Context, group_id: str) -> _Described:
-    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
-        return _Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not group_id:
-        return _Described(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
-    coordinator = ctx.broker.coordinator
-    error = coordinator.check(group_id)
-    if error is not ErrorCode.NONE:
-        return _Described(group_id=group_id, error_code=error)
-    group = coordinator.groups.get(group_id)
+    group = ctx.broker.coordinator.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
-        return _Described(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} {what}.",
-        )
+        return not_found(_Described, group_id, what)
     members = [_member(ctx, group, member) for member in group.members.values()]
-    if not all(
-        ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in _topics(members)
-    ):
-        return _Described(
-            group_id=group_id,
-            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            error_message=_HIDDEN_TOPICS,
-        )
+    if entry := hidden(ctx, _Described, group_id, _topics(members)):
+        return entry
     return _Described(
         group_id=group_id,
         group_state=group.state.value,

@@ -7,10 +7,10 @@ members' metadata.
 
 from __future__ import annotations
 
+from kohort.broker.apis._group_descriptions import describe_all
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.metadata import NOT_REQUESTED
 from kohort.broker.groups import ConsumerGroup, GroupState
-from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -19,22 +19,19 @@ _Described = DescribeGroupsResponse.DescribedGroup
 
 @serves(DescribeGroupsRequest, (0, 6))
 async def describe_groups(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    described = [_describe(ctx, group_id) for group_id in request.groups]
-    if request.include_authorized_operations:
-        for group in described:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
-    return DescribeGroupsResponse(groups=described)
+    groups = describe_all(
+        ctx,
+        request.groups,
+        _Described,
+        _describe,
+        with_operations=request.include_authorized_operations,
+        takes_empty_id=True,
+    )
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(ctx: Context, group_id: str) -> _Described:
-    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
-        return _Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    coordinator = ctx.broker.coordinator
-    error = coordinator.check(group_id)
-    if error is not ErrorCode.NONE:
-        return _Described(group_id=group_id, error_code=error)
-    group = coordinator.groups.get(group_id)
+    group = ctx.broker.coordinator.groups.get(group_id)
     if group is None or isinstance(group, ConsumerGroup):
         problem = "not found" if group is None else "is not a classic group"
         dead = _Described(

@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
+from kohort.broker.apis._group_descriptions import describe_all, hidden, not_found
 from kohort.broker.apis._registry import Context, serves
 from kohort.broker.apis.metadata import NOT_REQUESTED
 from kohort.broker.groups import ShareGroup, ShareMember
-from kohort.broker.security import AclOperation, ResourceType
-from kohort.errors import ErrorCode
 from kohort.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 _Described = ShareGroupDescribeResponse.DescribedGroup
-_HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 @serves(ShareGroupDescribeRequest, (1, 1))
 async def share_group_describe(
     ctx: Context, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    described = [_describe(ctx, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in described:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
-    return ShareGroupDescribeResponse(groups=described)
+    groups = describe_all(
+        ctx,
+        request.group_ids,
+        _Described,
+        _describe,
+        with_operations=request.include_authorized_operations,
+    )
+    return ShareGroupDescribeResponse(groups=groups)
 
 
 def _describe(ctx: Context, group_id: str) -> _Described:
-    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
-        return _Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not group_id:
-        return _Described(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     coordinator = ctx.broker.coordinator
-    error = coordinator.check(group_id)
-    if error is not ErrorCode.NONE:
-        return _Described(group_id=group_id, error_code=error)
     group = coordinator.share_groups.get(group_id)
     if group is None:
-        other = group_id in coordinator.groups
-        return _Described(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} {'is not a share group' if other else 'not found'}.",
-        )
-    if not all(
-        ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
-        for name in group.subscribed_topics
-    ):
-        return _Described(
-            group_id=group_id,
-            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            error_message=_HIDDEN_TOPICS,
-        )
+        problem = "is not a share group" if group_id in coordinator.groups else "not found"
+        return not_found(_Described, group_id, problem)
+    if entry := hidden(ctx, _Described, group_id, group.subscribed_topics):
+        return entry
     return _Described(
         group_id=group_id,
         group_state=group.state.value,
