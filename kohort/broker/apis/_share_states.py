@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from kohort.broker.apis._registry import Context
 from kohort.broker.share import ShareKey
 from kohort.errors import ErrorCode
 
-T = TypeVar("T")
-
-
-class _StateRequest(Protocol[T]):
-    group_id: str
-    topics: list[T]
-
+R = TypeVar("R")
 
 MAX_OFFSETS = 1 << 20
 """Most offsets that the state of a share-partition may have, far above every limit of locks."""
@@ -36,9 +30,31 @@ def state_message(error: ErrorCode, invalid: str | None = None) -> str | None:
     return invalid if error is ErrorCode.INVALID_REQUEST else _MESSAGES.get(error)
 
 
-def named_topics(request: _StateRequest[T]) -> Sequence[T]:
-    """Return the topics of a request. As in Kafka, one without a group gets no results."""
-    return request.topics if request.group_id else ()
+def by_partition(
+    request: Any, result: Callable[..., R], answer: Callable[[ShareKey, Any], object]
+) -> list[R]:
+    """Return the answers to all entries of a request, in a result for each topic.
+
+    As in Kafka, a request without a group gets none.
+    """
+    if not request.group_id:
+        return []
+    return [
+        result(
+            topic_id=topic.topic_id,
+            partitions=[
+                answer(ShareKey(request.group_id, bytes(topic.topic_id), entry.partition), entry)
+                for entry in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+
+
+def change_refusal(ctx: Context, group_id: str) -> tuple[ErrorCode, str | None]:
+    """Return why the offsets of a group cannot be changed, with Kafka's message."""
+    error = ctx.broker.coordinator.check_share_change(group_id)
+    return error, "The group is not empty." if error is ErrorCode.NON_EMPTY_GROUP else None
 
 
 def check_partition(ctx: Context, key: ShareKey) -> ErrorCode:

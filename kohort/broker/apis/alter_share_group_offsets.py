@@ -6,6 +6,7 @@ As in Kafka an unknown group is created, and any offset is accepted.
 from __future__ import annotations
 
 from kohort.broker.apis._registry import Context, refusal_message, serves
+from kohort.broker.apis._share_states import change_refusal, state_message
 from kohort.broker.groups import StateTopic
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
@@ -15,7 +16,6 @@ from kohort.protocol.messages import AlterShareGroupOffsetsRequest, AlterShareGr
 _Response = AlterShareGroupOffsetsResponse
 _Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 _Partition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
-_UNKNOWN = "This server does not host this topic-partition."
 
 
 @serves(AlterShareGroupOffsetsRequest, (0, 0))
@@ -23,9 +23,8 @@ async def alter_share_group_offsets(
     ctx: Context, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     coordinator, group_id = ctx.broker.coordinator, request.group_id
-    error = coordinator.check_share_change(group_id)
+    error, message = change_refusal(ctx, group_id)
     if error is not ErrorCode.NONE:
-        message = "The group is not empty." if error is ErrorCode.NON_EMPTY_GROUP else None
         return _Response(error_code=error, error_message=message)
     topics: dict[bytes, StateTopic] = {}
     starts: dict[tuple[bytes, int], int] = {}
@@ -44,7 +43,7 @@ async def alter_share_group_offsets(
                 entry.error_message = refusal_message(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif topic is None or not 0 <= index < len(topic.partitions):
                 entry.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                entry.error_message = _UNKNOWN
+                entry.error_message = state_message(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 known = topics.get(topic.id, StateTopic(topic.name, frozenset()))
                 topics[topic.id] = known._replace(partitions=known.partitions | {index})

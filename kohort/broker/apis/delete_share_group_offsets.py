@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker.apis._registry import Context, refusal_message, serves
+from kohort.broker.apis._share_states import change_refusal, state_message
 from kohort.broker.security import AclOperation, ResourceType
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
@@ -10,7 +11,6 @@ from kohort.protocol.messages import DeleteShareGroupOffsetsRequest, DeleteShare
 
 _Response = DeleteShareGroupOffsetsResponse
 _Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
-_UNKNOWN = "This server does not host this topic-partition."
 
 
 @serves(DeleteShareGroupOffsetsRequest, (0, 0))
@@ -18,9 +18,8 @@ async def delete_share_group_offsets(
     ctx: Context, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     coordinator, group_id = ctx.broker.coordinator, request.group_id
-    error = coordinator.check_share_change(group_id)
+    error, message = change_refusal(ctx, group_id)
     if error is not ErrorCode.NONE:
-        message = "The group is not empty." if error is ErrorCode.NON_EMPTY_GROUP else None
         return _Response(error_code=error, error_message=message)
     group = coordinator.share_groups.get(group_id)
     if group is None:
@@ -38,7 +37,7 @@ async def delete_share_group_offsets(
             response.error_message = refusal_message(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         elif topic is None:
             response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            response.error_message = _UNKNOWN
+            response.error_message = state_message(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             deleted.append(topic.id)
     errors = coordinator.delete_share_states(group, deleted)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kohort.broker.apis._registry import Context, serves
-from kohort.broker.apis._share_states import check_partition, named_topics, state_message
+from kohort.broker.apis._share_states import by_partition, check_partition, state_message
 from kohort.broker.share import ShareKey
 from kohort.protocol.messages import DeleteShareGroupStateRequest, DeleteShareGroupStateResponse
 
@@ -15,20 +17,13 @@ async def delete_share_group_state(
     ctx: Context, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
     return _Response(
-        results=[
-            _Response.DeleteStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _delete(ctx, ShareKey(request.group_id, bytes(topic.topic_id), entry.partition))
-                    for entry in topic.partitions
-                ],
-            )
-            for topic in named_topics(request)
-        ]
+        results=by_partition(request, _Response.DeleteStateResult, partial(_delete, ctx))
     )
 
 
-def _delete(ctx: Context, key: ShareKey) -> DeleteShareGroupStateResponse.PartitionResult:
+def _delete(
+    ctx: Context, key: ShareKey, _entry: object
+) -> DeleteShareGroupStateResponse.PartitionResult:
     error = check_partition(ctx, key) or ctx.broker.share_coordinator.delete(key)
     return _Response.PartitionResult(
         partition=key.partition, error_code=error, error_message=state_message(error)

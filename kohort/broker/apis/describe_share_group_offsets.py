@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.broker.apis._registry import Context, refusal_message, serves
+from kohort.broker.apis._share_states import state_message
 from kohort.broker.cluster._topics import Topic
 from kohort.broker.groups import ShareGroup
 from kohort.broker.security import AclOperation, ResourceType
@@ -72,9 +73,7 @@ def _topic(ctx: Context, group_id: str, name: str, partitions: Iterable[int]) ->
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None or error is not ErrorCode.NONE:
         hidden = error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        message = (
-            refusal_message(error) if hidden else "This server does not host this topic-partition."
-        )
+        message = refusal_message(error) if hidden else state_message(error)
         return _Topic(
             topic_name=name,
             topic_id=ZERO_UUID,

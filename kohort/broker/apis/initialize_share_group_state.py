@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kohort.broker.apis._registry import Context, serves
-from kohort.broker.apis._share_states import named_topics, state_message
+from kohort.broker.apis._share_states import by_partition, state_message
 from kohort.broker.share import ShareKey
 from kohort.protocol.messages import (
     InitializeShareGroupStateRequest,
@@ -19,23 +21,13 @@ async def initialize_share_group_state(
     ctx: Context, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
     return _Response(
-        results=[
-            _Response.InitializeStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _initialize(ctx, request.group_id, bytes(topic.topic_id), entry)
-                    for entry in topic.partitions
-                ],
-            )
-            for topic in named_topics(request)
-        ]
+        results=by_partition(request, _Response.InitializeStateResult, partial(_initialize, ctx))
     )
 
 
 def _initialize(
-    ctx: Context, group_id: str, topic_id: bytes, entry: _Entry
+    ctx: Context, key: ShareKey, entry: _Entry
 ) -> InitializeShareGroupStateResponse.PartitionResult:
-    key = ShareKey(group_id, topic_id, entry.partition)
     coordinator = ctx.broker.share_coordinator
     error = coordinator.initialize(key, entry.state_epoch, entry.start_offset)
     return _Response.PartitionResult(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kohort.broker.apis._registry import Context, serves
-from kohort.broker.apis._share_states import named_topics, state_message
+from kohort.broker.apis._share_states import by_partition, state_message
 from kohort.broker.share import ShareKey
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ReadShareGroupStateRequest, ReadShareGroupStateResponse
 
 _Response = ReadShareGroupStateResponse
+_Entry = ReadShareGroupStateRequest.PartitionData
 _UNKNOWN = "Read operation on uninitialized share partition not allowed."
 
 
@@ -16,28 +19,13 @@ _UNKNOWN = "Read operation on uninitialized share partition not allowed."
 async def read_share_group_state(
     ctx: Context, request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse:
-    return _Response(
-        results=[
-            _Response.ReadStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _read(
-                        ctx,
-                        ShareKey(request.group_id, bytes(topic.topic_id), entry.partition),
-                        entry.leader_epoch,
-                    )
-                    for entry in topic.partitions
-                ],
-            )
-            for topic in named_topics(request)
-        ]
-    )
+    return _Response(results=by_partition(request, _Response.ReadStateResult, partial(_read, ctx)))
 
 
 def _read(
-    ctx: Context, key: ShareKey, leader_epoch: int
+    ctx: Context, key: ShareKey, entry: _Entry
 ) -> ReadShareGroupStateResponse.PartitionResult:
-    found = ctx.broker.share_coordinator.read(key, leader_epoch)
+    found = ctx.broker.share_coordinator.read(key, entry.leader_epoch)
     if isinstance(found, ErrorCode):
         return _Response.PartitionResult(
             partition=key.partition, error_code=found, error_message=state_message(found, _UNKNOWN)

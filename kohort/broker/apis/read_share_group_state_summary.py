@@ -5,8 +5,10 @@ Version 1 adds the number of complete deliveries (KIP-1226).
 
 from __future__ import annotations
 
+from functools import partial
+
 from kohort.broker.apis._registry import Context, serves
-from kohort.broker.apis._share_states import named_topics, state_message
+from kohort.broker.apis._share_states import by_partition, state_message
 from kohort.broker.share import ShareKey
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
@@ -15,6 +17,7 @@ from kohort.protocol.messages import (
 )
 
 _Response = ReadShareGroupStateSummaryResponse
+_Entry = ReadShareGroupStateSummaryRequest.PartitionData
 
 
 @serves(ReadShareGroupStateSummaryRequest, (0, 1))
@@ -22,27 +25,14 @@ async def read_share_group_state_summary(
     ctx: Context, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     return _Response(
-        results=[
-            _Response.ReadStateSummaryResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _read(
-                        ctx,
-                        ShareKey(request.group_id, bytes(topic.topic_id), entry.partition),
-                        entry.leader_epoch,
-                    )
-                    for entry in topic.partitions
-                ],
-            )
-            for topic in named_topics(request)
-        ]
+        results=by_partition(request, _Response.ReadStateSummaryResult, partial(_read, ctx))
     )
 
 
 def _read(
-    ctx: Context, key: ShareKey, leader_epoch: int
+    ctx: Context, key: ShareKey, entry: _Entry
 ) -> ReadShareGroupStateSummaryResponse.PartitionResult:
-    found = ctx.broker.share_coordinator.summary(key, leader_epoch)
+    found = ctx.broker.share_coordinator.summary(key, entry.leader_epoch)
     if isinstance(found, ErrorCode):
         return _Response.PartitionResult(
             partition=key.partition, error_code=found, error_message=state_message(found)

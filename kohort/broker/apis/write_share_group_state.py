@@ -5,8 +5,10 @@ Version 1 adds the number of complete deliveries (KIP-1226).
 
 from __future__ import annotations
 
+from functools import partial
+
 from kohort.broker.apis._registry import Context, serves
-from kohort.broker.apis._share_states import has_valid_offsets, named_topics, state_message
+from kohort.broker.apis._share_states import by_partition, has_valid_offsets, state_message
 from kohort.broker.share import RecordState, ShareKey, StateBatch
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import WriteShareGroupStateRequest, WriteShareGroupStateResponse
@@ -22,20 +24,7 @@ async def write_share_group_state(
     ctx: Context, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     return _Response(
-        results=[
-            _Response.WriteStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _write(
-                        ctx,
-                        ShareKey(request.group_id, bytes(topic.topic_id), entry.partition),
-                        entry,
-                    )
-                    for entry in topic.partitions
-                ],
-            )
-            for topic in named_topics(request)
-        ]
+        results=by_partition(request, _Response.WriteStateResult, partial(_write, ctx))
     )
 
 
