@@ -13,6 +13,7 @@ from kohort.broker._broker_node import BrokerNode, RunningBroker
 from kohort.broker._hashes import coordinator_partition
 from kohort.broker.cluster._cleaner import Cleaner
 from kohort.broker.cluster._controller import Controller
+from kohort.broker.cluster._coordinated_topic import CoordinatedTopic
 from kohort.broker.cluster._group_topics import GroupTopics
 from kohort.broker.cluster._registry import BrokerRegistry
 from kohort.broker.cluster._share_router import ShareRouter
@@ -39,7 +40,6 @@ from kohort.broker.groups import (
 )
 from kohort.broker.security import Authorizer, SecurityState
 from kohort.errors import IllegalStateError
-from kohort.records import NewRecord, RecordBatch, encode_batch
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
@@ -68,6 +68,7 @@ class ClusterState:
         )
         self.cluster_id: str = _base64_id(self.rng)
         self.authorizer: Authorizer | None = config.security.make_authorizer()
+        self._group_topic = CoordinatedTopic(self, self._offsets_topic)
         self.transaction_router: TransactionRouter = TransactionRouter(self)
         self.share_router: ShareRouter = ShareRouter(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
@@ -227,14 +228,12 @@ class ClusterState:
             self.transaction_router.on_leader_changed(partition)
         if partition.topic.name == SHARE_STATE:
             self.share_router.on_leader_changed(partition)
-        if partition.topic.name != CONSUMER_OFFSETS:
-            return
-        for broker in self.brokers.values():
-            coordinator = broker.coordinator
-            if broker.node.id == partition.leader:
-                coordinator.load(partition.index, *stored_records(partition.log))
-            elif partition.index in coordinator.partitions:
-                coordinator.unload(partition.index)
+        if partition.topic.name == CONSUMER_OFFSETS:
+            self._group_topic.move(
+                partition,
+                lambda broker: broker.coordinator,
+                lambda new: new.load(partition.index, *stored_records(partition.log)),
+            )
 
     # Groups
 
@@ -269,18 +268,14 @@ class ClusterState:
 
     def coordinator_node(self, group_id: str) -> BrokerNode | None:
         """Return the broker that coordinates the group, None if there is none now."""
-        leader = self.group_partition(group_id).leader
-        return next((node for node in self.nodes if node.id == leader), None)
+        return self._group_topic.node(coordinator_partition(group_id, PARTITIONS))
 
     def group_partition(self, group_id: str) -> Partition:
         """Return the partition of ``__consumer_offsets`` whose leader coordinates the group."""
-        return self._offsets_topic().partitions[coordinator_partition(group_id, PARTITIONS)]
+        return self._group_topic.partition(coordinator_partition(group_id, PARTITIONS))
 
     def _append_group_records(self, index: int, records: GroupRecords) -> None:
-        partition = self._offsets_topic().partitions[index]
-        now = self.now_ms()
-        batch = encode_batch([NewRecord(now, key, value) for key, value in records])
-        partition.append(RecordBatch.of(batch), now)
+        self._group_topic.append(index, records)
 
 
 def _base64_id(rng: random.Random) -> str:

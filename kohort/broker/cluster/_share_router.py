@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kohort.broker._broker_node import BrokerNode, RunningBroker
+from kohort.broker._broker_node import BrokerNode
+from kohort.broker.cluster._coordinated_topic import CoordinatedCluster, CoordinatedTopic
 from kohort.broker.cluster._topics import SHARE_STATE, Partition, Topic, Topics
 from kohort.broker.cluster._transaction_router import stored_records
 from kohort.broker.configs._broker_configs import BrokerConfigs
 from kohort.broker.configs._cluster_config import ClusterConfig
 from kohort.broker.configs._given_configs import SHARE_FACTOR, SHARE_PARTITIONS, SHARE_UPDATES
-from kohort.broker.groups import ShareStates
 from kohort.broker.share import (
     NO_OFFSET,
     STATE_PARTITIONS,
@@ -22,7 +22,6 @@ from kohort.broker.share import (
     ShareKey,
     ShareLeader,
     SharePartition,
-    ShareRecords,
     ShareSettings,
     ShareState,
     StateBatch,
@@ -30,45 +29,35 @@ from kohort.broker.share import (
     state_partition,
 )
 from kohort.errors import ErrorCode
-from kohort.records import NewRecord, RecordBatch, encode_batch
 from kohort.types import TopicPartition
 
 _READ_COMMITTED = "read_committed"
 
 
-class ShareCluster(Protocol):
+class ShareCluster(CoordinatedCluster, Protocol):
     """Parts of the cluster's state that share groups use."""
 
     config: ClusterConfig
     configs: BrokerConfigs
     topics: Topics
-    brokers: Mapping[int, RunningBroker]
     changed: Callable[[], None]
 
-    @property
-    def nodes(self) -> list[BrokerNode]:
-        """The registered brokers."""
-        ...
 
-    def now_ms(self) -> int:
-        """Return wall-clock milliseconds."""
-        ...
-
-
-class ShareRouter(ShareStates):
+class ShareRouter:
     """Calls between brokers for share groups, which replace Kafka's requests between brokers."""
 
     def __init__(self, cluster: ShareCluster) -> None:
         self._cluster = cluster
         given = cluster.config.configs
         self.partition_count: int = int(given.get(SHARE_PARTITIONS, STATE_PARTITIONS))
+        self._coordinated = CoordinatedTopic(cluster, self.state_topic)
 
     def make_coordinator(self) -> ShareCoordinator:
         """Return the share coordinator of a broker, which stores its records in this cluster."""
         updates = int(self._cluster.config.configs.get(SHARE_UPDATES, 500))
         return ShareCoordinator(
             ShareCoordinatorEnvironment(
-                self._append, self._cluster.now_ms, updates, self.partition_count
+                self._coordinated.append, self._cluster.now_ms, updates, self.partition_count
             )
         )
 
@@ -93,29 +82,22 @@ class ShareRouter(ShareStates):
             topic = self._cluster.topics.create(SHARE_STATE, self.partition_count, factor, configs)
         return topic
 
-    def state_partition(self, key: ShareKey) -> Partition:
-        """Return the partition of the topic that stores a share-partition."""
-        return self.state_topic().partitions[state_partition(key, self.partition_count)]
-
     def coordinator_node(self, key: ShareKey) -> BrokerNode | None:
         """Return the broker that coordinates a share-partition, None if there is none now."""
-        leader = self.state_partition(key).leader
-        return next((node for node in self._cluster.nodes if node.id == leader), None)
+        return self._coordinated.node(state_partition(key, self.partition_count))
 
     def coordinator(self, key: ShareKey) -> ShareCoordinator | None:
         """Return the coordinator of a share-partition, None if its broker does not run."""
-        broker = self._cluster.brokers.get(self.state_partition(key).leader)
+        broker = self._coordinated.broker(state_partition(key, self.partition_count))
         return None if broker is None else broker.share_coordinator
 
     def on_leader_changed(self, partition: Partition) -> None:
         """Move states to the new leader of the partition that stores them."""
-        for broker in self._cluster.brokers.values():
-            coordinator = broker.share_coordinator
-            if broker.node.id == partition.leader:
-                records, _ = stored_records(partition.log)
-                coordinator.load(partition.index, records)
-            elif partition.index in coordinator.partitions:
-                coordinator.unload(partition.index)
+        self._coordinated.move(
+            partition,
+            lambda broker: broker.share_coordinator,
+            lambda new: new.load(partition.index, stored_records(partition.log)[0]),
+        )
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Delete the states of a topic that was deleted."""
@@ -123,12 +105,6 @@ class ShareRouter(ShareStates):
             coordinator = broker.share_coordinator
             for key in [key for key in coordinator.states if key.topic_id == topic.id]:
                 coordinator.delete(key)
-
-    def _append(self, index: int, records: ShareRecords) -> None:
-        partition = self.state_topic().partitions[index]
-        now_ms = self._cluster.now_ms()
-        data = encode_batch([NewRecord(now_ms, key, value) for key, value in records])
-        partition.append(RecordBatch.of(data), now_ms)
 
     # What tests see and change
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Protocol
 
-from kohort.broker._broker_node import BrokerNode, RunningBroker
+from kohort.broker._broker_node import BrokerNode
 from kohort.broker._hashes import coordinator_partition
+from kohort.broker.cluster._coordinated_topic import CoordinatedCluster, CoordinatedTopic
 from kohort.broker.cluster._topics import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
@@ -36,22 +37,12 @@ _Positioned = tuple[int, Buffer | None, Buffer | None]
 _Open = list[tuple[int, Buffer | None, Buffer | None, bool]]
 
 
-class TransactionCluster(Protocol):
+class TransactionCluster(CoordinatedCluster, Protocol):
     """Parts of the cluster's state that transactions use."""
 
     config: ClusterConfig
     topics: Topics
-    brokers: Mapping[int, RunningBroker]
     changed: Callable[[], None]
-
-    @property
-    def nodes(self) -> list[BrokerNode]:
-        """The registered brokers."""
-        ...
-
-    def now_ms(self) -> int:
-        """Return wall-clock milliseconds."""
-        ...
 
     def internal_topic(
         self, name: str, partitions: int, factor_config: str, compression: str
@@ -66,6 +57,7 @@ class TransactionRouter:
     def __init__(self, cluster: TransactionCluster) -> None:
         self._cluster = cluster
         self._producer_ids = itertools.count()
+        self._coordinated = CoordinatedTopic(cluster, self.state_topic)
 
     def new_producer_id(self) -> int:
         """Return a producer id that no other producer has."""
@@ -78,7 +70,7 @@ class TransactionRouter:
             append=self._append,
             write_marker=self._mark,
             new_producer_id=self.new_producer_id,
-            epoch_of=lambda index: self.state_topic().partitions[index].leader_epoch,
+            epoch_of=lambda index: self._coordinated.partition(index).leader_epoch,
             now_ms=cluster.now_ms,
         )
         return TransactionCoordinator(env)
@@ -91,30 +83,22 @@ class TransactionRouter:
             TRANSACTION_STATE, TRANSACTION_PARTITIONS, TRANSACTIONS_FACTOR, "uncompressed"
         )
 
-    def partition(self, transactional_id: str) -> Partition:
-        """Return the partition of ``__transaction_state`` whose leader coordinates the id."""
-        index = coordinator_partition(transactional_id, TRANSACTION_PARTITIONS)
-        return self.state_topic().partitions[index]
-
     def coordinator_node(self, transactional_id: str) -> BrokerNode | None:
         """Return the broker that coordinates the id, None if there is none now."""
-        leader = self.partition(transactional_id).leader
-        return next((node for node in self._cluster.nodes if node.id == leader), None)
+        return self._coordinated.node(_index(transactional_id))
 
     def coordinator(self, transactional_id: str) -> TransactionCoordinator | None:
         """Return the coordinator of the id, None if its broker does not run."""
-        broker = self._cluster.brokers.get(self.partition(transactional_id).leader)
+        broker = self._coordinated.broker(_index(transactional_id))
         return None if broker is None else broker.transactions
 
     def on_leader_changed(self, partition: Partition) -> None:
         """Move transactions to the new leader of the partition that stores them."""
-        for broker in self._cluster.brokers.values():
-            coordinator = broker.transactions
-            if broker.node.id == partition.leader:
-                records, _ = stored_records(partition.log)
-                coordinator.load(partition.index, records)
-            elif partition.index in coordinator.partitions:
-                coordinator.unload(partition.index)
+        self._coordinated.move(
+            partition,
+            lambda broker: broker.transactions,
+            lambda new: new.load(partition.index, stored_records(partition.log)[0]),
+        )
 
     def join_transaction(
         self,
@@ -174,11 +158,13 @@ class TransactionRouter:
             self.write_marker(partition, marker)
 
     def _append(self, index: int, records: TransactionRecords) -> None:
-        partition = self.state_topic().partitions[index]
-        now_ms = self._cluster.now_ms()
-        data = encode_batch([NewRecord(now_ms, key, value) for key, value in records])
-        partition.append(RecordBatch.of(data), now_ms)
+        self._coordinated.append(index, records)
         self._cluster.changed()
+
+
+def _index(transactional_id: str) -> int:
+    """Return the partition of ``__transaction_state`` whose leader coordinates the id."""
+    return coordinator_partition(transactional_id, TRANSACTION_PARTITIONS)
 
 
 def stored_records(log: PartitionLog) -> tuple[_Stable, _Open]:

@@ -16,7 +16,6 @@ from kohort.broker.groups._environment import (
     Append,
     GroupEnvironment,
     SendResponse,
-    ShareStates,
     TimerKey,
 )
 from kohort.broker.groups._limits import BOUNDED_LIMITS, GroupLimits
@@ -57,7 +56,6 @@ __all__ = [
     "SendResponse",
     "ShareGroup",
     "ShareMember",
-    "ShareStates",
     "StateTopic",
     "TimerKey",
     "TopicInfo",

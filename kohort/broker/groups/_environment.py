@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kohort.broker.groups._limits import GroupLimits
 from kohort.broker.groups._timers import Timers
@@ -46,17 +47,29 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
-class ShareStates:
-    """The share coordinators, as a group coordinator uses them; here there are none."""
+class ShareStates(Protocol):
+    """The share coordinators, as a group coordinator uses them."""
 
     def initialize(
         self, group_id: str, topic_id: bytes, partition: int, epoch: int, start: int
     ) -> ErrorCode:
         """Store the state of a share-partition; ``start`` is -1 if the first fetch decides."""
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        ...
 
     def delete(self, group_id: str, topic_id: bytes, partition: int) -> ErrorCode:
         """Delete the state of a share-partition if there is one."""
+        ...
+
+
+class NoShareStates:
+    """No share coordinators."""
+
+    def initialize(
+        self, group_id: str, topic_id: bytes, partition: int, epoch: int, start: int
+    ) -> ErrorCode:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def delete(self, group_id: str, topic_id: bytes, partition: int) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -78,7 +91,7 @@ class GroupEnvironment:
     topic_hashes: dict[str, tuple[TopicInfo, int]] = field(default_factory=dict)
     hashed_version: int = -1
     settings_of: Callable[[str], GroupLimits] | None = None
-    share_states: ShareStates = field(default_factory=lambda: ShareStates())
+    share_states: ShareStates = field(default_factory=NoShareStates)
 
     def wall_ms(self, now: float) -> int:
         return self.epoch_ms + int(now * 1000)
