@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from kohort.coordinator_client.consumer._member import by_topic
 from kohort.protocol.messages import (
@@ -16,6 +16,8 @@ from kohort.share.client._settings import ShareSettings
 from kohort.share.machine._acquired import AckUnit
 from kohort.share.machine._membership import JOIN_EPOCH, Answered, IdPartition
 from kohort.share.machine._session import SessionRequest
+
+B = TypeVar("B")
 
 WITH_MODES: Final = 2
 """First version of both requests with renewals and the mode of acquiring."""
@@ -79,12 +81,9 @@ def fetch_request(
                 partitions=[
                     ShareFetchRequest.FetchPartition(
                         partition_index=number,
-                        acknowledgement_batches=[
-                            ShareFetchRequest.AcknowledgementBatch(
-                                first_offset=first, last_offset=last, acknowledge_types=[type]
-                            )
-                            for first, last, type in _ranges(units.get((topic_id, number)))
-                        ],
+                        acknowledgement_batches=_batches(
+                            ShareFetchRequest.AcknowledgementBatch, units.get((topic_id, number))
+                        ),
                     )
                     for number in numbers
                 ],
@@ -113,12 +112,9 @@ def acknowledge_request(
                 partitions=[
                     ShareAcknowledgeRequest.AcknowledgePartition(
                         partition_index=number,
-                        acknowledgement_batches=[
-                            ShareAcknowledgeRequest.AcknowledgementBatch(
-                                first_offset=first, last_offset=last, acknowledge_types=[type]
-                            )
-                            for first, last, type in _ranges(units[topic_id, number])
-                        ],
+                        acknowledgement_batches=_batches(
+                            ShareAcknowledgeRequest.AcknowledgementBatch, units[topic_id, number]
+                        ),
                     )
                     for number in numbers
                 ],
@@ -128,5 +124,9 @@ def acknowledge_request(
     )
 
 
-def _ranges(unit: AckUnit | None) -> Iterable[tuple[int, int, int]]:
-    return [] if unit is None else unit.ranges()
+def _batches(batch: Callable[..., B], unit: AckUnit | None) -> list[B]:
+    ranges = () if unit is None else unit.ranges()
+    return [
+        batch(first_offset=first, last_offset=last, acknowledge_types=[type])
+        for first, last, type in ranges
+    ]
