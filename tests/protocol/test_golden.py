@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 from typing import Any
 
 import pytest
@@ -138,6 +139,7 @@ def test_blobs_of_the_consumer_protocol(blob: dict[str, Any]) -> None:
     assert encode(message, version) == raw[2:]
 
 
+@functools.cache
 def _records() -> dict[int, tuple[type[Message], type[Message]]]:
     """Return the classes of key and value of ``__consumer_offsets`` by record type."""
     # The types of ``__share_group_state`` begin at 0 again.
@@ -160,57 +162,54 @@ def _records() -> dict[int, tuple[type[Message], type[Message]]]:
     ids=lambda sample: f"{sample['record_type']}-{sample['value_version']}",
 )
 def test_records_of_consumer_offsets(sample: dict[str, Any]) -> None:
-    key_class, value_class = _records()[sample["key_type"]]
-    raw = base64.b64decode(sample["key_b64"])
-    assert int.from_bytes(raw[:2], "big") == sample["key_type"]
-    key = decode(key_class, 0, raw[2:])
-    assert json_of(key, 0) == sample["key"]
-    assert encode(key, 0) == raw[2:]
-    if sample["value_b64"] is None:
+    value = sample["value_b64"]
+    check_record(
+        sample["key_type"],
+        sample,
+        base64.b64decode(sample["key_b64"]),
+        None if value is None else base64.b64decode(value),
+        sample["value_version"],
+    )
+
+
+def check_record(
+    kind: int, record: dict[str, Any], raw_key: bytes, raw_value: bytes | None, version: int
+) -> None:
+    """Check that a record has these bytes, and the fields ``key`` and ``value`` of ``record``."""
+    key_class, value_class = _records()[kind]
+    assert int.from_bytes(raw_key[:2], "big") == kind
+    key = decode(key_class, 0, raw_key[2:])
+    assert json_of(key, 0) == record["key"]
+    assert encode(key, 0) == raw_key[2:]
+    if raw_value is None:
         return
-    raw, version = base64.b64decode(sample["value_b64"]), sample["value_version"]
-    assert int.from_bytes(raw[:2], "big") == version
-    value = decode(value_class, version, raw[2:])
-    assert json_of(value, version) == sample["value"]
-    assert encode(value, version) == raw[2:]
+    assert int.from_bytes(raw_value[:2], "big") == version
+    value = decode(value_class, version, raw_value[2:])
+    assert json_of(value, version) == record["value"]
+    assert encode(value, version) == raw_value[2:]
+
+
+def check_hex_record(record: dict[str, Any], version: int) -> None:
+    value = record["value_hex"]
+    check_record(
+        record["type"],
+        record,
+        bytes.fromhex(record["key_hex"]),
+        None if value is None else bytes.fromhex(value),
+        version,
+    )
 
 
 def test_records_of_consumer_groups_encode_to_the_same_bytes() -> None:
-    classes = _records()
     lives = load("consumer_offsets_848.json")["lives"]
     records = [each for life in lives for step in life["steps"] for each in step["records"]]
     assert len(records) == 705
     for record in records:
-        key_class, value_class = classes[record["type"]]
-        raw = bytes.fromhex(record["key_hex"])
-        assert int.from_bytes(raw[:2], "big") == record["type"]
-        key = decode(key_class, 0, raw[2:])
-        assert json_of(key, 0) == record["key"]
-        assert encode(key, 0) == raw[2:]
-        if record["value_hex"] is None:
-            continue
-        raw, version = bytes.fromhex(record["value_hex"]), record["value_version"]
-        assert int.from_bytes(raw[:2], "big") == version
-        value = decode(value_class, version, raw[2:])
-        assert json_of(value, version) == record["value"]
-        assert encode(value, version) == raw[2:]
+        check_hex_record(record, record["value_version"])
 
 
 def test_records_of_share_groups_encode_to_the_same_bytes() -> None:
-    classes = _records()
     records = load("consumer_offsets_share.json")["records"]
     assert len(records) == 338
     for record in records:
-        key_class, value_class = classes[record["type"]]
-        raw = bytes.fromhex(record["key_hex"])
-        assert int.from_bytes(raw[:2], "big") == record["type"]
-        key = decode(key_class, 0, raw[2:])
-        assert json_of(key, 0) == record["key"]
-        assert encode(key, 0) == raw[2:]
-        if record["value_hex"] is None:
-            continue
-        raw = bytes.fromhex(record["value_hex"])
-        assert raw[:2] == bytes(2)
-        value = decode(value_class, 0, raw[2:])
-        assert json_of(value, 0) == record["value"]
-        assert encode(value, 0) == raw[2:]
+        check_hex_record(record, 0)
