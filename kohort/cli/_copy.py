@@ -227,7 +227,7 @@ class _Parts:
         self._tables.append(table)
         self._state = state
         if sum(each.nbytes for each in self._tables) >= GROUP_BYTES:
-            self._flush()
+            self._flush(self._writer)
         self._is_writing = False
         if time.monotonic() - self._opened_at >= seconds:
             self.close()
@@ -238,18 +238,17 @@ class _Parts:
         if writer is None or state is None or self._is_writing:
             return
         self._writer, self._is_writing = None, True
-        if self._tables:
-            writer.write_table(_joined(self._tables))
-            self._tables = []
+        self._flush(writer)
         writer.close()
         part = self.folder / f"{len(self.files()):06}{self._target.suffix}"
         part.with_suffix(".json").write_text(_text_of(state), encoding="utf-8")
         self._unfinished.rename(part)
         self._is_writing = False
 
-    def _flush(self) -> None:
-        self._writer.write_table(_joined(self._tables))
-        self._tables = []
+    def _flush(self, writer: Any) -> None:
+        if self._tables:
+            writer.write_table(_joined(self._tables))
+            self._tables = []
 
     def finish(self) -> None:
         """Make the target of the parts, and remove their folder."""
