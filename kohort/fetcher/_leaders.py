@@ -67,11 +67,7 @@ class Leaders:
         if leaders:
             self._cluster.learn_leaders(
                 leaders,
-                [
-                    BrokerAddress(each.node_id, each.host, each.port, each.rack)
-                    for each in response.node_endpoints
-                    if each.node_id >= 0 and each.host and 0 < each.port < 1 << 16
-                ],
+                map(BrokerAddress.of, response.node_endpoints),
             )
 
     def is_replica(self, tp: TopicPartition, node: int) -> bool:

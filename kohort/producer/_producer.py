@@ -474,11 +474,7 @@ class RecordProducer:
         before = self._cluster.metadata
         self._cluster.learn_leaders(
             {tp: Leader(named.leader_id, named.leader_epoch)},
-            [
-                BrokerAddress(each.node_id, each.host, each.port, each.rack)
-                for each in response.node_endpoints
-                if each.node_id >= 0 and each.host and 0 < each.port < 1 << 16
-            ],
+            map(BrokerAddress.of, response.node_endpoints),
         )
         return self._cluster.metadata is not before
 

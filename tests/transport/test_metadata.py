@@ -173,6 +173,21 @@ def test_a_snapshot_cannot_be_changed() -> None:
         snapshot.topics["x"] = snapshot.topics["t"]  # type: ignore[index]  # that is the point
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        BrokerAddress(-1, "b9", 1),
+        BrokerAddress(9, "", 1),
+        BrokerAddress(9, "b9", 0),
+        BrokerAddress(9, "b9", 1 << 16),
+    ],
+)
+@pytest.mark.cases
+def test_a_named_leader_that_cannot_exist_is_left_out(named: BrokerAddress) -> None:
+    snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
+    assert snapshot.with_leaders({T0: Leader(named.id, 5)}, [named]) is snapshot
+
+
 def test_a_newer_leader_that_was_named_is_taken_with_its_address() -> None:
     snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
     new = snapshot.with_leaders({T0: Leader(9, 5)}, [BrokerAddress(9, "b9", 1)])

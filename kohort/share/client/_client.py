@@ -534,7 +534,7 @@ class ShareClient:
                             leader.leader_id, leader.leader_epoch
                         )
                     },
-                    [BrokerAddress(e.node_id, e.host, e.port, e.rack) for e in endpoints],
+                    map(BrokerAddress.of, endpoints),
                 )
             self._cluster.request_refresh()
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kohort.errors import ErrorCode, error_class
 from kohort.protocol import ZERO_UUID
@@ -31,6 +31,15 @@ catches up sooner, and the leader corrects the client in the meantime.
 """
 
 
+class _Endpoint(Protocol):
+    """A broker in a response."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
 class BrokerAddress(NamedTuple):
     """A broker with its address."""
 
@@ -38,6 +47,16 @@ class BrokerAddress(NamedTuple):
     host: str
     port: int
     rack: str | None = None
+
+    @classmethod
+    def of(cls, endpoint: _Endpoint) -> BrokerAddress:
+        """Return the broker of a response."""
+        return cls(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+
+    @property
+    def is_possible(self) -> bool:
+        """True if there may be such a broker."""
+        return self.id >= 0 and self.host != "" and 0 < self.port < 1 << 16
 
 
 class Leader(NamedTuple):
@@ -136,7 +155,7 @@ class ClusterMetadata(NamedTuple):
             controller=response.controller_id,
             brokers=MappingProxyType(
                 {
-                    each.node_id: BrokerAddress(each.node_id, each.host, each.port, each.rack)
+                    each.node_id: BrokerAddress.of(each)
                     for each in response.brokers
                     if each.node_id >= 0
                 }
@@ -152,10 +171,11 @@ class ClusterMetadata(NamedTuple):
     ) -> ClusterMetadata:
         """Return the snapshot with those leaders that are newer than the known ones (KIP-951).
 
-        ``brokers`` has their addresses. A leader without a known address is left out. The same
-        snapshot is returned if no leader is newer.
+        ``brokers`` has their addresses. A leader without a known or possible address is left out.
+        The same snapshot is returned if no leader is newer.
         """
-        reached = {**self.brokers, **{broker.id: broker for broker in brokers}}
+        named = {broker.id: broker for broker in brokers if broker.is_possible}
+        reached = {**self.brokers, **named}
         topics, used, changed = dict(self.topics), dict(self.brokers), False
         for tp, leader in leaders.items():
             topic = topics.get(tp.topic)
