@@ -5,10 +5,9 @@ from __future__ import annotations
 from kohort.processing._context import HandlerContext, context
 from kohort.processing._dead_letters import DeadLetter, DeadLetters
 from kohort.processing._policies import Batch, GiveUp, Retry, Skip, Stop
-from kohort.processing._process import process
+from kohort.processing._process import FailureHandler, process
 from kohort.processing._streams import AsyncPartitionRecords, PartitionRecords
 from kohort.processing._transactions import AsyncSqlTransactions, SqlTransactions
-from kohort.processing._types import FailureHandler
 from kohort.processing.stores import DeltaOffsets, IcebergOffsets, SqlOffsets
 
 __all__ = [

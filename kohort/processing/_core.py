@@ -36,7 +36,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from kohort import OffsetAndMetadata, TopicPartition
 from kohort.errors import ConfigurationError, IllegalStateError
@@ -54,7 +54,8 @@ from kohort.processing._commands import (
 from kohort.processing._done_set import MAX_LENGTH
 from kohort.processing._partition import Lane, Partition
 from kohort.processing._policies import Batch, GiveUp, Retry, Skip, Stop, pause_after
-from kohort.processing._types import Order
+
+Order: TypeAlias = Literal["partition", "key", "none"]
 
 _WHOLE = object()
 """Key of the one lane of a partition."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kohort.errors import ConfigurationError
-from kohort.processing._core import CoreOptions
+from kohort.processing._core import CoreOptions, Order
 from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._policies import Batch, Retry
-from kohort.processing._types import Order
 from kohort.processing.stores import OffsetStore, is_store
 
 MAX_WINDOW = 20_000

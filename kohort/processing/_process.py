@@ -3,25 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Unpack, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, overload
 
 from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer, TopicPartition
 from kohort.errors import ConfigurationError
 from kohort.processing import _in_tasks, _in_threads
+from kohort.processing._core import Order
+from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._options import make_options
 from kohort.processing._policies import Batch, Retry
-from kohort.processing._streams import AsyncPartitionRecords, PartitionRecords
-from kohort.processing._types import (
-    BatchOptions,
-    CommonOptions,
-    FailedPolicy,
-    K,
-    Order,
-    RecordOptions,
-    StoredOptions,
-    V,
-)
+from kohort.processing._streams import AsyncPartitionRecords, K, PartitionRecords, V
 from kohort.processing.stores import DeltaOffsets, IcebergOffsets, OffsetStore, SqlOffsets
+
+
+class FailureHandler(Protocol):
+    """An object for ``failed=``. Its method may be a coroutine with AsyncKafkaConsumer."""
+
+    def handle(self, record: ConsumerRecord[Any, Any], error: Exception, attempts: int, /) -> Any:
+        """Store a record that has failed for good. The record is done when this returns."""
+
+
+FailedPolicy: TypeAlias = (
+    Literal["stop", "skip"]
+    | Callable[[ConsumerRecord[Any, Any], Exception, int], Any]
+    | FailureHandler
+    | DeadLetters
+)
+
+
+class CommonOptions(TypedDict, total=False):
+    """Options of process() for every kind of handler."""
+
+    drain: float
+    window: int
+    commit_interval: float
+    stuck_after: float
+    handle_signals: bool
+
+
+class BatchOptions(CommonOptions, total=False):
+    """Options of process() for handlers of records and of batches."""
+
+    concurrency: int
+    retry: Retry | Iterable[Retry] | None
+    failed: FailedPolicy
+
+
+class StoredOptions(BatchOptions, total=False):
+    """Options of process() for handlers of single records with a store of offsets."""
+
+    delay: float
+
+
+class RecordOptions(StoredOptions, total=False):
+    """Options of process() for handlers of single records."""
+
+    order: Order
 
 
 @overload

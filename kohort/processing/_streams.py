@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 from kohort import ConsumerRecord
 from kohort.processing._core import Core
 from kohort.processing._partition import Lane
-from kohort.processing._types import K, V
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class AsyncPartitionRecords(Generic[K, V]):
