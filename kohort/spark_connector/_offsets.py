@@ -1,13 +1,21 @@
 """Offsets as JSON, in options and in Spark's checkpoints.
 
-A checkpoint holds both ends of every range, so that a batch can be replayed without other data::
+An offset has the form of the offsets of Spark's own Kafka source, and one more name::
+
+    {"orders": {"0": 200}, "kohort:{...}": {}}
+
+The offsets are the ends of the batch. Programs that parse those of Spark's own source find one more
+topic, which has no partitions. Its name cannot be that of a topic. It holds as JSON what a replay
+of the batch needs in addition::
+
+    {"v": 2, "from": {"orders": {"0": 100}}, "ids": {...}, "query": "..."}
+
+``from`` holds the starts of ranges that are not empty. ``ids`` holds the topic ids if brokers have
+them: a recreated topic has another id. ``query`` is the id of the checkpoint, created with its
+first batch. It distinguishes a batch without partitions from the beginning, and a query from others
+with the same offsets. Checkpoints of kohort 0.2 and older have version 1, which is read as well::
 
     {"v": 1, "from": {"orders": {"0": 100}}, "to": {"orders": {"0": 200}}}
-
-``to`` has the form of the offsets of Spark's own Kafka source. ``ids`` holds the topic ids if
-brokers have them: a recreated topic has another id. ``query`` is the id of the checkpoint, created
-with its first batch. It distinguishes a batch without partitions from the beginning, and a query
-from others with the same offsets.
 """
 
 from __future__ import annotations
@@ -38,7 +46,9 @@ POSITIONS = {"earliest": EARLIEST, "latest": LATEST}
 
 METADATA = "kohort/"
 """Prefix of the metadata of each commit, before the query id. Other commits do not have it."""
-VERSION = 1
+VERSION = 2
+KEPT = "kohort:"
+"""Start of the name that holds all but the ends. No name of a topic has a colon."""
 MAX_OFFSET = (1 << 63) - 1
 MAX_PARTITION = (1 << 31) - 1
 _NUMBER = re.compile("0|[1-9][0-9]{0,9}")
@@ -67,26 +77,26 @@ class StreamOffset:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark stores. Spark compares its text, so the order is fixed."""
-        ids = {"ids": {name: self.ids[name] for name in sorted(self.ids)}} if self.ids else {}
-        query = {"query": self.query} if self.query is not None else {}
-        return {"v": VERSION, "from": nested(self.start), "to": nested(self.end), **ids, **query}
+        starts = {tp: at for tp, at in self.start.items() if at != self.end[tp]}
+        kept: dict[str, Any] = {"v": VERSION, "from": nested(starts)}
+        if self.ids:
+            kept["ids"] = {name: self.ids[name] for name in sorted(self.ids)}
+        if self.query is not None:
+            kept["query"] = self.query
+        return {**nested(self.end), KEPT + json.dumps(kept, separators=(",", ":")): {}}
 
     @classmethod
     def from_json(cls, value: object) -> StreamOffset:
-        """Read what to_json() writes. Raise OffsetFormatError for anything else."""
+        """Read what to_json() of this version or of version 1 writes.
+
+        Raise OffsetFormatError for anything else.
+        """
         if not isinstance(value, dict):
             raise OffsetFormatError(f"an offset has to be an object, not {short(value)}")
-        version = value.get("v")
-        if isinstance(version, bool) or version != VERSION:
-            raise OffsetFormatError(
-                f"an offset has version {short(version)} instead of {VERSION}. The checkpoint was "
-                "written by another source or by a newer kohort"
-            )
-        if value.keys() - {"ids", "query"} != {"v", "from", "to"}:
-            raise OffsetFormatError(
-                f"an offset has to have v, from and to, not {short(sorted(value))}"
-            )
-        start, end = flat(value["from"], minimum=0), flat(value["to"], minimum=0)
+        ends, kept = _ends_and_kept(value)
+        end, start = flat(ends, minimum=0), flat(kept["from"], minimum=0)
+        if kept["v"] == VERSION:
+            start = end | start
         if start.keys() != end.keys():
             wrong = min(start.keys() ^ end.keys())
             raise OffsetFormatError(f"{wrong.topic}-{wrong.partition} has one end only")
@@ -95,10 +105,35 @@ class StreamOffset:
                 raise OffsetFormatError(
                     f"{tp.topic}-{tp.partition} goes from {first} back to {end[tp]}"
                 )
-        query = value.get("query")
-        if "query" in value and not (isinstance(query, str) and _QUERY.fullmatch(query)):
+        query = kept.get("query")
+        if "query" in kept and not (isinstance(query, str) and _QUERY.fullmatch(query)):
             raise OffsetFormatError(f"{short(query)} is not the id of a query")
-        return cls(start, end, _ids(value.get("ids", {}), {tp.topic for tp in end}), query)
+        return cls(start, end, _ids(kept.get("ids", {}), {tp.topic for tp in end}), query)
+
+
+def _ends_and_kept(value: dict[str, Any]) -> tuple[object, dict[str, Any]]:
+    """Return the ends of an offset, and the fields from which the rest of it is read."""
+    names = [name for name in value if name.startswith(KEPT)]
+    if not names:
+        kept, supported, fields = value, 1, {"v", "from", "to"}
+    elif len(names) == 1 and value[names[0]] == {}:
+        kept = _object(_parse(names[0].removeprefix(KEPT)), "the fields of an offset")
+        supported, fields = VERSION, {"v", "from"}
+    else:
+        raise OffsetFormatError(f"an offset has to have one name {KEPT}..., for an empty object")
+    version = kept.get("v")
+    if isinstance(version, bool) or version != supported:
+        raise OffsetFormatError(
+            f"an offset has version {short(version)} instead of 1 or {VERSION}. The checkpoint was "
+            "written by another source or by a newer kohort"
+        )
+    if kept.keys() - {"ids", "query"} != fields:
+        raise OffsetFormatError(
+            f"an offset has to have {', '.join(sorted(fields))}, not {short(sorted(kept))}"
+        )
+    if not names:
+        return value["to"], kept
+    return {name: each for name, each in value.items() if name != names[0]}, kept
 
 
 def new_query_id() -> str:

@@ -65,6 +65,18 @@ def stream_reader(given: dict[str, str], columns: str = ALL) -> Any:
     return source(given).streamReader(schema=schema(columns))
 
 
+def ends(offset: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Return the ends of an offset, as a program that parses those of Spark's own source does."""
+    return {topic: partitions for topic, partitions in offset.items() if partitions}
+
+
+def kept(offset: dict[str, Any]) -> dict[str, Any]:
+    """Return what an offset holds beside its ends."""
+    (name,) = offset.keys() - ends(offset).keys()
+    found: dict[str, Any] = json.loads(name.removeprefix("kohort:"))
+    return found
+
+
 def rows(reader: Any, partitions: list[Any]) -> Iterator[Row]:
     """Yield the rows of the tasks. Each task pickles its reader and its partition."""
     for partition in partitions:
@@ -148,8 +160,7 @@ class Query:
 
     def end(self) -> dict[str, dict[str, int]]:
         """Return the end offsets of the latest batch."""
-        found: dict[str, dict[str, int]] = json.loads(self.offset_log[-1])["to"]
-        return found
+        return ends(json.loads(self.offset_log[-1]))
 
     def _last(self) -> str:
         return self.offset_log[-1] if self.offset_log else json.dumps(self.reader.initialOffset())

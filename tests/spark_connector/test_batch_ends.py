@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kohort import TopicPartition
 from kohort.spark_connector import BatchEndListener, _stop_requests
 from kohort.spark_connector._batch_ends import ReportedEnds, remove_end
 from kohort.spark_connector._offsets import StreamOffset
@@ -80,7 +81,8 @@ def test_report_of_another_batch_ends_nothing(cluster: Cluster) -> None:
     assert committed(cluster)[0] == 2
 
 
-OFFSET = {"v": 1, "from": {"t": {"0": 1}}, "to": {"t": {"0": 2}}, "query": "0" * 32}
+TP = TopicPartition("t", 0)
+OFFSET = StreamOffset({TP: 1}, {TP: 2}, query="0" * 32).to_json()
 
 
 def reported(listener: Any) -> bool:

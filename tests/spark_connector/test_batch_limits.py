@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
@@ -10,7 +12,7 @@ from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._batch_limits import BatchDelay
 from kohort.testing import Cluster
 from tests.spark_connector.members import member
-from tests.spark_connector.reading import Query, options, produce, stream_reader
+from tests.spark_connector.reading import Query, ends, options, produce, stream_reader
 
 A, B = (TopicPartition("t", number) for number in range(2))
 
@@ -68,8 +70,8 @@ def test_a_stream_waits_for_enough(cluster: Cluster, grouped: bool) -> None:
     start = query.reader.latestOffset
 
     def found() -> bool:
-        begin = {"v": 1, **{end: query.end() for end in ("from", "to")}}
-        return bool(start(begin, ReadAllAvailable())["to"]["orders"]["0"] == 14)
+        begin = json.loads(query.offset_log[-1])
+        return ends(start(begin, ReadAllAvailable()))["orders"]["0"] == 14
 
     cluster.wait_until(found, 60)
     query.stop()

@@ -17,6 +17,7 @@ from kohort.errors import KafkaError
 from kohort.spark_connector._errors import OffsetFormatError
 from kohort.spark_connector._offsets import (
     StreamOffset,
+    flat,
     nested,
     parse_offsets,
     parse_partitions,
@@ -26,40 +27,56 @@ from kohort.spark_connector._ranges import OffsetRange
 
 ID = "00112233-4455-6677-8899-aabbccddeeff"
 QUERY = "0123456789abcdef" * 2
+ENDS = {"orders": {"0": 200, "2": 5, "10": 9}, "a": {"1": 4}}
 GOOD = {
     "v": 1,
     "from": {"orders": {"0": 100, "2": 5, "10": 7}, "a": {"1": 0}},
-    "to": {"orders": {"0": 200, "2": 5, "10": 9}, "a": {"1": 4}},
+    "to": ENDS,
+    "ids": {"orders": ID},
+    "query": QUERY,
+}
+"""An offset of version 1."""
+KEPT = {
+    "v": 2,
+    "from": {"a": {"1": 0}, "orders": {"0": 100, "10": 7}},
     "ids": {"orders": ID},
     "query": QUERY,
 }
 
 
+def offset(kept: object = KEPT, more: object = (), **ends: Any) -> dict[str, Any]:
+    """Return an offset of version 2."""
+    return {**(ends or ENDS), f"kohort:{json.dumps(kept)}": more or {}}
+
+
 def test_an_offset_holds_both_ends_of_every_range() -> None:
-    offset = StreamOffset.from_json(GOOD)
-    assert offset.ranges() == [
+    read = StreamOffset.from_json(offset())
+    assert read == StreamOffset.from_json(GOOD)
+    assert read.ranges() == [
         OffsetRange("a", 1, 0, 4),
         OffsetRange("orders", 0, 100, 200),
         OffsetRange("orders", 2, 5, 5),
         OffsetRange("orders", 10, 7, 9),
     ]
-    assert offset.to_json() == GOOD
 
 
 def test_the_text_is_always_the_same() -> None:
     text = json.dumps(StreamOffset.from_json(GOOD).to_json())
-    assert text == (
-        '{"v": 1, "from": {"a": {"1": 0}, "orders": {"0": 100, "2": 5, "10": 7}}, '
-        '"to": {"a": {"1": 4}, "orders": {"0": 200, "2": 5, "10": 9}}, '
-        '"ids": {"orders": "00112233-4455-6677-8899-aabbccddeeff"}, '
-        f'"query": "{QUERY}"}}'
+    kept = (
+        '{"v":2,"from":{"a":{"1":0},"orders":{"0":100,"10":7}},'
+        f'"ids":{{"orders":"{ID}"}},"query":"{QUERY}"}}'
     )
+    assert text == (
+        '{"a": {"1": 4}, "orders": {"0": 200, "2": 5, "10": 9}, '
+        f"{json.dumps('kohort:' + kept)}: {{}}}}"
+    )
+    assert json.dumps(StreamOffset.from_json(json.loads(text)).to_json()) == text
     shuffled = {"query": QUERY, "to": GOOD["to"], "ids": GOOD["ids"], "v": 1, "from": GOOD["from"]}
     assert json.dumps(StreamOffset.from_json(shuffled).to_json()) == text
 
 
 def test_the_offset_before_any_batch_is_empty() -> None:
-    assert StreamOffset().to_json() == {"v": 1, "from": {}, "to": {}}
+    assert StreamOffset.from_json(StreamOffset().to_json()) == StreamOffset()
     assert StreamOffset.from_json({"v": 1, "from": {}, "to": {}}) == StreamOffset()
 
 
@@ -83,19 +100,19 @@ def test_what_is_written_is_read_back(ranges: dict[tuple[str, int], tuple[int, i
     [
         (None, "an offset has to be an object, not None"),
         ([], "an offset has to be an object"),
-        ({}, "an offset has version None instead of 1"),
+        ({}, "an offset has version None instead of 1 or 2"),
         ({"orders": {"0": 100}}, "The checkpoint was written by another source"),
-        (GOOD | {"v": 2}, "version 2 instead of 1"),
-        (GOOD | {"v": True}, "version True instead of 1"),
-        (GOOD | {"v": "1"}, "version '1' instead of 1"),
+        (GOOD | {"v": 2}, "version 2 instead of 1 or 2"),
+        (GOOD | {"v": True}, "version True instead of 1 or 2"),
+        (GOOD | {"v": "1"}, "version '1' instead of 1 or 2"),
         (GOOD | {"ids": {"orders": "x"}}, "orders: 'x' is not the id of a topic"),
         (GOOD | {"ids": {"b": ID}}, "topic 'b' has an id but no partition"),
         (GOOD | {"ids": []}, "ids have to be a JSON object"),
         ({"v": 1, "from": {"t/u": {"0": 0}}, "to": {}}, "'t/u' is not a topic's name"),
         (GOOD | {"query": None}, "None is not the id of a query"),
         (GOOD | {"query": QUERY[1:]}, "is not the id of a query"),
-        (GOOD | {"more": 1}, "an offset has to have v, from and to"),
-        ({"v": 1, "from": {}}, "an offset has to have v, from and to"),
+        (GOOD | {"more": 1}, "an offset has to have from, to, v, not"),
+        ({"v": 1, "from": {}}, "an offset has to have from, to, v, not"),
         (GOOD | {"from": {}}, "a-1 has one end only"),
         (GOOD | {"to": {"orders": {"0": 1}}}, "one end only"),
         ({"v": 1, "from": {"t": {"0": 5}}, "to": {"t": {"0": 4}}}, "t-0 goes from 5 back to 4"),
@@ -109,6 +126,18 @@ def test_what_is_written_is_read_back(ranges: dict[tuple[str, int], tuple[int, i
         ({"v": 1, "from": {"": {"0": 0}}, "to": {}}, "'' is not a topic's name"),
         ({"v": 1, "from": {"t": [0]}, "to": {}}, "have to be a JSON object"),
         ({"v": 1, "from": "t", "to": {}}, "have to be a JSON object"),
+        (offset(KEPT | {"v": 3}), "version 3 instead of 1 or 2"),
+        (offset(KEPT | {"v": 1}), "version 1 instead of 1 or 2"),
+        (offset(KEPT | {"to": {}}), "an offset has to have from, v, not"),
+        (offset(KEPT | {"ids": {"b": ID}}), "topic 'b' has an id but no partition"),
+        (offset(KEPT | {"query": "q"}), "'q' is not the id of a query"),
+        (offset(a={"1": 4}), "orders-0 has one end only"),
+        (offset(KEPT | {"from": {"a": {"1": 5}}}), "a-1 goes from 5 back to 4"),
+        (offset(orders={"0": -1}), "orders-0: -1 is out of range"),
+        (offset([]), "the fields of an offset have to be a JSON object"),
+        (offset(more={"0": 1}), "one name kohort:..., for an empty object"),
+        (offset() | {"kohort:": {}}, "one name kohort:..., for an empty object"),
+        ({"kohort:{": {}}, "not valid JSON"),
     ],
 )
 def test_any_other_offset_is_refused(value: Any, said: str) -> None:
@@ -199,30 +228,32 @@ READERS: dict[str, tuple[Any, Callable[[str], object]]] = {
 }
 
 
+@pytest.mark.parametrize("good", [GOOD, offset()], ids=["version 1", "version 2"])
 @pytest.mark.parametrize("seed", range(2))
-def test_mutated_checkpoint_is_read_as_is_or_raises_format_error(seed: int) -> None:
+def test_mutated_checkpoint_is_read_as_is_or_raises_format_error(
+    seed: int, good: dict[str, Any]
+) -> None:
     rng = random.Random(seed)
     refused = 0
     for number in range(2_500):
         if number % 2:
-            value = _replace(GOOD, rng)
+            value = _replace(good, rng)
         else:
             try:
-                value = json.loads(_mutate(json.dumps(GOOD), rng))
+                value = json.loads(_mutate(json.dumps(good), rng))
             except (ValueError, RecursionError):
                 refused += 1  # by Spark, which parses the text
                 continue
         try:
-            offset = StreamOffset.from_json(value)
+            read = StreamOffset.from_json(value)
         except OffsetFormatError as error:
             refused += 1
             assert len(str(error).encode()) < 1000
         else:
-            for part in ("from", "to"):
-                value[part] = _without_empty(value[part])
-            assert _without_empty(offset.to_json()) == _without_empty(value)
-            assert all(each.size >= 0 for each in offset.ranges())
-    assert refused > 1_500
+            assert StreamOffset.from_json(read.to_json()) == read
+            assert nested(read.end) == _without_empty(value.get("to", value))
+            assert all(each.size >= 0 for each in read.ranges())
+    assert refused > 1_000
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -258,6 +289,11 @@ def _flat(value: dict[str, list[int]]) -> list[TopicPartition]:
     return sorted(
         TopicPartition(topic, each) for topic, numbers in value.items() for each in numbers
     )
+
+
+def test_offset_of_progress_is_accepted_as_an_option() -> None:
+    text = json.dumps(StreamOffset.from_json(offset()).to_json())
+    assert parse_offsets(text) == flat(ENDS, minimum=0)
 
 
 def test_offsets_of_an_option() -> None:

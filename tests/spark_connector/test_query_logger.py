@@ -11,11 +11,12 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.spark_connector import RebalanceLogger, lag
+from kohort.spark_connector._offsets import StreamOffset, flat
 
 
 def progress(to: dict[str, int], latest: dict[str, int] | None) -> dict[str, Any]:
     """Return progress as Spark does, with a second source of another kind."""
-    end = {"v": 1, "from": {"orders": to}, "to": {"orders": to}}
+    end = StreamOffset(offsets := flat({"orders": to}, minimum=0), offsets).to_json()
     return {
         "sources": [
             {"description": "RateStream", "endOffset": 17, "latestOffset": None},
@@ -31,6 +32,12 @@ def progress(to: dict[str, int], latest: dict[str, int] | None) -> dict[str, Any
 def test_the_lag_is_what_is_left_of_what_the_query_has(form: Any) -> None:
     given = progress({"0": 5, "1": 7, "2": 9}, {"0": 9, "1": 7, "3": 100})
     assert lag(form(given)) == {TopicPartition("orders", 0): 4, TopicPartition("orders", 1): 0}
+
+
+def test_lag_is_found_in_progress_of_older_checkpoint() -> None:
+    end = {"v": 1, "from": {"orders": {"0": 1}}, "to": {"orders": {"0": 5}}}
+    given = {"sources": [{"endOffset": end, "latestOffset": {"orders": {"0": 9}}}]}
+    assert lag(given) == {TopicPartition("orders", 0): 4}
 
 
 def test_there_may_be_nothing_to_tell_the_lag_from() -> None:

@@ -24,6 +24,8 @@ from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.reading import (
     Query,
     delete_before,
+    ends,
+    kept,
     options,
     produce,
     source,
@@ -65,19 +67,35 @@ def test_the_offsets_hold_both_ends_of_every_range(cluster: Cluster) -> None:
     query.trigger()
     query.stop()
     found = [json.loads(text) for text in query.offset_log]
-    always = {"v": 1, "ids": {"orders": str(topic_id(cluster))}, "query": found[0]["query"]}
-    assert found == [
-        always
-        | {
-            "from": {"orders": {"0": 0, "1": 0, "2": 0}},
-            "to": {"orders": {"0": 5, "1": 0, "2": 0}},
-        },
-        always
-        | {
-            "from": {"orders": {"0": 5, "1": 0, "2": 0}},
-            "to": {"orders": {"0": 5, "1": 2, "2": 0}},
-        },
+    assert [ends(each) for each in found] == [
+        {"orders": {"0": 5, "1": 0, "2": 0}},
+        {"orders": {"0": 5, "1": 2, "2": 0}},
     ]
+    always = {"v": 2, "ids": {"orders": str(topic_id(cluster))}, "query": kept(found[0])["query"]}
+    assert [kept(each) for each in found] == [
+        always | {"from": {"orders": {"0": 0}}},
+        always | {"from": {"orders": {"1": 0}}},
+    ]
+
+
+def test_query_goes_on_from_a_checkpoint_of_an_older_version(cluster: Cluster) -> None:
+    query = Query(options(cluster, startingOffsets="earliest"))
+    expected = produce(cluster, 5)
+    query.start()
+    query.trigger(finish=False)
+    query.stop()
+    (end,) = map(json.loads, query.offset_log)
+    older = kept(end) | {"v": 1, "to": ends(end), "from": {"orders": {"0": 0, "1": 0, "2": 0}}}
+    query.offset_log = [json.dumps(older)]
+    query.start()
+    assert query.values() == expected
+    assert not query.trigger()
+    expected += produce(cluster, 2, partition=1)
+    query.trigger()
+    query.stop()
+    assert query.values() == expected
+    assert kept(json.loads(query.offset_log[-1]))["query"] == older["query"]
+    assert query.end() == {"orders": {"0": 5, "1": 2, "2": 0}}
 
 
 @pytest.mark.parametrize("group", [{}, {"kafka_group_id": "billing"}])
@@ -92,7 +110,7 @@ def test_topic_created_after_an_empty_run_is_read_from_beginning(
     expected = produce(cluster, 2, "news")
     query.run_available_now()
     assert query.values() == expected
-    assert len({json.loads(text)["query"] for text in query.offset_log}) == 1
+    assert len({kept(json.loads(text))["query"] for text in query.offset_log}) == 1
 
 
 def test_without_news_the_very_same_offset_is_returned(cluster: Cluster) -> None:
@@ -243,7 +261,7 @@ def test_asked_for_all_the_option_does_not_limit(cluster: Cluster) -> None:
     query = Query(options(cluster, startingOffsets="earliest", maxOffsetsPerTrigger=5))
     query.start()
     found = query.reader.latestOffset(query.reader.initialOffset(), ReadAllAvailable())
-    assert found["to"]["orders"]["0"] == 20
+    assert ends(found)["orders"]["0"] == 20
     query.stop()
 
 
@@ -260,7 +278,7 @@ def test_latest_offset_is_reported_as_by_sparks_own_source(cluster: Cluster) -> 
 def test_making_and_pickling_a_reader_does_no_io() -> None:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}
     reader = stream_reader(given, "value binary")
-    assert reader.initialOffset() == {"v": 1, "from": {}, "to": {}}
+    assert reader.initialOffset() == StreamOffset().to_json()
     reader.getDefaultReadLimit()
     reader.commit({})
     reader.stop()

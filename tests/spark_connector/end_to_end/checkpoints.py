@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from kohort.spark_connector._offsets import StreamOffset, nested
+
 
 class Checkpoint:
     """The folder of a query that does not run now."""
@@ -22,17 +24,14 @@ class Checkpoint:
 
     def ends(self, batch: int) -> dict[str, dict[str, int]]:
         """Return the end offsets of a started batch, by topic and partition."""
-        found: dict[str, dict[str, int]] = self._offset(batch)["to"]
-        return found
+        return nested(self._offset(batch).end)
 
     def ranges(self, batch: int) -> set[tuple[int, int]]:
         """Return partition and offset of all records in a started batch of one topic."""
-        offset = self._offset(batch)
-        (topic,) = offset["to"]
         return {
-            (int(partition), at)
-            for partition, end in offset["to"][topic].items()
-            for at in range(offset["from"][topic][partition], end)
+            (each.partition, at)
+            for each in self._offset(batch).ranges()
+            for at in range(each.start, each.end)
         }
 
     def unfinish(self) -> int:
@@ -42,10 +41,9 @@ class Checkpoint:
         (self.folder / "commits" / f".{latest}.crc").unlink(missing_ok=True)
         return latest
 
-    def _offset(self, batch: int) -> dict[str, dict[str, dict[str, int]]]:
+    def _offset(self, batch: int) -> StreamOffset:
         lines = (self.folder / "offsets" / str(batch)).read_text().splitlines()
-        found: dict[str, dict[str, dict[str, int]]] = json.loads(lines[-1])
-        return found
+        return StreamOffset.from_json(json.loads(lines[-1]))
 
 
 def _numbers(folder: Path) -> list[int]:
