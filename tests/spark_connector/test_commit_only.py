@@ -12,7 +12,7 @@ from kohort.errors import InvalidOptionError
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, GROUP, Polling, committed, plain
-from tests.spark_connector.reading import Query, options, produce
+from tests.spark_connector.reading import Query, kept, options, produce
 
 
 def commit_only(cluster: Cluster, **given: object) -> Query:
@@ -30,9 +30,9 @@ def test_finished_batches_are_committed_without_membership(cluster: Cluster) -> 
     assert not query.trigger()
     assert committed(cluster) == {0: 5, 1: 0, 2: 0}
     assert not cluster.group(GROUP).members
-    checkpoint = json.loads(query.offset_log[-1])["query"]
-    kept = cluster.committed(GROUP).values()
-    assert {each.metadata for each in kept} == {f"kohort/{checkpoint}"}
+    checkpoint = kept(json.loads(query.offset_log[-1]))["query"]
+    found = cluster.committed(GROUP).values()
+    assert {each.metadata for each in found} == {f"kohort/{checkpoint}"}
     second = produce(cluster, 3, partition=1)
     cluster.wait_until(query.trigger, DEADLINE)
     query.stop()

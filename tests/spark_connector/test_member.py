@@ -19,7 +19,7 @@ from tests.spark_connector.members import (
     member_options,
     plain,
 )
-from tests.spark_connector.reading import Query, produce
+from tests.spark_connector.reading import Query, kept, produce
 
 
 def test_a_query_joins_reads_commits_and_leaves(cluster: Cluster) -> None:
@@ -92,9 +92,9 @@ def test_a_commit_says_which_checkpoint_it_is_of(cluster: Cluster) -> None:
     produce(cluster, 5)
     query = member(cluster)
     query.run_available_now()
-    checkpoint = json.loads(query.offset_log[-1])["query"]
-    kept = cluster.committed(GROUP).values()
-    assert {each.metadata for each in kept} == {f"kohort/{checkpoint}"}
+    checkpoint = kept(json.loads(query.offset_log[-1]))["query"]
+    found = cluster.committed(GROUP).values()
+    assert {each.metadata for each in found} == {f"kohort/{checkpoint}"}
 
 
 def test_commit_has_leader_epoch_when_batch_is_finished(cluster: Cluster) -> None:
