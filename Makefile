@@ -40,7 +40,7 @@ SANITIZED := build/sanitized
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
 
-.PHONY: help demo quick test test-all matrices interop sanitize lint docs docs-serve docs-check fuzz soak bench release-check placeholders clean
+.PHONY: help demo quick test test-all matrices interop spark-versions sanitize lint docs docs-serve docs-check fuzz soak bench release-check placeholders clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ matrices: $(VENV)/.dev ## Run what `make test` leaves out: each case of each tes
 
 interop: $(VENV)/.dev ## Run all tests with other clients, on Apache Kafka and on Spark.
 	$(BIN)/python -m pytest $(SHARED_OUT) -m "interop or real_kafka or spark" $(ARGS)
+
+spark-versions: $(VENV)/.dev ## Run the tests of the Spark source on Spark 4.0, 4.1 and 4.2.
+	$(BIN)/python -m tools.spark_versions $(ARGS)
 
 # The copy keeps the compiled modules of the environment as they are. Python itself leaks at its end, and
 # the sanitizer keeps freed memory, which tests of memory would count.

@@ -24,7 +24,7 @@ class BatchShaper:
 
     def __init__(self, schema: StructType) -> None:
         # Spark requires each batch to have exactly this schema.
-        self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self.schema = spark_arrow_schema(schema)
         self._columns = [(*_SHAPERS[each.name.lower()], each.type) for each in self.schema]
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -37,6 +37,14 @@ class BatchShaper:
             except pa.ArrowInvalid:
                 raise _timestamp_error(batch) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def spark_arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the schema that each batch for Spark has to have."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # pyspark 4.0 and 4.1, where it is UTC
+        return to_arrow_schema(schema)
 
 
 def _text(column: pa.Array, kind: pa.DataType) -> pa.Array:

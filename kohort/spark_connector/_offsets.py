@@ -111,6 +111,11 @@ class StreamOffset:
         return cls(start, end, _ids(kept.get("ids", {}), {tp.topic for tp in end}), query)
 
 
+def is_planned_end(offsets: dict[str, Any]) -> bool:
+    """True for the end of a batch of version 2, False for other offsets of partitions."""
+    return any(name.startswith(KEPT) for name in offsets)
+
+
 def _ends_and_kept(value: dict[str, Any]) -> tuple[object, dict[str, Any]]:
     """Return the ends of an offset, and the fields from which the rest of it is read."""
     names = [name for name in value if name.startswith(KEPT)]

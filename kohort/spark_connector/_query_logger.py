@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
 from kohort import TopicPartition
 from kohort.spark_connector._batch_ends import remove_end, report_end
 from kohort.spark_connector._errors import OffsetFormatError
-from kohort.spark_connector._offsets import StreamOffset, flat
+from kohort.spark_connector._offsets import StreamOffset, flat, is_planned_end
 from kohort.spark_connector._stop_requests import as_dict
 
 logger = logging.getLogger("kohort.spark_connector")
@@ -27,6 +27,7 @@ logger = logging.getLogger("kohort.spark_connector")
 def lag(progress: Any) -> dict[TopicPartition, int]:
     """Return the number of offsets left to read for each partition of the query.
 
+    The result is empty on Spark 4.0 and 4.1, whose progress does not have the log end offsets.
     ``progress`` is a query's ``lastProgress``, one of its ``recentProgress``, or its JSON. Sources
     of other connectors are left out.
     """
@@ -41,7 +42,9 @@ def _sources(progress: Any) -> list[tuple[StreamOffset, dict[TopicPartition, int
     for source in as_dict(progress).get("sources", ()):
         try:
             end = StreamOffset.from_json(as_dict(source.get("endOffset")))
-            found.append((end, flat(as_dict(source.get("latestOffset")), minimum=0)))
+            latest = as_dict(source.get("latestOffset"))
+            if not is_planned_end(latest):
+                found.append((end, flat(latest, minimum=0)))
         except OffsetFormatError:
             continue  # another connector
     return found

@@ -9,7 +9,7 @@ try:
     from pyspark.sql.datasource import DataSource
 except ImportError:
     raise ImportError(
-        "the Spark connector needs pyspark 4.2 or newer: pip install 'kohort[spark]'"
+        "the Spark connector needs pyspark 4.0 or newer: pip install 'kohort[spark]'"
     ) from None
 
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from kohort.spark_connector.options._options import SourceOptions
 
-MIN_PYSPARK = (4, 2)
+MIN_PYSPARK = (4, 0)
+FILTERS_PYSPARK = (4, 1)
+"""First version that passes filters to a Python source."""
+LIMITS_PYSPARK = (4, 2)
+"""First version that passes the last offset and a limit to a Python source."""
 
 
 class KohortDataSource(DataSource):
@@ -42,19 +46,29 @@ class KohortDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._checked_options(streaming=False)
+        from kohort.errors import UnsupportedOptionError
         from kohort.spark_connector._batch import FilteringBatchReader, KohortBatchReader
         from kohort.spark_connector._schema import check_schema
 
         check_schema(schema)
+        if options.pushdown and pyspark_version() < FILTERS_PYSPARK:
+            raise UnsupportedOptionError(
+                f"option pushdown requires Spark 4.1 or newer, and this is {pyspark.__version__}"
+            )
         return (FilteringBatchReader if options.pushdown else KohortBatchReader)(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = self._checked_options(streaming=True)
         from kohort.spark_connector._schema import check_schema
-        from kohort.spark_connector._stream import KohortStreamReader
 
         check_schema(schema)
-        return KohortStreamReader(schema, options)
+        if pyspark_version() < LIMITS_PYSPARK:
+            from kohort.spark_connector._older_stream import OlderStreamReader
+
+            return OlderStreamReader(schema, options)
+        from kohort.spark_connector._limited_stream import LimitedStreamReader
+
+        return LimitedStreamReader(schema, options)
 
     def _checked_options(self, *, streaming: bool | None) -> SourceOptions:
         """Return the checked options, the consumer's included. No I/O. Raise ConfigurationError."""
@@ -75,13 +89,17 @@ class KohortDataSource(DataSource):
         _refuse_to_write()
 
 
+def pyspark_version() -> tuple[int, ...]:
+    """Return the major and the minor version of the installed pyspark."""
+    return tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+
+
 def check_environment() -> None:
     """Raise ImportError unless pyspark is new enough and pyarrow is installed."""
-    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if found < MIN_PYSPARK:
+    if pyspark_version() < MIN_PYSPARK:
         raise ImportError(
-            f"the Spark connector needs pyspark 4.2 or newer, and this is {pyspark.__version__}. "
-            "Older versions cannot limit a micro-batch or report its end"
+            f"the Spark connector needs pyspark 4.0 or newer, and this is {pyspark.__version__}. "
+            "Older versions have no sources in Python"
         )
     try:
         import pyarrow  # noqa: F401 - checks that it is installed

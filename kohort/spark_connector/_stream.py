@@ -6,19 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from kohort.spark_connector._announcements import Announcement
 from kohort.spark_connector._batch import input_partitions, read_partition
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._offsets import StreamOffset, nested
+from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._stop_requests import StopRequests
 from kohort.spark_connector._stream_driver import StreamDriver
 from kohort.spark_connector.options._options import SourceOptions
@@ -30,8 +23,11 @@ if TYPE_CHECKING:
     from kohort.spark_connector._group_driver import GroupDriver
 
 
-class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stream reader. Spark runs the query with one and pickles others for the executors."""
+class KohortStreamReader(DataSourceStreamReader):
+    """Stream reader. Spark runs the query with one and pickles others for the executors.
+
+    Its subclasses have the calls that differ between versions of Spark.
+    """
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
@@ -72,23 +68,10 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._note_call()
         return StreamOffset().to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        self._note_call()
-        maximum, minimum = (
-            self._options.max_offsets_per_trigger,
-            self._options.min_offsets_per_trigger,
-        )
-        if maximum is not None:
-            return ReadMaxRows(
-                maximum
-            )  # Spark has no limit for both: the driver applies the minimum
-        return ReadAllAvailable() if minimum is None else ReadMinRows(minimum)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._note_call()
-        self._ensure_driver().prepare_available_now()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def next_batch(
+        self, start: dict[str, Any], max_rows: int | None, *, ignore_minimum: bool = False
+    ) -> dict[str, Any]:
+        """Return the end of the batch after ``start``, or ``start`` if there are no new records."""
         self._note_call()
         self._has_planned = True
         self._stop_requests = self._stop_requests or StopRequests()
@@ -97,8 +80,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._stop_requests.acknowledge()
             return start
         at, driver = self._parsed(start), self._ensure_driver()
-        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = driver.next_offset(at, max_rows, ignore_minimum=isinstance(limit, ReadAllAvailable))
+        found = driver.next_offset(at, max_rows, ignore_minimum=ignore_minimum)
         # Spark compares texts: a different text is new data.
         return start if found is at else found.to_json()
 
@@ -107,9 +89,6 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._start is None or self._start[0] != start:
             self._start = start, StreamOffset.from_json(start)
         return self._start[1]
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:
-        return nested(self._driver.latest_offsets()) if self._driver is not None else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._note_call()

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 from kohort.spark_connector import KohortDataSource
+from kohort.spark_connector._older_stream import OlderStreamReader
 from kohort.testing import Cluster, ProducerRecord
 
 Row = dict[str, Any]
@@ -111,10 +112,22 @@ class Query:
     def start(self, available_now: bool = False) -> None:
         """Start a run with Spark's calls before the first batch, a replay included."""
         self.reader = stream_reader(self._given, self._columns)
+        self._is_older = isinstance(self.reader, OlderStreamReader)
+        if self._is_older:
+            self._start_older()
+            return
         self.reader.initialOffset()
         self._limit = self.reader.getDefaultReadLimit()
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
+        if len(self.offset_log) > self.commit_log:
+            self._read(self.offset_log[-1])
+
+    def _start_older(self) -> None:
+        """Start a run as Spark 4.0 and 4.1 do."""
+        if self.offset_log:
+            latest = json.loads(self.offset_log[-1])
+            assert self.reader.partitions(latest, latest) == []
         if len(self.offset_log) > self.commit_log:
             self._read(self.offset_log[-1])
 
@@ -128,8 +141,11 @@ class Query:
 
         ``finish=False`` leaves it unread for a replay.
         """
-        start = json.loads(self._last())
-        found = json.dumps(self.reader.latestOffset(start, self._limit))
+        if self._is_older:
+            found = json.dumps(self.reader.latestOffset())
+        else:
+            start = json.loads(self._last())
+            found = json.dumps(self.reader.latestOffset(start, self._limit))
         if found == self._last() and self.offset_log:
             return False
         self.offset_log.append(found)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -27,6 +26,7 @@ from kohort.spark_connector._arrow import (
     PartitionRows,
     first_row_at,
     partition_rows,
+    spark_arrow_schema,
     split_batch,
 )
 from kohort.spark_connector._schema import check_schema, default_schema
@@ -85,7 +85,7 @@ def built(schema: StructType, *rows: Row) -> list[Row]:
     for each in (batch, sliced):
         each.validate(full=True)
         # Spark makes the same comparison.
-        assert to_arrow_schema(schema, timezone="UTC").equals(each.schema)
+        assert spark_arrow_schema(schema).equals(each.schema)
     assert sliced.equals(batch)
     found: list[Row] = batch.to_pylist()
     return found

@@ -44,6 +44,9 @@ def test_there_may_be_nothing_to_tell_the_lag_from() -> None:
     assert lag(progress({"0": 5}, None)) == {}
     assert lag(progress({"0": 5}, {})) == {}
     assert lag({"sources": [{"endOffset": {"orders": {"0": 5}}}]}) == {}
+    older = progress({"0": 5}, {"0": 5})
+    older["sources"][1]["latestOffset"] = older["sources"][1]["endOffset"]  # on Spark 4.1
+    assert lag(older) == {}
     assert lag("nothing") == {}
     assert lag(None) == {}
 

@@ -10,6 +10,7 @@ import pytest
 
 from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.starting import started
+from tests.spark_connector.versions import limits_only, older_only
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,6 +98,7 @@ def test_an_empty_topic(spark: SparkSession, cluster: Cluster) -> None:
     assert load(spark, cluster).count() == 0
 
 
+@limits_only
 def test_registered_by_hand_it_works_too(spark: SparkSession, cluster: Cluster) -> None:
     from kohort.spark_connector import KohortDataSource
 
@@ -134,6 +136,7 @@ def test_writing_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         stream.option("checkpointLocation", str(tmp_path)).start().awaitTermination(END_S)
 
 
+@limits_only
 def test_bounded_stream_with_commits_continues_from_checkpoint(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -147,6 +150,20 @@ def test_bounded_stream_with_commits_continues_from_checkpoint(
     assert sorted(row["value"] for row in found) == sorted(f"v{number}" for number in range(110))
     assert len({(row["partition"], row["offset"]) for row in found}) == 110
     assert sum(at.offset for at in cluster.committed("billing").values()) == 110
+
+
+@older_only
+def test_bounded_stream_is_one_batch_on_older_spark(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.produce("orders", [(f"k{number}", f"v{number}") for number in range(100)])
+    assert [each["numInputRows"] for each in run(spark, cluster, tmp_path)] == [100]
+    cluster.produce("orders", [(f"k{number}", f"v{number}") for number in range(100, 110)])
+    assert [each["numInputRows"] for each in run(spark, cluster, tmp_path)] == [10]
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(row["value"] for row in found) == sorted(f"v{number}" for number in range(110))
+    # The second run has committed the batch of the first one.
+    assert sum(at.offset for at in cluster.committed("billing").values()) == 100
 
 
 def test_a_stream_that_runs_until_it_is_stopped(
@@ -194,6 +211,7 @@ def test_lost_data_fails_the_query_and_says_what(
         run(spark, cluster, tmp_path)
 
 
+@limits_only
 def test_sql_reads_by_views_and_by_tables_with_options(
     spark: SparkSession, cluster: Cluster
 ) -> None:

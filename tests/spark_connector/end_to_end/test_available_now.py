@@ -16,6 +16,7 @@ from tests.spark_connector.end_to_end.groups import lag
 from tests.spark_connector.end_to_end.ledgers import account
 from tests.spark_connector.end_to_end.queries import Plan, start
 from tests.spark_connector.end_to_end.waiting import DEADLINE_S, wait_until
+from tests.spark_connector.versions import limits_only
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,7 @@ def plan(broker: Broker, topic: str, group: str, folder: Path) -> Plan:
     return Plan("nightly", str(folder), options, available_now=True)
 
 
+@limits_only
 @pytest.mark.cases(1)  # each is a query of several batches
 def test_it_reads_in_batches_commits_all_and_ends(
     spark: SparkSession, broker: Broker, unique: Unique, tmp_path: Path
