@@ -238,7 +238,7 @@ def delegation_tokens_are_renewed_and_expired(session: Session) -> Observations:
         """Return how the broker computed the expiry, at some time since ``begin``.
 
         A cluster's wall clock advances with the event loop's, so a wall clock that is
-        set meanwhile is not that of this process any more.
+        set meanwhile is no longer that of this process.
         """
         if expiry == token.max_timestamp_ms:
             return "with the life"
