@@ -36,6 +36,7 @@ else:
                 cls._field_defaults = {
                     name: namespace[name] for name in fields if name in namespace
                 }
+                cls._last_defaults = tuple(cls._field_defaults.values())
                 for index, name in enumerate(fields):
                     setattr(cls, name, _tuplegetter(index, f"Field {index}"))
             return cls
@@ -64,7 +65,11 @@ else:
 
         def __new__(cls, *values: Any, **named: Any) -> Any:
             if named or len(values) != len(cls._fields):
-                values = cls._complete(values, named)
+                missing = len(cls._fields) - len(values)
+                if named or not 0 < missing <= len(cls._last_defaults):
+                    values = cls._complete(values, named)
+                else:
+                    values += cls._last_defaults[-missing:]
             return tuple.__new__(cls, values)
 
         @classmethod
@@ -85,7 +90,9 @@ else:
             return cls(*values)
 
         def _replace(self, /, **changes: Any) -> Any:
-            return type(self)(**{**self._asdict(), **changes})
+            take = changes.pop
+            values = [take(name, value) for name, value in zip(self._fields, self, strict=True)]
+            return type(self)(*values, **changes)  # a name that is left is unknown
 
         __replace__ = _replace  # for copy.replace()
 

@@ -66,7 +66,7 @@ from kohort.fetcher.requests._sending import FetchSender
 from kohort.fetcher.requests._sessions import end_sessions
 from kohort.fetcher.requests._sizes import FetchSizes
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import TaskSignal, running_clock, start_soon, weak_callback
+from kohort.transport import OneShot, TaskSignal, running_clock, start_soon, weak_callback
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ class Fetcher:
             if connection.paced_until > self._clock() and wakes == self._wakes:
                 # Only this response has changed partitions, so nothing else can be due. The
                 # caller drains meanwhile, so one check notes both.
-                await anyio.sleep_until(connection.paced_until)
+                await OneShot().wait(connection.paced_until - self._clock())
             # This task sends the next fetch over its connection. A new task would start later.
             wake_at, fetch = self._start_due(tasks, connection)
             if self._waiting is not None and self._waiting.deadline != wake_at:

@@ -419,9 +419,13 @@ class TaskDriver(Driver):
     async def deliver(self, delivery: Delivery, timeout: float, chosen: Chosen) -> None:
         """Poll until the delivery may end, and roll it back after an error."""
         try:
-            async with self._polling("poll()"):
+            await self._enter_poll("poll()")
+            try:  # a context manager would take longer
+                self.engine.auto_commit.note_consumed()
                 taken = await self._poll(delivery, timeout, chosen)
                 self.engine.callback_queue.has_returned_records |= taken
+            finally:
+                await self._leave_poll()
         except BaseException:
             delivery.roll_back()
             raise
@@ -531,17 +535,23 @@ class TaskDriver(Driver):
     @asynccontextmanager
     async def _polling(self, what: str) -> AsyncIterator[None]:
         """Run the body as a poll: it counts as activity, and callbacks may run in it."""
-        await self._ensure_started()
-        callbacks, life = self._callbacks, self.life
-        callbacks.check_not_inside(what)
-        callbacks.enter_poll()
+        await self._enter_poll(what)
         try:
             self.engine.auto_commit.note_consumed()
             yield
         finally:
-            callbacks.leave_poll()
-            if life.close_request and not life.is_closed and not callbacks.is_running:
-                await self._close_pending()
+            await self._leave_poll()
+
+    async def _enter_poll(self, what: str) -> None:
+        await self._ensure_started()
+        self._callbacks.check_not_inside(what)
+        self._callbacks.enter_poll()
+
+    async def _leave_poll(self) -> None:
+        callbacks, life = self._callbacks, self.life
+        callbacks.leave_poll()
+        if life.close_request and not life.is_closed and not callbacks.is_running:
+            await self._close_pending()
 
     async def _yield_to_loop(self) -> None:
         """Let the event loop run once. A cancelled task raises here."""

@@ -226,13 +226,13 @@ class NodeConnections:
         With ``has_waiting``, partitions wait for room. With ``has_new``, a new partition ends the
         pause of a connection.
         """
-        main_wait = min(max_wait, self._short_poll) if has_waiting else max_wait
+        main_wait = (
+            min(max_wait, self._short_poll) if has_waiting else max(max_wait, self._idle_poll)
+        )
         choice = self._choose(now, main_wait, max_wait)
         if choice.connection is not None and choice.connection.paced_until > now and not has_new:
             return ConnectionChoice(None, retry_at=choice.connection.paced_until)
         longest = max(max_wait, LONG_POLL_AFTER)
-        if choice.connection is self.main and not has_waiting:
-            return choice._replace(max_wait=max(max_wait, self._idle_poll))
         if has_waiting and choice.connection is not None:
             self._short_poll = min(2 * self._short_poll, longest)
         if choice.connection is self.extra:
@@ -240,11 +240,11 @@ class NodeConnections:
             self._extra_poll = min(2 * self._extra_poll, longest)
         return choice
 
-    def _choose(self, now: float, max_wait: float, usual: float) -> ConnectionChoice:
+    def _choose(self, now: float, main_wait: float, usual: float) -> ConnectionChoice:
         if self.not_before > now:
             return ConnectionChoice(None, retry_at=self.not_before)
         if not self.main.is_busy:
-            return ConnectionChoice(self.main, max_wait)
+            return ConnectionChoice(self.main, main_wait)
         if self.extra.is_busy:
             return ConnectionChoice(None)
         parked_at = self.main.sent_at + LONG_POLL_AFTER
@@ -256,7 +256,7 @@ class NodeConnections:
             left = LONG_POLL_AFTER  # the long poll is over, and the response takes long
         if self.extra.until <= self.main.sent_at:  # the first change during this long poll
             self._extra_poll = LONG_POLL_AFTER
-        extra_wait = min(max_wait, left, self._extra_poll)
+        extra_wait = min(main_wait, left, self._extra_poll)
         if self.main.long_poll > usual:
             extra_wait = min(extra_wait, EXTRA_POLL_LIMIT)
         if extra_wait < 0.001:
