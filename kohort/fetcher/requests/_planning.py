@@ -131,11 +131,12 @@ class FetchPlanner:
             committed = self._config.isolation_level == "read_committed"
             connections.note_behind(results, committed=committed)
             policy, before = connections.policy, connections.policy.connections
-            policy.note_response(delivery, len(connections.behind))
+            behind = len(connections.behind)
+            policy.note_response(delivery, behind)
             if policy.connections != before:
                 logger.debug("broker %d: fetching over %d connections", node, policy.connections)
             most = max(policy.rate, rate)
-            sizes.note_distance(node, delivery.round_trip, most, policy.connections)
+            sizes.note_distance(node, delivery.round_trip, most, policy.connections, behind=behind)
         elif delivery.round_trip < math.inf and sizes.note_near(
             node
         ):  # a first response may have taken long

@@ -87,8 +87,9 @@ class FetchSizes:
         self._fast: set[int] = set()
         self._near: set[int] = set()
         self._most_in_flight = config.buffer_memory // 2
-        self._in_flight: dict[int, tuple[int, int]] = {}
-        """Bytes in flight from each distant broker, and the connections that share them."""
+        self._in_flight: dict[int, tuple[int, int, int]] = {}
+        """Bytes in flight from each distant broker, and the connections and partitions that share
+        them. 0 partitions stands for all."""
         self._line_bytes: dict[int, int] = {}
         self._large_batches: dict[TopicPartition, int] = {}
         self.partitions = 1
@@ -102,7 +103,7 @@ class FetchSizes:
 
     def _all_bytes(self, node: int) -> int:
         """Return the bytes to request over all connections to a broker."""
-        _, connections = self._in_flight.get(node, (0, 1))
+        _, connections, _ = self._in_flight.get(node, (0, 1, 0))
         return connections * self.response_bytes(node)
 
     def partition_bytes(self, node: int) -> int:
@@ -110,8 +111,8 @@ class FetchSizes:
         if not self._is_adaptive:
             return self._first
         if (distant := self._in_flight.get(node)) is not None:
-            size, connections = distant
-            return max(self._first, size // max(connections, self.partitions))
+            size, connections, behind = distant
+            return max(self._first, size // max(connections, behind or self.partitions))
         if node not in self._fast:
             return self._first
         return max(
@@ -138,7 +139,7 @@ class FetchSizes:
 
     def _broker_bytes(self, node: int) -> int:
         if (distant := self._in_flight.get(node)) is not None:
-            size, connections = distant
+            size, connections, _ = distant
             return min(self._response, size // connections)
         if node not in self._known:
             return self._first_response
@@ -147,14 +148,27 @@ class FetchSizes:
         return self._fast_response if node in self._fast else self._response
 
     def note_distance(
-        self, node: int, round_trip: float, bytes_per_second: float, connections: int
+        self,
+        node: int,
+        round_trip: float,
+        bytes_per_second: float,
+        connections: int,
+        *,
+        behind: int = 0,
     ) -> None:
-        """Keep what a distant broker delivers in flight over its connections together."""
+        """Keep what a distant broker delivers in flight over its connections together.
+
+        Only the partitions that are ``behind`` share it. If they are few, most connections have no
+        fetch, except for the main one, which has a long poll for the others.
+        """
+        if behind:
+            connections = min(connections, behind + 1)
         wanted = FLIGHT_FACTOR * round_trip * min(bytes_per_second, 1e12)
         wanted = max(wanted, LEAST_FLIGHT if connections == 1 else CONNECTION_BYTES * connections)
         # Heartbeats and commits wait behind these bytes, whatever the number of connections.
         most = max(LINE_SECONDS * bytes_per_second, LEAST_BYTES * connections)
-        self._in_flight[node] = int(min(wanted, most, self._most_in_flight)), connections
+        size = int(min(wanted, most, self._most_in_flight))
+        self._in_flight[node] = size, connections, behind
 
     def note_near(self, node: int) -> bool:
         """Note that a broker is near. Return True if it was distant."""

@@ -92,6 +92,19 @@ class TestDistantBrokers:
         found.note_distance(1, 0.1, 100e6, 4)
         assert found.partition_bytes(1) == size * 1e6
 
+    @pytest.mark.parametrize(
+        ("connections", "behind", "response", "partition"),
+        [(1, 1, 20, 20), (16, 1, 10, 10), (16, 3, 5, 5), (4, 20, 5, 1.048576)],
+    )
+    def test_partitions_that_are_behind_share_the_bytes(
+        self, connections: int, behind: int, response: float, partition: float
+    ) -> None:
+        found = sizes()
+        found.partitions = 32
+        found.note_distance(1, 0.1, 100e6, connections, behind=behind)
+        assert found.response_bytes(1) == response * 1e6
+        assert found.partition_bytes(1) == partition * 1e6
+
     def test_each_connection_has_some_bytes_in_flight(self) -> None:
         found = sizes()
         found.note_distance(1, 0.1, 16e6, 1)
