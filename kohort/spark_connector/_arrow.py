@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -19,6 +19,17 @@ US_PER_MS = 1000
 """Microseconds of Spark per millisecond of Kafka."""
 
 
+class SkippedData(NamedTuple):
+    """Data of one partition that has no rows, from ``offset`` up to ``next_offset``."""
+
+    topic_partition: TopicPartition
+    offset: int
+    next_offset: int | None
+    reason: str
+    raw: bytes | None = None
+    """Bytes of a batch that cannot be read."""
+
+
 class BatchShaper:
     """Converter to batches of one schema, which has passed ``check_schema``."""
 
@@ -31,11 +42,33 @@ class BatchShaper:
         """Return the chosen columns in Spark's types. Raise DataError if Spark has no value."""
         arrays = []
         for name, shape, kind in self._columns:
+            if name == "error":
+                arrays.append(pa.nulls(batch.num_rows, kind))
+                continue
             column = batch.column(name)
             try:
                 arrays.append(column if shape is None else shape(column, kind))
             except pa.ArrowInvalid:
                 raise _timestamp_error(batch) from None
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def rows_of(self, skipped: Sequence[SkippedData]) -> pa.RecordBatch:
+        """Return a row for each piece of skipped data. Its key, value and headers are null."""
+        rows = {
+            "topic": [each.topic_partition.topic for each in skipped],
+            "partition": [each.topic_partition.partition for each in skipped],
+            "offset": [each.offset for each in skipped],
+            # As for a record without a timestamp.
+            "timestamp": [-US_PER_MS] * len(skipped),
+            "timestampType": [-1] * len(skipped),
+            "error": [
+                {"reason": each.reason, "next_offset": each.next_offset, "raw": each.raw}
+                for each in skipped
+            ],
+        }
+        arrays = [
+            pa.array(rows.get(name, [None] * len(skipped)), kind) for name, _, kind in self._columns
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -107,6 +140,7 @@ _SHAPERS: dict[str, tuple[str, Callable[[pa.Array, Any], pa.Array] | None]] = {
     "timestamp": ("timestamp", _timestamp),
     "timestamptype": ("timestampType", None),
     "headers": ("headers", _headers),
+    "error": ("error", None),
 }
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from kohort import KafkaConsumer
-from kohort.errors import ConfigurationError
+from kohort.errors import ConfigurationError, DataError
 from kohort.spark_connector.options._consumer_options import (
     TOKEN_PROVIDER,
     for_queries,
     token_provider,
 )
+
+logger = logging.getLogger("kohort.spark_connector")
 
 MAX_IDLE_CONSUMERS = 4
 """Idle consumers per configuration. A worker runs one task at a time."""
@@ -33,6 +37,8 @@ Each fetch has a fixed cost, and records fetched past the end of a range are dro
 """
 
 _Key = tuple[int, frozenset[tuple[str, Any]]]
+_SKIPPED: WeakKeyDictionary[KafkaConsumer, list[DataError]] = WeakKeyDictionary()
+"""Data that consumers with on.error=skip have skipped since the last skipped_data()."""
 _idle: dict[_Key, list[KafkaConsumer]] = {}
 
 
@@ -44,9 +50,33 @@ def make_consumer(properties: Mapping[str, Any], *, group: bool) -> KafkaConsume
     provider = {} if path is None else {"oauth_cb": token_provider(path)}
     try:
         defaults = _DEFAULTS | _GROUP_DEFAULTS if group else _DEFAULTS
-        return KafkaConsumer.from_properties(defaults | chosen | provider | _FIXED)
+        return _made(defaults | chosen | provider | _FIXED)
     except ConfigurationError as error:
         raise type(error)(for_queries(error)) from None
+
+
+def _made(properties: Mapping[str, Any]) -> KafkaConsumer:
+    """Return a consumer that notes what it skips."""
+    if str(properties.get("on.error", "")).strip().lower() != "skip":
+        return KafkaConsumer.from_properties(properties)
+    skipped: list[DataError] = []
+
+    def skip(error: DataError) -> str:
+        logger.warning("%s. The task continues without it (on.error=skip)", str(error))
+        skipped.append(error)
+        return "skip"
+
+    consumer = KafkaConsumer.from_properties({**properties, "on.error": skip})
+    _SKIPPED[consumer] = skipped
+    return consumer
+
+
+def skipped_data(consumer: KafkaConsumer) -> list[DataError]:
+    """Return the errors of data that the consumer has skipped since the last call."""
+    skipped = _SKIPPED.get(consumer, [])
+    found = skipped.copy()
+    skipped.clear()
+    return found
 
 
 def reader_properties(properties: Mapping[str, str], offsets: int) -> dict[str, Any]:

@@ -20,10 +20,17 @@ from kohort.errors import (
     TopicRecreatedError,
     UnknownTopicOrPartitionError,
 )
-from kohort.spark_connector._arrow import BatchShaper, first_row_at, partition_rows, split_batch
-from kohort.spark_connector._consumers import borrowed_consumer
+from kohort.spark_connector._arrow import (
+    BatchShaper,
+    SkippedData,
+    first_row_at,
+    partition_rows,
+    split_batch,
+)
+from kohort.spark_connector._consumers import borrowed_consumer, skipped_data
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector._schema import has_errors
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import log_bounds
 
@@ -56,9 +63,15 @@ def read_ranges(
     if not ranges:
         return
     shaper = BatchShaper(schema)
+    shows_errors = has_errors(schema)
     with borrowed_consumer(options.properties, max(each.size for each in ranges)) as consumer:
-        for batch in _RangeReader(consumer, options, ranges).run():
+        reader = _RangeReader(consumer, options, ranges)
+        for batch in reader.run():
             yield from split_batch(shaper.shape(batch), MAX_BATCH_BYTES)
+            if (skipped := reader.take_skipped()) and shows_errors:
+                yield shaper.rows_of(skipped)
+        if (skipped := reader.take_skipped()) and shows_errors:
+            yield shaper.rows_of(skipped)
 
 
 class _RangeReader:
@@ -73,6 +86,13 @@ class _RangeReader:
         for each in sorted(ranges, reverse=True):
             self._remaining.setdefault(each.topic_partition, []).append(each)
         self._suspected: _MissingRanges = {}
+        self._skipped: list[SkippedData] = []
+        skipped_data(consumer)  # of the task before
+
+    def take_skipped(self) -> list[SkippedData]:
+        """Return the data without rows since the last call, limited to the ranges."""
+        found, self._skipped = self._skipped, []
+        return found
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """Yield batches as they arrive, limited to the ranges."""
@@ -85,6 +105,7 @@ class _RangeReader:
         idle = _IdleTimer(self._options.poll_timeout_ms)
         while self._remaining:
             polled = self._poll(positions)
+            self._note_skipped()
             earlier, positions = positions, self._positions()
             if polled is not None and polled.num_rows:
                 yield from self._rows_in_ranges(polled, positions)
@@ -115,6 +136,19 @@ class _RangeReader:
         except UnknownTopicOrPartitionError:
             pass  # a broker may not know it yet: _check_for_loss() decides
         return None
+
+    def _note_skipped(self) -> None:
+        """Note data that the consumer has skipped, limited to the current ranges."""
+        for error in skipped_data(self._consumer):
+            tp = error.topic_partition
+            if tp not in self._remaining or error.offset is None:
+                continue
+            current = self._remaining[tp][-1]
+            start, end = max(error.offset, current.start), current.end
+            if error.next_offset is not None:
+                end = min(end, error.next_offset)
+            if start < end:
+                self._skipped.append(SkippedData(tp, start, end, error.reason, error.raw))
 
     def _handle_recreation(self, error: TopicRecreatedError) -> None:
         """Skip the rest of a range whose topic was recreated while it was read, or raise.
@@ -226,6 +260,10 @@ class _RangeReader:
                 gone,
             )
         logger.warning("%s. The task continues without them (failOnDataLoss=false)", cause)
+        self._skipped += [
+            SkippedData(each.topic_partition, each.start, each.end, "no longer in the log")
+            for each in gone
+        ]
         for tp, each in lost.items():
             ranges = self._remaining[tp]
             if each[-1].end == ranges[0].end:

@@ -21,7 +21,15 @@ COLUMNS = (
     "timestampType int"
 )
 HEADERS = "headers array<struct<key: string, value: binary>>"
+ERRORS = "error struct<reason: string, next_offset: bigint, raw: binary>"
 
+_ERROR_TYPE = StructType(
+    [
+        StructField("reason", StringType()),
+        StructField("next_offset", LongType()),
+        StructField("raw", BinaryType()),
+    ]
+)
 _HEADERS_TYPE = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
@@ -34,13 +42,20 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
     "timestamp": (TimestampType(),),
     "timestamptype": (IntegerType(),),
     "headers": (_HEADERS_TYPE,),
+    "error": (_ERROR_TYPE,),
 }
-_MAY_BE_NULL = {"key", "value", "headers"}
+_MAY_BE_NULL = {"key", "value", "headers", "error"}
 
 
-def default_schema(include_headers: bool) -> str:
-    """Return all columns as DDL. ``headers`` is included on request."""
-    return f"{COLUMNS}, {HEADERS}" if include_headers else COLUMNS
+def default_schema(include_headers: bool, include_errors: bool = False) -> str:
+    """Return all columns as DDL. ``headers`` and ``error`` are included on request."""
+    more = [HEADERS] * include_headers + [ERRORS] * include_errors
+    return ", ".join([COLUMNS, *more])
+
+
+def has_errors(schema: StructType) -> bool:
+    """True if the rows have a column for data that is skipped."""
+    return any(column.name.lower() == "error" for column in schema.fields)
 
 
 def check_schema(schema: StructType) -> None:
@@ -50,7 +65,8 @@ def check_schema(schema: StructType) -> None:
         name = column.name.lower()
         if name not in _TYPES:
             raise InvalidOptionError(
-                f"schema: column {column.name!r} does not exist. Columns: {COLUMNS}, {HEADERS}"
+                f"schema: column {column.name!r} does not exist. Columns: "
+                f"{default_schema(True, True)}"
             )
         if name in seen:
             raise InvalidOptionError(f"schema: column {column.name!r} occurs twice")

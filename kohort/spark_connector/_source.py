@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, NoReturn
 
 try:
@@ -42,15 +43,16 @@ class KohortDataSource(DataSource):
         options = self._checked_options(streaming=None)
         from kohort.spark_connector._schema import default_schema
 
-        return default_schema(options.include_headers)
+        return default_schema(options.include_headers, options.include_errors)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._checked_options(streaming=False)
         from kohort.errors import UnsupportedOptionError
         from kohort.spark_connector._batch import FilteringBatchReader, KohortBatchReader
-        from kohort.spark_connector._schema import check_schema
+        from kohort.spark_connector._schema import check_schema, has_errors
 
         check_schema(schema)
+        options = dataclasses.replace(options, include_errors=has_errors(schema))
         if options.pushdown and pyspark_version() < FILTERS_PYSPARK:
             raise UnsupportedOptionError(
                 f"option pushdown requires Spark 4.1 or newer, and this is {pyspark.__version__}"

@@ -20,6 +20,13 @@ from kohort.testing import Cluster, ProducerRecord
 Row = dict[str, Any]
 DEADLINE = 90.0
 
+ERROR = {
+    "type": "struct",
+    "fields": [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (("reason", "string"), ("next_offset", "long"), ("raw", "binary"))
+    ],
+}
 ALL = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 
 
@@ -42,8 +49,11 @@ def source(given: dict[str, str]) -> KohortDataSource:
 
 
 def schema(text: str) -> StructType:
-    """Return a schema from ``name type, name type``, as Spark's parser does."""
-    types = {"int": "integer", "bigint": "long"}
+    """Return a schema from ``name type, name type``, as Spark's parser does.
+
+    The type ``error`` stands for that of the column of this name.
+    """
+    types: dict[str, Any] = {"int": "integer", "bigint": "long", "error": ERROR}
     fields = [column.split() for column in text.split(", ")]
     return StructType.fromJson(
         {

@@ -35,6 +35,7 @@ NAMES = (
     "failOnDataLoss",
     "allowOtherTopics",
     "includeHeaders",
+    "includeErrors",
     "minPartitions",
     "maxRecordsPerPartition",
     "maxTasks",

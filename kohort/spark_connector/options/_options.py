@@ -61,6 +61,8 @@ class SourceOptions:
     allow_other_topics: bool = False
     """True if a checkpoint may be used although none of its topics is subscribed now."""
     include_headers: bool = False
+    include_errors: bool = False
+    """True if the rows have a column for data that is skipped."""
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_tasks: int | None = None
@@ -151,6 +153,7 @@ class SourceOptions:
             fail_on_data_loss=read("failOnDataLoss", _option_values.boolean, True),
             allow_other_topics=read("allowOtherTopics", _option_values.boolean, False),
             include_headers=read("includeHeaders", _option_values.boolean, False),
+            include_errors=read("includeErrors", _option_values.boolean, False),
             min_partitions=read("minPartitions", _option_values.count, None),
             max_records_per_partition=read("maxRecordsPerPartition", _option_values.count, None),
             max_tasks=read("maxTasks", _option_values.count, None),

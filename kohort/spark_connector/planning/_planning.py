@@ -218,7 +218,7 @@ class OffsetPlanner:
 
     def ranges(self) -> list[OffsetRange]:
         """Return the ranges that a batch query reads."""
-        partitions = self.partitions()
+        options, partitions = self._options, self.partitions()
         start, end = self.starts(partitions), self.ends(partitions)
         earliest, latest = self.earliest(partitions), self.latest(partitions)
         lost: list[OffsetRange] = []
@@ -248,6 +248,8 @@ class OffsetPlanner:
             )
             if existing.start > wanted.start:
                 lost.append(wanted._replace(end=existing.start))
+                if options.include_errors and not options.fail_on_data_loss:
+                    existing = existing._replace(start=wanted.start)  # the task makes a row of it
             if existing.end < wanted.end:
                 lost.append(wanted._replace(start=existing.end))
             ranges.append(existing)
