@@ -15,7 +15,8 @@ partitions that are behind, these are spread over several connections:
   connection has no fetch session, because each of its fetches names other partitions. A broker
   keeps a limited number of sessions.
 * FetchPlanner gives each free connection its share of the partitions that are behind and not in
-  flight, those that came longest ago first. The main and the extra connection fetch all others.
+  flight, those that came longest ago first. An equal share of all that are behind is the most. The
+  main and the extra connection fetch all others.
 * FetchSizes divides the bytes in flight by the number of connections.
 
 The number begins with what fills the round trips after one response. Then it doubles while that

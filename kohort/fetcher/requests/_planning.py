@@ -317,7 +317,12 @@ class FetchPlanner:
         due.sort(key=lambda request: arrivals.get(request.topic_partition, 0))
         free = connections.free_parallel(now) if connections.not_before <= now else []
         left = len(free) + (not connections.main.is_busy)
-        share = math.ceil(len(due) / left) if left and not connections.main.is_busy else 0
+        # One connection with many partitions and others with few would deliver less. The main one
+        # may be in a long poll for partitions that are not behind.
+        main, behind = connections.main, connections.behind
+        is_away = main.is_busy and main not in map(self.latest_connections.get, behind)
+        fair = math.ceil(len(behind) / max(1, connections.policy.connections - is_away))
+        share = 0 if main.is_busy else min(fair, math.ceil(len(due) / left))
         withheld = {request.topic_partition: None for request in due[share:]}
         fetches: list[PlannedFetch] = []
         memory, most = self._limits.memory, self._sizes.response_bytes(node)
@@ -325,7 +330,7 @@ class FetchPlanner:
             due = due[share:]
             if not due:
                 break
-            share = math.ceil(len(due) / (len(free) - number))
+            share = min(fair, math.ceil(len(due) / (len(free) - number)))
             if memory.left < min(most, max(request.max_bytes for request in due[:share])):
                 self._limits.is_fetcher_waiting = True
                 break

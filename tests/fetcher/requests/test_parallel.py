@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from kohort.fetcher.requests._candidates import NodeCandidates
 from kohort.fetcher.requests._parallel import (
     DISTANT_SECONDS,
     IDLE_SECONDS,
@@ -20,6 +21,7 @@ from kohort.fetcher.requests._parallel import (
     ParallelPolicy,
     needed_of,
 )
+from kohort.fetcher.requests._request import PartitionRequest
 from kohort.protocol.messages import FetchResponse
 from kohort.records import NewRecord, encode_batch
 from kohort.transport import Line
@@ -187,6 +189,28 @@ async def read_rest(consumer: Consumer, read: dict[TopicPartition, list[int]]) -
     left = len(PARTITIONS) * BATCHES - sum(map(len, read.values()))
     for tp, offsets in (await consumer.read(left, 1000)).items():
         read.setdefault(tp, []).extend(offsets)
+
+
+@pytest.mark.parametrize(
+    ("is_main_behind", "busy", "requests"),
+    [(True, 2, [2]), (True, 0, [2, 2, 2]), (False, 2, [3]), (False, 0, [3, 3, 2])],
+)
+def test_free_connection_gets_only_its_share_of_the_partitions(
+    is_main_behind: bool, busy: int, requests: list[int]
+) -> None:
+    planner = Consumer(FakeCluster(), owning(*PARTITIONS)).fetcher._planner
+    connections, candidates = planner.connections(1), NodeCandidates()
+    for tp in PARTITIONS:
+        candidates.put(tp, PartitionRequest(tp, 1, 0, 3, MIB))
+        connections.behind[tp] = 1
+    connections.policy.connections = 4
+    for connection in [connections.main, *connections.free_parallel(0.0)[:busy]]:
+        connection.start(0.0, 0.0)
+    if is_main_behind:
+        planner.latest_connections[PARTITIONS[-1]] = connections.main
+    fetches, withheld = planner._plan_parallel(connections, candidates, 0.0, 1)
+    assert [len(fetch.plan.requests) for fetch in fetches] == requests
+    assert list(withheld) == PARTITIONS
 
 
 @pytest.mark.anyio
