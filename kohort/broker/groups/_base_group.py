@@ -1,9 +1,16 @@
-"""State that groups of all protocols have: committed offsets and timers."""
+"""State that groups have in common: offsets and timers, and the epochs of two types."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
 from kohort.broker.groups._environment import GroupEnvironment, TimerKey
-from kohort.broker.groups._member import CommittedOffset
+from kohort.broker.groups._errors import GroupRequestError
+from kohort.broker.groups._member import CommittedOffset, PartitionSets
+from kohort.errors import ErrorCode
+
+M = TypeVar("M")
 
 
 class BaseGroup:
@@ -27,3 +34,31 @@ class BaseGroup:
     def is_scheduled(self, kind: str, member_id: str = "") -> bool:
         """True if the timer runs."""
         return self.env.timers.deadline(TimerKey(self.group_id, kind, member_id)) is not None
+
+
+class EpochGroup(BaseGroup, Generic[M]):
+    """A group whose members follow a target assignment by epochs: a consumer or share group."""
+
+    members: Mapping[str, M]
+
+    def __init__(self, group_id: str, env: GroupEnvironment) -> None:
+        super().__init__(group_id, env)
+        self.epoch = 1
+        """Epoch of the group, which changes of subscriptions, members and topics increment."""
+        self.metadata_hash = 0
+        self.assignment_epoch = 1
+        """Group epoch of the target assignment."""
+        self.assigned_at_ms = 0
+        """Time when the target assignment was computed, 0 if no interval has to pass."""
+        self.targets: dict[str, PartitionSets] = {}
+        """Member id -> target assignment"""
+
+    def known_member(self, member_id: str) -> M:
+        """Return the member, or raise UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise GroupRequestError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member

@@ -14,6 +14,7 @@ import anyio
 
 from kohort.broker._hashes import coordinator_partition
 from kohort.broker.groups._environment import Append, GroupEnvironment, TimerKey
+from kohort.broker.groups._errors import GroupRequestError, heartbeat_error
 from kohort.broker.groups._expiration import expire, next_expiration
 from kohort.broker.groups._loading import load_groups
 from kohort.broker.groups._offsets import (
@@ -41,7 +42,6 @@ from kohort.broker.groups.classic._rebalance import (
 from kohort.broker.groups.classic._records import append_empty_group, group_metadata_key
 from kohort.broker.groups.classic._state import GroupState
 from kohort.broker.groups.consumer._classic_members import heartbeat_classic, sync_classic
-from kohort.broker.groups.consumer._errors import GroupRequestError, heartbeat_error
 from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._records import delete_group_records
 from kohort.broker.groups.consumer._requests import ConsumerRequests

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 Protocols: TypeAlias = Sequence[tuple[str, bytes]]
 """(name, metadata) pairs in the member's order of preference."""
+PartitionSets: TypeAlias = Mapping[bytes, frozenset[int]]
+"""Partitions by topic id."""
 
 
 @dataclass(slots=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kohort.broker.groups._errors import GroupRequestError
 from kohort.broker.groups.classic._join import Caller
 from kohort.broker.groups.consumer._embedded_protocol import (
     ClassicSubscription,
     encode_assignment,
     read_subscription,
 )
-from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._heartbeat import reconcile_member, update_member
 from kohort.broker.groups.consumer._member import (

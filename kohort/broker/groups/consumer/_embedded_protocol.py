@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 
+from kohort.broker.groups._member import PartitionSets
 from kohort.broker.groups._topic_view import GroupTopicView
-from kohort.broker.groups.consumer._member import PartitionSets, unite
+from kohort.broker.groups.consumer._member import unite
 from kohort.errors import MessageDecodeError
 from kohort.protocol import decode_from, encode
 from kohort.protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription

@@ -7,19 +7,12 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TypeAlias
 
-from kohort.broker.groups._base_group import BaseGroup
+from kohort.broker.groups._base_group import EpochGroup
 from kohort.broker.groups._environment import GroupEnvironment
 from kohort.broker.groups.classic._group import ClassicGroup
-from kohort.broker.groups.consumer._errors import GroupRequestError
-from kohort.broker.groups.consumer._member import (
-    AssignmentState,
-    ConsumerMember,
-    PartitionSets,
-    ResolvedRegex,
-)
+from kohort.broker.groups.consumer._member import AssignmentState, ConsumerMember, ResolvedRegex
 from kohort.broker.groups.consumer._member_table import MemberTable
 from kohort.broker.groups.consumer._re2j import Regex
-from kohort.errors import ErrorCode
 
 TIMERS = ("session", "rebalance", "member-join", "member-sync")
 """Kinds of timers that a member has."""
@@ -47,7 +40,7 @@ class ConsumerGroupState(Enum):
     DEAD = "Dead"
 
 
-class ConsumerGroup(BaseGroup):
+class ConsumerGroup(EpochGroup[ConsumerMember]):
     """The group's data as its records have it, and what follows from them."""
 
     type_name = "consumer"
@@ -55,16 +48,7 @@ class ConsumerGroup(BaseGroup):
 
     def __init__(self, group_id: str, env: GroupEnvironment) -> None:
         super().__init__(group_id, env)
-        self.epoch = 1
-        """Epoch of the group, which changes of subscriptions, members and topics increment."""
-        self.metadata_hash = 0
-        self.assignment_epoch = 1
-        """Group epoch of the target assignment."""
-        self.assigned_at_ms = 0
-        """Time when the target assignment was computed, 0 if no interval has to pass."""
         self.members: MemberTable = MemberTable()
-        self.targets: dict[str, PartitionSets] = {}
-        """Member id -> target assignment"""
         self.regexes: dict[str, ResolvedRegex] = {}
         """Pattern -> its topics"""
         self.compiled_regexes: dict[str, Regex | None] = {}
@@ -91,16 +75,6 @@ class ConsumerGroup(BaseGroup):
         """Return the member with this instance id, None if there is none."""
         member_id = None if instance_id is None else self.members.holder(instance_id)
         return None if member_id is None else self.members.get(member_id)
-
-    def known_member(self, member_id: str) -> ConsumerMember:
-        """Return the member, or raise UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise GroupRequestError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return member
 
     @property
     def classic_members(self) -> list[ConsumerMember]:

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
+from kohort.broker.groups._member import PartitionSets
 from kohort.broker.groups.classic._join import Caller
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import (
     AssignmentState,
     ConsumerMember,
-    PartitionSets,
     unite,
 )
 from kohort.broker.groups.consumer._member_lookup import (

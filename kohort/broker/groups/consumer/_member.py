@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
+from kohort.broker.groups._member import PartitionSets
 from kohort.types import NamedTuple
 
-PartitionSets: TypeAlias = Mapping[bytes, frozenset[int]]
-"""PartitionSets by topic id."""
-
 PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
-"""PartitionSets by topic id, each with the member epoch at which it was assigned."""
+"""Partitions by topic id, each with the member epoch at which it was assigned."""
 
 LEAVE_EPOCH = -1
 """Member epoch of a member that leaves the group."""

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
-from kohort.broker.groups.consumer._errors import GroupRequestError
+from kohort.broker.groups._errors import GroupRequestError
+from kohort.broker.groups._member import PartitionSets
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import (
     STATIC_LEAVE_EPOCH,
     AssignmentState,
     ConsumerMember,
-    PartitionSets,
 )
 from kohort.broker.groups.consumer._records import (
     delete_member,

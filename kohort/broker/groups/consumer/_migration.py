@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from kohort.broker.groups._errors import GroupRequestError
 from kohort.broker.groups._member import Member
 from kohort.broker.groups.classic._group import ClassicGroup
 from kohort.broker.groups.classic._records import append_group_metadata, group_metadata_key
@@ -18,7 +19,6 @@ from kohort.broker.groups.consumer._embedded_protocol import (
     read_assignment,
     read_subscription,
 )
-from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import ClassicData, ClassicProtocol, ConsumerMember
 from kohort.broker.groups.consumer._records import (

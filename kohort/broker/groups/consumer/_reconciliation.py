@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
+from kohort.broker.groups._member import PartitionSets
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import (
     AssignmentState,
     ConsumerMember,
     PartitionEpochs,
-    PartitionSets,
 )
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 
+from kohort.broker.groups._member import PartitionSets
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import (
     ConsumerMember,
     PartitionEpochs,
-    PartitionSets,
     ResolvedRegex,
 )
 from kohort.protocol import Message, encode

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kohort.broker.groups._environment import GroupEnvironment, TimerKey
+from kohort.broker.groups._errors import GroupRequestError, heartbeat_error
 from kohort.broker.groups.classic._group import ClassicGroup
 from kohort.broker.groups.classic._join import Caller
 from kohort.broker.groups.classic._rebalance import prepare_rebalance
 from kohort.broker.groups.consumer._classic_members import join_classic
-from kohort.broker.groups.consumer._errors import GroupRequestError, heartbeat_error
 from kohort.broker.groups.consumer._fencing import remove_members, suspend_static
 from kohort.broker.groups.consumer._group import AnyGroup, ConsumerGroup
 from kohort.broker.groups.consumer._heartbeat import heartbeat

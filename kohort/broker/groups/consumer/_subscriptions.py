@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from enum import Enum
 
 from kohort.broker.groups._environment import GroupEnvironment
+from kohort.broker.groups._errors import GroupRequestError
 from kohort.broker.groups._topic_view import TopicInfo
 from kohort.broker.groups.classic._join import Caller
-from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._group import ConsumerGroup
 from kohort.broker.groups.consumer._member import ConsumerMember, ResolvedRegex
 from kohort.broker.groups.consumer._metadata_hash import NO_TOPIC, group_hash, topic_hash

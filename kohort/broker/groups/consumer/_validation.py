@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kohort.broker.groups.consumer._errors import GroupRequestError
+from kohort.broker.groups._errors import GroupRequestError
 from kohort.broker.groups.consumer._member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ConsumerGroupHeartbeatRequest

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
 
-from kohort.broker.groups._base_group import BaseGroup
+from kohort.broker.groups._base_group import EpochGroup
 from kohort.broker.groups._environment import GroupEnvironment
-from kohort.broker.groups.consumer._errors import GroupRequestError
-from kohort.errors import ErrorCode
+from kohort.broker.groups._member import PartitionSets
 from kohort.types import NamedTuple
 
-PartitionSets: TypeAlias = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id."""
 SESSION = "share-session"
 """Kind of the timer of a member's session."""
 
@@ -55,7 +50,7 @@ class StateTopic(NamedTuple):
     partitions: frozenset[int]
 
 
-class ShareGroup(BaseGroup):
+class ShareGroup(EpochGroup[ShareMember]):
     """The group's data as its records have it."""
 
     type_name = "share"
@@ -63,16 +58,7 @@ class ShareGroup(BaseGroup):
 
     def __init__(self, group_id: str, env: GroupEnvironment) -> None:
         super().__init__(group_id, env)
-        self.epoch = 1
-        """Epoch of the group, which grows with subscriptions, members, topics and their states."""
-        self.metadata_hash = 0
-        self.assignment_epoch = 1
-        """Group epoch of the target assignment."""
-        self.assigned_at_ms = 0
-        """Time when the target assignment was computed, 0 if no interval has to pass."""
         self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, PartitionSets] = {}
-        """Member id -> target assignment"""
         self.initializing: dict[bytes, StateTopic] = {}
         self.initialized: dict[bytes, StateTopic] = {}
         """Topic id -> partitions that members may get"""
@@ -82,16 +68,6 @@ class ShareGroup(BaseGroup):
     def state(self) -> ShareGroupState:
         """The state, which follows from the members."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
-
-    def known_member(self, member_id: str) -> ShareMember:
-        """Return the member, or raise UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise GroupRequestError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return member
 
     @property
     def subscribed_topics(self) -> set[str]:

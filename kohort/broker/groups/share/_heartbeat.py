@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kohort.broker.groups._errors import GroupRequestError
 from kohort.broker.groups.assignors import MemberSpec, assign_simple
 from kohort.broker.groups.classic._join import Caller
-from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._subscriptions import topics_hash
 from kohort.broker.groups.share._group import ShareGroup, ShareMember
 from kohort.broker.groups.share._records import (

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from kohort.broker.groups._environment import GroupEnvironment
+from kohort.broker.groups._member import PartitionSets
 from kohort.broker.groups.share._group import (
-    PartitionSets,
     ShareGroup,
     ShareMember,
     StateTopic,

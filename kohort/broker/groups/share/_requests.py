@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kohort.broker.groups._environment import GroupEnvironment, TimerKey
+from kohort.broker.groups._errors import GroupRequestError
 from kohort.broker.groups.classic._join import Caller
-from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.share._group import ShareGroup, StateTopic
 from kohort.broker.groups.share._heartbeat import LEAVE_EPOCH, heartbeat, remove_member
 from kohort.broker.groups.share._records import delete_group_records, set_epoch

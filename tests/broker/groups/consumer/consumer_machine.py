@@ -16,7 +16,7 @@ from kohort.broker.groups import (
     SendResponse,
     TopicInfo,
 )
-from kohort.broker.groups.consumer._errors import GroupRequestError
+from kohort.broker.groups._errors import GroupRequestError
 from kohort.broker.groups.consumer._requests import ConsumerRequests
 from kohort.broker.groups.consumer._validation import validate_heartbeat
 from kohort.protocol.messages import (

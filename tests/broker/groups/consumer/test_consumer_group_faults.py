@@ -20,13 +20,13 @@ from kohort.broker.groups import (
     _transactional,
     load_groups,
 )
+from kohort.broker.groups._errors import GroupRequestError
 from kohort.broker.groups.assignors import MemberSpec, assign
 from kohort.broker.groups.classic import _requests as classic_requests
 from kohort.broker.groups.classic._records import append_empty_group
 from kohort.broker.groups.consumer import _heartbeat, _requests
 from kohort.broker.groups.consumer._classic_members import sync_classic
 from kohort.broker.groups.consumer._embedded_protocol import read_assignment, read_subscription
-from kohort.broker.groups.consumer._errors import GroupRequestError
 from kohort.broker.groups.consumer._fencing import remove_members
 from kohort.broker.groups.consumer._member import AssignmentState
 from kohort.broker.groups.consumer._records import append_epoch

@@ -1,4 +1,4 @@
-"""Errors of requests to consumer groups."""
+"""Errors of requests to consumer groups and share groups."""
 
 from __future__ import annotations
 
