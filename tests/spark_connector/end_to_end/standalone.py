@@ -34,15 +34,35 @@ class StandaloneCluster:
         (port,) = free_ports(1)
         self.master = f"spark://{HOST}:{port}"
         self._master = self._run("master.Master", "--port", port)
-        self._workers = [
-            self._run("worker.Worker", "--port", 0, "-c", 1, "-m", "640m", self.master)
-            for _ in range(workers)
-        ]
-        self._registered = workers
+        self._workers: list[RunningTool] = []
+        self._registered = 0
+        for _ in range(workers):
+            self.add_worker()
 
     def wait_ready(self) -> None:
         """Wait until the master knows all workers."""
         wait_until(lambda: self._count("Registering worker") == self._registered, explain=self._log)
+
+    def add_worker(self) -> None:
+        """Start one more worker."""
+        words = ["--port", 0, "-c", 1, "-m", "640m", self.master]
+        self._workers.append(self._run("worker.Worker", *words))
+        self._registered += 1
+
+    def executors(self) -> list[int]:
+        """Return the processes of the executors."""
+        return self._processes("--executor-id")
+
+    def python_workers(self) -> list[int]:
+        """Return the Python processes of the executors."""
+        return self._processes("pyspark.daemon")
+
+    def replace_worker(self) -> None:
+        """Kill a worker with its executor, and start another one."""
+        worker = self._workers.pop(0)
+        processes.kill(*processes.descendants(worker.pid))
+        worker.kill()
+        self.add_worker()
 
     def kill_worker(self, executor: str) -> None:
         """Kill the worker that runs an executor, and the executor."""
@@ -77,6 +97,14 @@ class StandaloneCluster:
         tool = RunningTool(program, f"{PACKAGE}.{name}", *words, env=variables)
         self._stack.callback(tool.kill)
         return tool
+
+    def _processes(self, word: str) -> list[int]:
+        return [
+            pid
+            for worker in self._workers
+            for pid in processes.descendants(worker.pid)
+            if word in processes.command_line(pid)
+        ]
 
     def _count(self, text: str) -> int:
         return sum(text in line for line in self._master.errors)
