@@ -390,9 +390,9 @@ def _take(
             value_at += max(value_size, 0)
         for _header in range(header_count):
             name, name_pos = short_at(data, pos, stop)
-            if name_pos < 0 or name & 1 or (name >> 1) > stop - name_pos:
-                return WRONG
             name_size = name >> 1
+            if name_pos < 0 or name & 1 or name_size > stop - name_pos:
+                return WRONG
             content, pos = short_at(data, name_pos + name_size, stop)
             if pos < 0 or (content & 1 and content != 1):
                 return WRONG
