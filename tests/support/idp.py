@@ -70,7 +70,7 @@ class Idp:
             "mac": (200, token | {"token_type": "mac"}, {}),
             "expired": (200, token | {"access_token": unsecured("app", -60)}, {}),
             "no exp": (200, {"access_token": unsecured("app", exp=None)}, {}),
-            "opaque": (200, {"access_token": "opaque", "expires_in": "60"}, {}),
+            "opaque": (200, {"access_token": "opaque", "expires_in": "600"}, {}),
         }
         return odd.get(self.mode, (200, token, {}))
 
