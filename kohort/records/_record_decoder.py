@@ -216,7 +216,7 @@ def decode_records(
                     raw = raw & 0x7F | high << 7
                 else:
                     raw, pos = _varlong(data, pos - 1)
-                    wide = wide or raw >= _WIDE
+                    wide = wide or raw >> 60 != 0
             if log_append:
                 timestamp = base_timestamp
             else:
