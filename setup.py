@@ -3,8 +3,8 @@
 The extension is modules of ``records`` compiled again, and the selector of ``transport``. The
 module ``_record_decoder`` is compiled as ``_record_decoder_c``.
 
-All else is in pyproject.toml. Their types are in ``_record_decoder_c.pxd``, ``_columns_c.pxd`` and
-``_iteration_c.pxd``; ``_capsule_c`` and ``_poller_c`` are C alone.
+All else is in pyproject.toml. Their types are in ``_record_decoder_c.pxd``, ``_columns_c.pxd``,
+``_iteration_c.pxd`` and ``_message_c.pxd``; ``_capsule_c`` and ``_poller_c`` are C alone.
 ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error;
 ``KOHORT_LINES=1`` lets debuggers and profilers see the lines of the source.
 """
@@ -33,6 +33,7 @@ MODULES = {
     "_columns_c": "_columns.py",
     "_capsule_c": "_capsule_c.pyx",
     "_iteration_c": "_iteration.py",
+    "_message_c": "_message.py",
 }
 SOURCES = (
     "_record.py",
@@ -44,6 +45,8 @@ SOURCES = (
     "_capsule.h",
     "_iteration.py",
     "_iteration_c.pxd",
+    "_message.py",
+    "_message_c.pxd",
     "_step.h",
     "_native.h",
     "_native.pxd",

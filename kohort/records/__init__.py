@@ -50,6 +50,7 @@ from kohort.types import lazy_names
 if TYPE_CHECKING:
     from kohort.records._encode import NewRecord, encode_batch, rewrite_header
     from kohort.records._key_partition import key_partition
+    from kohort.records._message_choice import MessageRecord, as_message_type, turn_into
     from kohort.records.codecs._decompress import decompress, decompress_into
     from kohort.records.tables._arrow import allocate_in_arrow, arrow_schema, to_arrow
     from kohort.records.tables._table import (
@@ -81,6 +82,7 @@ __all__ = [
     "ControlType",
     "Headers",
     "K",
+    "MessageRecord",
     "NewRecord",
     "Record",
     "RecordBatch",
@@ -98,6 +100,7 @@ __all__ = [
     "allocate_in_arrow",
     "allocate_in_python",
     "arrow_schema",
+    "as_message_type",
     "compiled_module",
     "compress",
     "control_type",
@@ -117,18 +120,21 @@ __all__ = [
     "split_batches",
     "to_arrow",
     "to_columns",
+    "turn_into",
 ]
 
 _LATER = {
     "Allocate": "kohort.records.tables._table",
     "SizeHistory": "kohort.records.tables._table",
     "MAX_ROWS": "kohort.records.tables._table",
+    "MessageRecord": "kohort.records._message_choice",
     "NewRecord": "kohort.records._encode",
     "RecordColumns": "kohort.records.tables._views",
     "RecordTable": "kohort.records.tables._views",
     "Table": "kohort.records.tables._table",
     "TablePlan": "kohort.records.tables._table",
     "arrow_schema": "kohort.records.tables._arrow",
+    "as_message_type": "kohort.records._message_choice",
     "decompress": "kohort.records.codecs._decompress",
     "decompress_into": "kohort.records.codecs._decompress",
     "encode_batch": "kohort.records._encode",
@@ -138,6 +144,7 @@ _LATER = {
     "rewrite_header": "kohort.records._encode",
     "to_arrow": "kohort.records.tables._arrow",
     "to_columns": "kohort.records.tables._views",
+    "turn_into": "kohort.records._message_choice",
 }
 """The module of each name that is imported on first use."""
 

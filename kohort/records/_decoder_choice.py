@@ -5,7 +5,8 @@ were built.
 
 ``KOHORT_PURE=1`` in the environment selects the plain module. A compiled module that was built from
 another state of its source is not used, as after an edit of an editable installation.
-:mod:`kohort.records.tables._table_decoder_choice` has the same choice for tables.
+:mod:`kohort.records.tables._table_decoder_choice` has the same choice for tables, and
+:mod:`kohort.records._message_choice` for messages.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ SOURCES = (
     "_capsule.h",
     "_iteration.py",
     "_iteration_c.pxd",
+    "_message.py",
+    "_message_c.pxd",
     "_step.h",
     "_native.h",
     "_native.pxd",

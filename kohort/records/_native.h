@@ -298,7 +298,8 @@ static inline void kohort_empty(PyObject *record) {
 /* tp_dealloc of ConsumerRecord, also called for the part that a subclass has from it. */
 static void kohort_dealloc(PyObject *record) {
     PyTypeObject *type = Py_TYPE(record);
-    if (type == kohort_type && !PyObject_GC_IsTracked(record)) {
+    /* A class of messages, which has the slots of a record and no more, has this function as well. */
+    if (type->tp_dealloc == kohort_dealloc && !PyObject_GC_IsTracked(record)) {
         kohort_empty(record); /* of bytes and the like: nothing that goes deep */
         if (kohort_kept_count < KOHORT_KEEPS) {
             *kohort_slot(record, 0) = kohort_kept;
@@ -348,6 +349,10 @@ static inline int kohort_learn_slots(PyObject *type) {
         Py_DECREF(slot);
     }
     kohort_type = (PyTypeObject *)Py_NewRef(type);
+    return 0;
+}
+
+static inline int kohort_own_memory(void) {
 #ifdef KOHORT_KEEPS
     if (kohort_type->tp_basicsize != (Py_ssize_t)(sizeof(PyObject) + KOHORT_FIELDS * sizeof(PyObject *)) ||
         kohort_type->tp_dictoffset || kohort_type->tp_weaklistoffset) {
@@ -356,6 +361,62 @@ static inline int kohort_learn_slots(PyObject *type) {
     }
     /* Of the draft, which has the slots, as well: instances change from one class to the other. */
     kohort_type->tp_dealloc = kohort_type->tp_base->tp_dealloc = kohort_dealloc;
+#endif
+    return 0;
+}
+
+/* Messages: records of a subclass with methods, which read and replace the slots. */
+static inline int kohort_check_record(PyObject *record) {
+    if (PyObject_TypeCheck(record, kohort_type)) return 0;
+    PyErr_Format(PyExc_TypeError, "expected a record, not %s", Py_TYPE(record)->tp_name);
+    return -1;
+}
+
+static inline PyObject *kohort_part(PyObject *record, int field) {
+    if (kohort_check_record(record)) return NULL;
+    PyObject *part = *kohort_slot(record, field);
+    if (part == NULL) PyErr_SetString(PyExc_AttributeError, kohort_names[field]);
+    return Py_XNewRef(part);
+}
+
+static inline int kohort_put_part(PyObject *record, int field, PyObject *value) {
+    if (kohort_check_record(record)) return -1;
+    /* It may refer to the record. */
+    if (!PyObject_GC_IsTracked(record) && PyObject_IS_GC(value)) PyObject_GC_Track(record);
+    Py_XSETREF(*kohort_slot(record, field), Py_NewRef(value));
+    return 0;
+}
+
+/* Change the class of records. A check of each class, as Python makes it, costs as much as the record. */
+static inline int kohort_change_class(PyObject *records, PyObject *type) {
+    PyObject *name = PyUnicode_InternFromString("__class__");
+    int failed = name == NULL;
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(records); i++) {
+        PyObject *record = PyList_GET_ITEM(records, i);
+#ifdef KOHORT_KEEPS
+        if (Py_TYPE(record) == kohort_type && ((PyTypeObject *)type)->tp_dealloc == kohort_type->tp_dealloc) {
+            Py_SET_TYPE(record, (PyTypeObject *)Py_NewRef(type));
+            Py_DECREF(kohort_type);
+            continue;
+        }
+#endif
+        failed = PyObject_GenericSetAttr(record, name, type);
+    }
+    Py_XDECREF(name);
+    return failed ? -1 : 0;
+}
+
+/* Let a subclass that adds no slots free its instances as records. */
+static inline int kohort_free_as_records(PyObject *type) {
+#ifdef KOHORT_KEEPS
+    PyTypeObject *message = (PyTypeObject *)type;
+    if (!PyType_Check(type) || !PyType_IsSubtype(message, kohort_type) ||
+        message->tp_basicsize != kohort_type->tp_basicsize || message->tp_dictoffset || message->tp_weaklistoffset ||
+        message->tp_finalize || message->tp_del) {
+        PyErr_SetString(PyExc_TypeError, "there is more to a message than the fields of a record");
+        return -1;
+    }
+    message->tp_dealloc = kohort_type->tp_dealloc;
 #endif
     return 0;
 }

@@ -1,14 +1,16 @@
 """Memory operations of the decoder in plain Python. Compiled modules use ``_native.h`` instead.
 
-``_record_decoder.py``, ``_columns.py`` and ``_iteration.py`` import all names of this module by
-``*``. The compiled modules have functions under the same names instead, which their ``.pxd`` files
-declare.
+``_record_decoder.py``, ``_columns.py``, ``_iteration.py`` and ``_message.py`` import all names of
+this module by ``*``. The compiled modules have functions under the same names instead, which their
+``.pxd`` files declare.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
 from array import array
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
@@ -17,7 +19,16 @@ from kohort.records.codecs._compression import Bytes
 from kohort.records.codecs._crc32c import checksum
 
 __all__ = [
+    "HEADERS",
+    "KEY",
+    "OFFSET",
+    "ORIGIN",
+    "PARTITION",
+    "TIMESTAMP",
+    "TOPIC",
+    "VALUE",
     "build_state",
+    "change_class",
     "checksum",
     "clear_bit",
     "copy",
@@ -25,6 +36,7 @@ __all__ = [
     "fields_at",
     "fill_ints",
     "filled",
+    "free_as_records",
     "int16_at",
     "int32_at",
     "int64_at",
@@ -33,8 +45,11 @@ __all__ = [
     "new_record",
     "next_step",
     "octets",
+    "part_of",
     "prepare",
+    "prepare_messages",
     "prepare_steps",
+    "put_part",
     "released",
     "repeat",
     "set_bits",
@@ -48,7 +63,14 @@ __all__ = [
     "wrapped",
 ]
 
+TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS, ORIGIN = range(8)
+"""Parts of a record for part_of() and put_part()."""
+
 T = TypeVar("T")
+_NAMES = "topic", "partition", "offset", "timestamp", "key", "value", "headers", "_origin"
+_GETTERS = tuple(RecordDraft.__dict__[name].__get__ for name in _NAMES)
+_SETTERS = tuple(RecordDraft.__dict__[name].__set__ for name in _NAMES)
+_set_class = object.__dict__["__class__"].__set__
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -60,6 +82,29 @@ def prepare(record_type: type[Any] | None = None) -> None:
 
 def prepare_steps() -> None:
     """Prepare iteration. It is called once, before all other functions of iteration."""
+
+
+def prepare_messages(record_type: type[Any]) -> None:
+    """Prepare messages. It is called once, before all other functions of messages."""
+
+
+def part_of(record: RecordDraft[Any, Any], part: int) -> Any:
+    """Return a part of a record whose class may hide the attribute."""
+    return _GETTERS[part](record)
+
+
+def put_part(record: RecordDraft[Any, Any], part: int, value: object) -> None:
+    """Replace a part of a record."""
+    _SETTERS[part](record, value)
+
+
+def change_class(records: list[Any], message_type: type[Any]) -> None:
+    """Change the class of each record to a subclass without slots."""
+    deque(map(_set_class, records, itertools.repeat(message_type)), 0)
+
+
+def free_as_records(message_type: type[Any]) -> None:
+    """Do nothing, because plain Python frees all instances in the same way."""
 
 
 def use_clock(run: Any, clock: Callable[[], float]) -> None:

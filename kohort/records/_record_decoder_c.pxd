@@ -7,6 +7,7 @@ from kohort.records._native cimport (
 
 cdef extern from "_native.h":
     int kohort_learn_slots(object type) except -1
+    int kohort_own_memory() except -1
     object kohort_record(
         object topic, object partition, object origin,
         const uint8_t *key, Py_ssize_t key_size, const uint8_t *value, Py_ssize_t value_size,
@@ -16,7 +17,8 @@ cdef extern from "_native.h":
 # In place of _primitives.py, with what is in _native.pxd.
 cdef inline int prepare(object record_type) except -1:
     kohort_prepare()
-    return kohort_learn_slots(record_type)
+    kohort_learn_slots(record_type)
+    return kohort_own_memory()
 
 cdef inline const uint8_t[::1] window(const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t stop):
     return data[start:stop]

@@ -115,8 +115,13 @@ def test_spark_and_the_command_use_public_names_alone() -> None:
 
 
 def is_public_to(part: str, name: str, public: set[str]) -> bool:
-    """True if the part may import the name: a public one, an error, a listener, or its own."""
+    """True if the part may import the name: a public one, an error, a listener, or its own.
+
+    Messages are records, whose slots their compiled class reads.
+    """
     if name in public or name == "config.ConsumerConfig":
+        return True
+    if part == "compat" and name.partition(".")[0] == "records":
         return True
     return name.partition(".")[0] in ("errors", "listeners", part)
 

@@ -6,9 +6,7 @@ class copies nothing, so ``consume()`` costs little more than ``poll()`` of koho
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort import ConsumerRecord, OffsetAndMetadata
@@ -23,6 +21,7 @@ from kohort.compat.confluent._alone import (
     ThrottleEvent,
     TopicPartition,
 )
+from kohort.records import MessageRecord, as_message_type, turn_into
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -62,121 +61,33 @@ if not TYPE_CHECKING:
     TopicPartition = peer_name(_MODULE, "TopicPartition") or TopicPartition
 
 HAS_PEER: Final = Message is not _alone.Message
-_put = object.__setattr__
 _offset_of = ConsumerRecord.__mro__[1].__dict__["offset"].__get__
-_turn = object.__dict__["__class__"].__set__
 
 
-class ConsumedMessage(ConsumerRecord[Any, Any]):
+@as_message_type
+class ConsumedMessage(MessageRecord):
     """A record with the methods of a Message, which it counts as for ``isinstance()``.
 
-    It has no constructor: :func:`to_messages` turns records into messages. So it has no slot of its
-    own, and the names of methods hide the attributes of the record.
+    It has no constructor: :func:`to_messages` turns records into messages.
     """
 
     __module__ = "kohort.compat.confluent"
     __slots__ = ()
 
-    if TYPE_CHECKING:
-        _topic: str | None
-        _partition: int | None
-        _offset: int | None
-        _key: Any
-        _value: Any
-        _headers: Any
-        _timestamp: int
-    else:
-        # Attributes of a class with slots are descriptors, which work under any name.
-        _topic = ConsumerRecord.topic
-        _partition = ConsumerRecord.partition
-        _offset = ConsumerRecord.offset
-        _key = ConsumerRecord.key
-        _value = ConsumerRecord.value
-        _headers = ConsumerRecord.headers
-        _timestamp = ConsumerRecord.timestamp
+    if not TYPE_CHECKING:
 
         @property
         def __class__(self) -> type[Message]:
             return Message
 
-    def topic(self) -> str | None:  # type: ignore[override]
-        """Return the topic."""
-        return self._topic
-
-    def partition(self) -> int | None:  # type: ignore[override]
-        """Return the number of the partition."""
-        return self._partition
-
-    def offset(self) -> int | None:  # type: ignore[override]
-        """Return the offset."""
-        return self._offset
-
-    def key(self) -> Any:
-        """Return the key."""
-        return self._key
-
-    def value(self) -> Any:
-        """Return the value."""
-        return self._value
-
-    deserialized_key = key
-    deserialized_value = value
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:  # type: ignore[override]
-        """Return the headers as a list of pairs, or None without headers."""
-        headers = self._headers
-        return None if not headers else list(headers)
-
-    def error(self) -> Any:
-        """Return None, because this is a record."""
-        return None
-
-    def timestamp(self) -> tuple[int, int]:  # type: ignore[override]
-        """Return the type of the timestamp, and the timestamp in milliseconds."""
-        return self._origin[1] + 1, self._timestamp
-
-    def latency(self) -> float | None:
-        """Return None, because only produced messages have a latency."""
-        return None
-
-    def leader_epoch(self) -> int | None:  # type: ignore[override]
-        """Return the epoch of the leader, or None if it is unknown."""
-        epoch = self._origin[0]
-        return None if epoch < 0 else epoch
-
-    def delivery_count(self) -> int | None:
-        """Return None, because only share groups count deliveries."""
-        return None
-
-    def set_topic(self, topic: Any) -> None:
-        """Replace the topic."""
-        _put(self, "_topic", topic)
-
-    def set_key(self, key: Any) -> None:
-        """Replace the key."""
-        _put(self, "_key", key)
-
-    def set_value(self, value: Any) -> None:
-        """Replace the value."""
-        _put(self, "_value", value)
-
-    def set_headers(self, headers: Any) -> None:
-        """Replace the headers."""
-        _put(self, "_headers", headers)
-
-    def set_error(self, error: Any) -> None:
-        """Replace the error."""
-        _put(self, "_origin", (*self._origin[:2], error))
-        _turn(self, ConsumedMessage if error is None else MarkedMessage)
-
     def _arguments(self) -> tuple[Any, ...]:
         """Return the arguments that make an equal Message."""
         return (
-            self._topic,
-            self._partition,
-            self._offset,
-            self._key,
-            self._value,
+            self.topic(),
+            self.partition(),
+            self.offset(),
+            self.key(),
+            self.value(),
             self.headers(),
             self.error(),
             self.timestamp(),
@@ -185,7 +96,7 @@ class ConsumedMessage(ConsumerRecord[Any, Any]):
         )
 
     def __len__(self) -> int:
-        value = self._value
+        value = self.value()
         return 0 if value is None else len(value)
 
     def __eq__(self, other: object) -> bool:
@@ -201,22 +112,12 @@ class ConsumedMessage(ConsumerRecord[Any, Any]):
         return Message, self._arguments()
 
     def __repr__(self) -> str:
-        return f"<Message {self._topic}-{self._partition} at {self._offset}>"
+        return f"<Message {self.topic()}-{self.partition()} at {self.offset()}>"
 
 
-class MarkedMessage(ConsumedMessage):
-    """A message that the program has given an error."""
-
-    __slots__ = ()
-
-    def error(self) -> Any:
-        """Return the error."""
-        return self._origin[2]
-
-
-def to_messages(records: Iterable[ConsumerRecord[Any, Any]]) -> None:
+def to_messages(records: list[Any]) -> None:
     """Turn records into messages, in place."""
-    deque(map(_turn, records, repeat(ConsumedMessage)), 0)
+    turn_into(ConsumedMessage, records)
 
 
 def offset_of(record: Any) -> int:

@@ -1,0 +1,22 @@
+"""Choice of the class of messages, which is compiled if the decoder of records is.
+
+Consumers with the face of confluent-kafka import this module, and no others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kohort.records._decoder_choice import COMPILED, compiled_module
+
+if TYPE_CHECKING:
+    from kohort.records._message import MessageRecord, as_message_type, turn_into
+
+__all__ = ["MessageRecord", "as_message_type", "turn_into"]
+
+if not TYPE_CHECKING:
+    _messages = compiled_module("_message_c") if COMPILED else None
+    if _messages is None:
+        from kohort.records import _message as _messages
+    MessageRecord, turn_into = _messages.MessageRecord, _messages.turn_into
+    as_message_type = _messages.as_message_type
