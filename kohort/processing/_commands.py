@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kohort import TopicPartition
 from kohort.processing._partition import Lane
@@ -58,4 +58,37 @@ class StopRequest(NamedTuple):
     attempts: int
 
 
-Command: TypeAlias = Pause | Resume | Opened | Retried | Skipped | PolicyFailed | StopRequest
+class Acknowledge(NamedTuple):
+    """Command: note what becomes of a record of a share group."""
+
+    load: Any
+    type: Literal["accept", "release", "reject", "renew"]
+
+
+class Released(NamedTuple):
+    """Command: log that a failed record is given back to its share group."""
+
+    load: Any
+    error: Exception
+    attempts: int
+
+
+class Overdue(NamedTuple):
+    """Command: end the handler of this lane, because it has run for ``max_runtime``."""
+
+    lane: Lane
+    seconds: float
+
+
+Command: TypeAlias = (
+    Pause
+    | Resume
+    | Opened
+    | Retried
+    | Skipped
+    | PolicyFailed
+    | StopRequest
+    | Acknowledge
+    | Released
+    | Overdue
+)

@@ -13,7 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer, ProcessingFacts, TopicPartition
+from kohort import (
+    AsyncKafkaConsumer,
+    AsyncShareConsumer,
+    KafkaConsumer,
+    ProcessingFacts,
+    ShareConsumer,
+    TopicPartition,
+)
 from kohort.errors import ConfigurationError, UnknownTopicOrPartitionError
 from kohort.listeners import ListenerChain, RebalanceContext
 from kohort.processing._dead_letters import DeadLetter, DeadLetters
@@ -54,13 +61,15 @@ def take_over(
     lost: Callable[..., Any],
     facts: Callable[[], ProcessingFacts],
     keeps_bytes: bool,
-) -> Any:
+) -> Callable[[ProcessingFacts], None]:
     """Put the methods of process() around the program's listener, and end the automatic commits.
 
     Partitions are given up before that listener hears of it, and taken after it, which may have
     sought. ``explain()`` and ``health()`` call ``facts``. With ``keeps_bytes`` records keep the
-    bytes of key and value. Return the listener of the program, for :func:`give_back`.
+    bytes of key and value. Return a function that restores the listener of the program, and keeps
+    the last facts.
     """
+    check_group(consumer)
     driver = consumer._driver
     if keeps_bytes:
         driver.engine.fetcher.keep_bytes()
@@ -76,17 +85,16 @@ def take_over(
     chain = (before, former, after)
     runner.listener = ListenerChain(*(each for each in chain if each is not None))
     driver.engine.note_subscribe(has_listener=True)
-    return former
+
+    def give_back(facts: ProcessingFacts) -> None:
+        driver.callback_runner.listener = former
+        driver.processing = lambda: facts
+
+    return give_back
 
 
 def _ignore(tps: frozenset[TopicPartition]) -> None:
     """Do nothing at a callback that the other part of the chain handles."""
-
-
-def give_back(consumer: AnyConsumer, listener: Any, facts: ProcessingFacts) -> None:
-    """Restore the listener of the program, and keep the last facts."""
-    consumer._driver.callback_runner.listener = listener
-    consumer._driver.processing = lambda: facts
 
 
 def drain_seconds(rebalance: RebalanceContext, now: float) -> float:
@@ -97,6 +105,8 @@ def drain_seconds(rebalance: RebalanceContext, now: float) -> float:
 
 def group_id(consumer: AnyConsumer) -> str:
     """Return the group of a consumer that has one."""
+    if isinstance(consumer, (AsyncShareConsumer, ShareConsumer)):
+        return consumer._settings.group_id
     return consumer._driver.config.group.group_id or ""
 
 

@@ -36,7 +36,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from kohort import OffsetAndMetadata, TopicPartition
 from kohort.errors import ConfigurationError, IllegalStateError
@@ -86,6 +86,8 @@ class CoreOptions:
 
 class Core:
     """The state of one process(). See the top of the module."""
+
+    effect_of_stuck: ClassVar[str] = "The commit of the partition waits for it"
 
     def __init__(self, options: CoreOptions) -> None:
         self.options: CoreOptions = options
@@ -416,6 +418,7 @@ class Core:
             self._command(StopRequest(None, lane.load, lane.attempt))
             return self._leave_open(lane)
         pause = None
+        gave_up = isinstance(error, GiveUp)
         if isinstance(error, GiveUp):
             cause = error.__cause__
             error = cause if isinstance(cause, Exception) else error
@@ -429,6 +432,12 @@ class Core:
                 return self._leave_open(lane)
             self._split(lane, error)
             return self.take()
+        return self._after_last_attempt(lane, error, now, gave_up=gave_up)
+
+    def _after_last_attempt(
+        self, lane: Lane, error: Exception, now: float, *, gave_up: bool
+    ) -> Lane | None:
+        """Do what the option ``failed`` says. Return the lane to go on with, or None."""
         if self.options.failed == "skip":
             self._command(Skipped(lane.load, error, lane.attempt))
             return self.done(lane)

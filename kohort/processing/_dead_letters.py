@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kohort import ConsumerRecord
+from kohort import ConsumerRecord, ShareRecord
 from kohort.errors import (
     ConfigurationError,
     CorruptBatchError,
@@ -108,6 +108,8 @@ def letter_of(
             "because the record was deserialized before process(). Start the program again"
         )
     place = record.topic, record.partition, record.offset
+    if isinstance(record, ShareRecord):
+        attempts = record.delivery_count
     added = _headers(place, group, attempts, error)
     return DeadLetter(
         topic, key, value, (*record.headers, *added), record.timestamp, record.partition

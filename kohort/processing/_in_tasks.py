@@ -22,7 +22,13 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
-from kohort import AsyncKafkaConsumer, KafkaError, OffsetAndMetadata, TopicPartition
+from kohort import (
+    AsyncKafkaConsumer,
+    KafkaError,
+    OffsetAndMetadata,
+    ProcessingFacts,
+    TopicPartition,
+)
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.listeners import RebalanceContext
 from kohort.processing import _consumer
@@ -105,27 +111,30 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
     async def run(self) -> None:
         """Process until a stop."""
         consumer = self._consumer
-        _consumer.check_group(consumer)
-        listener = _consumer.take_over(
-            consumer,
-            assigned=self.assigned,
-            revoked=self.revoked,
-            lost=self.lost,
-            facts=self.facts,
-            keeps_bytes=self._letters is not None,
-        )
+        give_back = self._take_over()
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
                 async with AsyncExitStack() as stack:
                     await _consumer.enter(consumer, stack)
                     await self._process()
         finally:
-            _consumer.give_back(consumer, listener, self._last_facts(sys.exception()))
+            give_back(self._last_facts(sys.exception()))
             if self._stored is not None:
                 with anyio.CancelScope(shield=True):
                     await self._in_store(self._stored.close())
         if self._error is not None:
             raise self._error
+
+    def _take_over(self) -> Callable[[ProcessingFacts], None]:
+        """Take the consumer over. Return the function that gives it back."""
+        return _consumer.take_over(
+            self._consumer,
+            assigned=self.assigned,
+            revoked=self.revoked,
+            lost=self.lost,
+            facts=self.facts,
+            keeps_bytes=self._letters is not None,
+        )
 
     async def _process(self) -> None:
         self._tick(anyio.current_time())
@@ -139,7 +148,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 if self._letters is not None:
                     group.start_soon(self._check_letters, self._letters)
                 await self._stop.wait()
-                self._core.offsets(self._consumer.positions())
+                self._note_positions()
                 self._core.stop()
                 self._apply()
                 await self._drain(None, self._drain_limit())
@@ -400,7 +409,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
 
     async def revoked(self, tps: Iterable[TopicPartition], rebalance: RebalanceContext) -> None:
         """Drain and commit partitions that the group is about to take away."""
-        self._core.offsets(self._consumer.positions(), tps)
+        self._note_positions(tps)
         self._core.close(tps)
         self._notify()
         limit = _consumer.drain_seconds(rebalance, anyio.current_time())

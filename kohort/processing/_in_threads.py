@@ -31,6 +31,7 @@ from kohort import (
     KafkaConsumer,
     KafkaError,
     OffsetAndMetadata,
+    ProcessingFacts,
     TopicPartition,
 )
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
@@ -104,15 +105,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
     def run(self) -> None:
         """Process until a stop."""
         consumer = self._consumer
-        _consumer.check_group(consumer)
-        listener = _consumer.take_over(
-            consumer,
-            assigned=self.assigned,
-            revoked=self.revoked,
-            lost=self.lost,
-            facts=self.facts,
-            keeps_bytes=self._letters is not None,
-        )
+        give_back = self._take_over()
         try:
             with stop_signals(self._on_signal, enabled=self._options.handle_signals):
                 try:
@@ -123,11 +116,22 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
             with self._lock:
                 self._is_over = True
                 self._ready.notify_all()
-            _consumer.give_back(consumer, listener, self._last_facts(sys.exception()))
+            give_back(self._last_facts(sys.exception()))
             if self._stored is not None:
                 run_steps(self._stored.close())
         if self._error is not None:
             raise self._error
+
+    def _take_over(self) -> Callable[[ProcessingFacts], None]:
+        """Take the consumer over. Return the function that gives it back."""
+        return _consumer.take_over(
+            self._consumer,
+            assigned=self.assigned,
+            revoked=self.revoked,
+            lost=self.lost,
+            facts=self.facts,
+            keeps_bytes=self._letters is not None,
+        )
 
     def _process(self) -> None:
         self._tick(time.monotonic())
@@ -137,7 +141,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._letters.start_check()
             self._poll_until(lambda: self._is_stopping)
             with self._lock:
-                self._core.offsets(self._consumer.positions())
+                self._note_positions()
                 self._core.stop()
                 self._apply()
                 deadline = time.monotonic() + self._drain_limit()
@@ -173,18 +177,13 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
 
     def _poll_until(self, is_over: Callable[[], bool]) -> None:
         """Poll, feed the core and commit at intervals."""
-        core, rows = self._core, self._poll_rows
+        core = self._core
         commit_at = time.monotonic() + self._options.commit_interval
         while not is_over():
             error: KafkaError | None = None
             polled: Mapping[TopicPartition, Sequence[Any]] = {}
             try:
-                if rows is None:
-                    polled = self._consumer.poll(timeout_ms=1000 * LOOK_SECONDS)
-                else:
-                    polled = chunks_of(self._consumer.poll_batches(1000 * LOOK_SECONDS, rows))
-                if self._stored is not None:
-                    self._stored.check(self._consumer, polled)
+                polled = self._poll()
             except WakeupError:
                 self._note_wakeup()
             except KafkaError as raised:
@@ -209,6 +208,18 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._start_commit()
             if error is not None:
                 time.sleep(RETRY_SECONDS)
+
+    def _poll(self) -> Mapping[TopicPartition, Sequence[Any]]:
+        """Poll for a short time, so that stops and commands are seen."""
+        polled: Mapping[TopicPartition, Sequence[Any]]
+        if self._poll_rows is None:
+            polled = self._consumer.poll(timeout_ms=1000 * LOOK_SECONDS)
+        else:
+            columns = self._consumer.poll_batches(1000 * LOOK_SECONDS, self._poll_rows)
+            polled = chunks_of(columns)
+        if self._stored is not None:
+            self._stored.check(self._consumer, polled)
+        return polled
 
     def _check_letters(self) -> KafkaError | None:
         """Return the error of the topic of dead letters, once."""
@@ -389,7 +400,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         """Drain and commit partitions that the group is about to take away."""
         core = self._core
         with self._lock:
-            core.offsets(self._consumer.positions(), tps)
+            self._note_positions(tps)
             core.close(tps)
             self._notify()
             now = time.monotonic()

@@ -34,6 +34,7 @@ class ProcessOptions:
     delay: float
     handle_signals: bool
     offsets: OffsetStore | None
+    max_runtime: float = 3600.0
 
     def core(self, max_bytes: int) -> CoreOptions:
         """Return the options of the core."""
@@ -64,6 +65,7 @@ def make_options(
     delay: Any,
     handle_signals: Any,
     offsets: Any = None,
+    max_runtime: Any = 3600.0,
 ) -> ProcessOptions:
     """Return the options. Raise ConfigurationError for a wrong one."""
     if order not in ("partition", "key", "none"):
@@ -72,7 +74,12 @@ def make_options(
     _check_int("window", window, 1, MAX_WINDOW)
     for name, seconds in (("drain", drain), ("delay", delay)):
         _check_seconds(name, seconds, positive=False)
-    for name, seconds in (("commit_interval", commit_interval), ("stuck_after", stuck_after)):
+    positive = (
+        ("commit_interval", commit_interval),
+        ("stuck_after", stuck_after),
+        ("max_runtime", max_runtime),
+    )
+    for name, seconds in positive:
         _check_seconds(name, seconds, positive=True)
     if type(handle_signals) is not bool:
         raise _wrong("handle_signals", handle_signals, "True or False")
@@ -111,6 +118,7 @@ def make_options(
         delay=delay,
         handle_signals=handle_signals,
         offsets=offsets,
+        max_runtime=max_runtime,
     )
 
 

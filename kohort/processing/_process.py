@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, overload
 
-from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer, TopicPartition
+from kohort import (
+    AsyncKafkaConsumer,
+    AsyncShareConsumer,
+    ConsumerRecord,
+    KafkaConsumer,
+    ShareConsumer,
+    ShareRecord,
+    TopicPartition,
+)
 from kohort.errors import ConfigurationError
-from kohort.processing import _in_tasks, _in_threads
+from kohort.processing import _in_tasks, _in_threads, _share_in_tasks, _share_in_threads
 from kohort.processing._core import Order
 from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._options import make_options
 from kohort.processing._policies import Batch, Retry
 from kohort.processing._streams import AsyncPartitionRecords, K, PartitionRecords, V
 from kohort.processing.stores import DeltaOffsets, IcebergOffsets, OffsetStore, SqlOffsets
+
+MAX_RUNTIME = 3600.0
+"""Seconds for which the lock of a record of a share group is renewed by default."""
 
 
 class FailureHandler(Protocol):
@@ -47,6 +58,20 @@ class BatchOptions(CommonOptions, total=False):
     concurrency: int
     retry: Retry | Iterable[Retry] | None
     failed: FailedPolicy
+
+
+class ShareProcessOptions(TypedDict, total=False):
+    """Options of process() for share consumers."""
+
+    order: Literal["none"]
+    concurrency: int
+    retry: Retry | Iterable[Retry] | None
+    failed: FailedPolicy
+    drain: float
+    commit_interval: float
+    stuck_after: float
+    handle_signals: bool
+    max_runtime: float
 
 
 class StoredOptions(BatchOptions, total=False):
@@ -199,15 +224,34 @@ def process(
 ) -> None: ...
 
 
+@overload
 def process(
-    consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any],
+    consumer: AsyncShareConsumer,
+    handler: Callable[[ShareRecord[Any, Any]], Awaitable[object]],
+    **options: Unpack[ShareProcessOptions],
+) -> Coroutine[Any, Any, None]: ...
+
+
+@overload
+def process(
+    consumer: ShareConsumer,
+    handler: Callable[[ShareRecord[Any, Any]], None],
+    **options: Unpack[ShareProcessOptions],
+) -> None: ...
+
+
+def process(
+    consumer: AsyncKafkaConsumer[Any, Any]
+    | KafkaConsumer[Any, Any]
+    | AsyncShareConsumer
+    | ShareConsumer,
     handler: Callable[..., Any] | None = None,
     *,
-    order: Order = "partition",
+    order: Order | None = None,
     concurrency: int = 16,
     window: int = 10_000,
     retry: Retry | Iterable[Retry] | None = None,
-    failed: FailedPolicy = "stop",
+    failed: FailedPolicy | None = None,
     drain: float = 20.0,
     each_partition: Callable[[TopicPartition, Any], Any] | None = None,
     batch: Batch | None = None,
@@ -216,6 +260,7 @@ def process(
     stuck_after: float = 300.0,
     handle_signals: bool = True,
     offsets: OffsetStore | None = None,
+    max_runtime: float = MAX_RUNTIME,
 ) -> Coroutine[Any, Any, None] | None:
     """Call ``handler(record)`` for each record, commit what is done, and return after a stop.
 
@@ -246,6 +291,15 @@ def process(
       health() name it. The process is not live while the handler does not return, and the consumer
       is not ready while the record is retried.
 
+    - ``max_runtime`` is how many seconds the lock of a record of a share group is renewed.
+
+    With AsyncShareConsumer or ShareConsumer, process() acknowledges each record, and commits no
+    offsets. A record is accepted when its handler returns. After the last attempt it is released,
+    and the group delivers it again. In its last delivery, or after :class:`GiveUp`, it is rejected
+    after ``failed``, which is "skip" by default. At most ``concurrency`` records are locked.
+    ``order`` is "none", and ``window``, ``batch``, ``each_partition``, ``delay`` and ``offsets``
+    have no meaning. The docs page "Queues" has more.
+
     It starts the consumer, waits for brokers that are away, and closes the consumer at its end. It
     turns automatic commits off. A listener of subscribe() is called as before.
 
@@ -257,12 +311,21 @@ def process(
     handler with ``failed="stop"``, and errors of the consumer that do not pass. Raises
     ConfigurationError for wrong options and for handlers of the other API.
     """
+    is_share = isinstance(consumer, (AsyncShareConsumer, ShareConsumer))
+    if is_share:
+        _check_share_options(
+            order=order, each_partition=each_partition, batch=batch, delay=delay, offsets=offsets
+        )
+    elif max_runtime != MAX_RUNTIME:
+        raise ConfigurationError(
+            "process(max_runtime=...) is for share consumers, whose locks are renewed. Leave it out"
+        )
     options = make_options(
-        order=order,
+        order=order or ("none" if is_share else "partition"),
         concurrency=concurrency,
         window=window,
         retry=retry,
-        failed=failed,
+        failed=failed or ("skip" if is_share else "stop"),
         drain=drain,
         each_partition=each_partition,
         batch=batch,
@@ -271,6 +334,7 @@ def process(
         stuck_after=stuck_after,
         handle_signals=handle_signals,
         offsets=offsets,
+        max_runtime=max_runtime,
     )
     function = each_partition if handler is None else handler
     if not callable(function) or (handler is not None and each_partition is not None):
@@ -280,6 +344,25 @@ def process(
     if isinstance(consumer, KafkaConsumer):
         _in_threads.ThreadProcessor(consumer, function, options).run()
         return None
+    if isinstance(consumer, AsyncShareConsumer):
+        return _share_in_tasks.AsyncShareProcessor(consumer, function, options).run()
+    if isinstance(consumer, ShareConsumer):
+        _share_in_threads.ThreadShareProcessor(consumer, function, options).run()
+        return None
     raise ConfigurationError(
         f"process() needs a KafkaConsumer or an AsyncKafkaConsumer, not {consumer!r}"
     )
+
+
+def _check_share_options(*, order: Any, **options: Any) -> None:
+    if order not in (None, "none"):
+        raise ConfigurationError(
+            f"process(order={order!r}) is wrong: a share group has no order. Leave order out, or "
+            "use a consumer group"
+        )
+    for name, value in options.items():
+        if value:
+            raise ConfigurationError(
+                f"process({name}=...) is not possible with a share consumer. Leave it out, or use "
+                "a consumer group"
+            )

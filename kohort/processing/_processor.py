@@ -57,7 +57,7 @@ class Processor(Generic[C]):
         """Most rows of a poll of columns; None to poll records."""
         if batch is not None and batch.columns:
             self._poll_rows = batch.rows
-        self._core = Core(options.core(_consumer.buffer_memory(consumer)))
+        self._core = self._make_core()
         self._pauses = _consumer.Pauses(consumer)
         letters = options.policy if isinstance(options.policy, DeadLetters) else None
         self._stuck = StuckWatch(self._core, options.stuck_after, letters)
@@ -71,6 +71,13 @@ class Processor(Generic[C]):
         self._has_warned_of_metadata = False
         self._stored: StoredOffsets | None = None
         """Stored offsets that decide where partitions begin, in place of those of the group."""
+
+    def _make_core(self) -> Core:
+        return Core(self._options.core(_consumer.buffer_memory(self._consumer)))
+
+    def _note_positions(self, tps: Iterable[TopicPartition] | None = None) -> None:
+        """Let the core know how far the consumer has read."""
+        self._core.offsets(self._consumer.positions(), tps)
 
     def _notify(self) -> None:
         """Wake what waits for the core."""
@@ -149,8 +156,11 @@ class Processor(Generic[C]):
             elif isinstance(command, Opened):
                 self._open(command.lane)
             else:
-                report(command)
+                self._carry_out(command)
         self._notify()
+
+    def _carry_out(self, command: Any) -> None:
+        report(command)
 
     def _drain_limit(self) -> float:
         """Return the seconds for which running handlers may go on."""

@@ -108,7 +108,7 @@ class StuckWatch:
         self._named = set(found)
         for lane in new[:MAX_NAMED]:
             sentence = self._sentence(lane, now, is_hung=lane in hung)
-            logger.warning("%s. %s", sentence, _effect(lane))
+            logger.warning("%s. %s", sentence, self._effect(lane))
         if len(new) > MAX_NAMED:
             logger.warning(_MORE, len(new) - MAX_NAMED)
 
@@ -117,6 +117,11 @@ class StuckWatch:
         if lane not in self._core.running or lane.called() > before:
             return False
         return lane.error is None or self._letters is None or self._letters.send is not None
+
+    def _effect(self, lane: Lane) -> str:
+        if lane.partition.is_dropped:
+            return "The partition is no longer owned, and the handler keeps its slot"
+        return self._core.effect_of_stuck
 
     def _sentence(self, lane: Lane, now: float, *, is_hung: bool = False) -> str:
         seconds = now - (now if lane.started is None else lane.started)
@@ -142,12 +147,6 @@ def _limited(sentences: list[str]) -> tuple[str, ...]:
 def _waits_for_policy(lane: Lane, before: float) -> bool:
     """Return True if ``failed=`` has raised, or runs since ``before``."""
     return lane.error is not None and (lane.failures > 0 or lane.called() <= before)
-
-
-def _effect(lane: Lane) -> str:
-    if lane.partition.is_dropped:
-        return "The partition is no longer owned, and the handler keeps its slot"
-    return "The commit of the partition waits for it"
 
 
 def _key(lane: Lane) -> tuple[TopicPartition, int]:

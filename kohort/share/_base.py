@@ -116,6 +116,8 @@ class ShareBase(DriverOwner):
         self._client: ShareClient | None = None
         self._of_engine: Engine | None = None
         self._is_implicit = acknowledgement == "implicit"
+        self._limit: int | None = None
+        """Most records of the next poll, exactly; None for ``max_poll_records``."""
         self._topics: frozenset[str] = frozenset(_arguments.topic_names(topics))
         self._returned: Records = {}
         """Records of the latest poll, which the next call accepts in implicit mode."""
@@ -148,12 +150,24 @@ class ShareBase(DriverOwner):
         return Plan(run, (), seconds + self._driver.bootstrap_seconds())
 
     def _wait_plan(self, timeout: float) -> Plan[None]:
-        return self._plan(lambda client: client.wait(timeout), timeout)
+        return self._plan(lambda client: client.wait(timeout, self._limit), timeout)
 
     def _commit_plan(self, timeout_ms: float | None) -> Plan[None]:
         seconds = _arguments.timeout_seconds(timeout_ms)
         timeout = self._driver.request_seconds if seconds is None else seconds
         return self._plan(lambda client: client.commit(timeout), timeout)
+
+    def _group_configs_plan(self, seconds: float) -> Plan[dict[str, str | None]]:
+        """Return a call that reads the configs of the group by name."""
+        from kohort.share.client._group_config import group_configs
+
+        group_id = self._settings.group_id
+
+        async def run(engine: Engine) -> dict[str, str | None]:
+            await engine.cluster_requests.wait_bootstrapped(self._driver.bootstrap_seconds())
+            return await group_configs(engine, group_id, seconds)
+
+        return Plan(run, (), seconds + self._driver.bootstrap_seconds())
 
     def _start_commit(
         self, finish: Callable[[KafkaError | None], None], callback: ShareCommitCallback | None

@@ -14,7 +14,7 @@ from kohort.errors import (
     DeserializerNotReadyError,
     RecordDeserializationError,
 )
-from kohort.fetcher.buffer._deserialize import record_deserializer
+from kohort.fetcher.buffer._deserialize import KeptBytes, record_deserializer
 from kohort.records import ConsumerRecord, Record, RecordSet, Scratch
 from kohort.share._record import ShareRecord, share_record
 from kohort.share.client._locks import Fetched, Locks
@@ -39,12 +39,19 @@ class ShareDelivery:
     ) -> None:
         self._locks = locks
         self._on_error = on_error
-        self._deserialize = record_deserializer(config.deserialize_key, config.deserialize_value)
+        self._kept_bytes = KeptBytes()
+        self._deserialize = record_deserializer(
+            config.deserialize_key, config.deserialize_value, self._kept_bytes
+        )
         self._check_crcs = config.fetch.check_crcs
         self._budget = config.fetch.decompression_max_bytes
         self._scratch = Scratch()
         self.errors: list[DataError] = []
         """Errors that later polls raise, one each."""
+
+    def keep_bytes(self) -> None:
+        """Let records that are deserialized from now on refer to their bytes."""
+        self._kept_bytes.turn_on()
 
     def deliver(
         self, fetched: Iterable[Fetched]
@@ -88,7 +95,7 @@ class ShareDelivery:
             if isinstance(made, RecordDeserializationError):
                 self._poison(fetched.partition, made, {record.offset}, holds)
             else:
-                delivered.append(share_record(record, made.key, made.value, hold))
+                delivered.append(share_record(made, hold))
         return delivered
 
     def _value(self, record: Record) -> ConsumerRecord[Any, Any] | RecordDeserializationError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from kohort.records import ConsumerRecord, K, Record, V
+from kohort.records import ConsumerRecord, K, V
 from kohort.records._record import RecordDraft, _size
 from kohort.share.machine._acquired import Hold
 
@@ -42,15 +42,15 @@ class ShareRecord(ConsumerRecord[K, V], _Draft[K, V]):
         return self._hold.deadline
 
 
-def share_record(record: Record, key: Any, value: Any, hold: Hold) -> ShareRecord[Any, Any]:
-    """Return the record with deserialized key and value, and its lock."""
+def share_record(record: ConsumerRecord[Any, Any], hold: Hold) -> ShareRecord[Any, Any]:
+    """Return the deserialized record with its lock."""
     draft: _Draft[Any, Any] = _Draft()
     draft.topic = record.topic
     draft.partition = record.partition
     draft.offset = record.offset
     draft.timestamp = record.timestamp
-    draft.key = key
-    draft.value = value
+    draft.key = record.key
+    draft.value = record.value
     draft.headers = record.headers
     draft._origin = record._origin
     draft._sizes = record._sizes or (_size(record.key), _size(record.value), -1)

@@ -131,6 +131,12 @@ class ShareClient:
         """Commits to begin: their timeout, and the function to call at the end."""
         self._sessions: dict[int, ShareSession] = {}
         self._pauses: dict[int, float] = {}
+        self._limit: int | None = None
+        """Most records that all fetches in flight may acquire together; None for the option."""
+        self._asked: dict[int, int] = {}
+        """Most records of each fetch in flight."""
+        self._empty: set[int] = set()
+        """Leaders whose latest response had no records. They are asked for one."""
         self._latest = -1
         """The leader that got the latest fetch."""
         self._waiting = self._flushing = 0
@@ -158,8 +164,12 @@ class ShareClient:
             self._engine.want_topics(topics)
             self._apply(Subscribe(topics))
 
-    async def wait(self, timeout: float) -> None:
-        """Fetch until records are buffered, an error is known, or the time has passed."""
+    async def wait(self, timeout: float, limit: int | None = None) -> None:
+        """Fetch until records are buffered, an error is known, or the time has passed.
+
+        With ``limit``, fetches acquire at most as many records, all leaders together.
+        """
+        self._limit = limit
         self._apply(Retry())
         deadline = anyio.current_time() + timeout
         self._waiting += 1
@@ -262,7 +272,8 @@ class ShareClient:
     async def _keep_membership(self) -> None:
         while True:
             event = self._member_signal.event()
-            deadline = self.membership.next_deadline()
+            # A client that closes sends no heartbeats, so none is due.
+            deadline = None if self._is_closing else self.membership.next_deadline()
             now = anyio.current_time()
             if deadline is not None and deadline <= now + TICK:
                 self._apply(Tick())
@@ -386,13 +397,22 @@ class ShareClient:
                 continue
             due = None if self._flushing else now - locks.seconds * SEND_SHARE
             may_fetch = fetches and node in wanted and self._pauses.get(node, now) <= now + TICK
-            if may_fetch and not (is_exact and busy_elsewhere):
+            if self._limit is not None:
+                may_fetch = may_fetch and self._room() > 0
+            elif is_exact and busy_elsewhere:
+                may_fetch = False
+            if may_fetch:
                 busy_elsewhere, self._latest = True, node
                 self._send_fetch(node, session, wanted[node])
             elif session.is_open and locks.has_marks(node, older_than=due):
                 self._send_acknowledgements(node, session)
             elif session.is_open and node not in wanted and node not in locks.nodes():
                 self._send_acknowledgements(node, session, closes=True)
+
+    def _room(self) -> int:
+        """Return how many more records the fetches in flight may ask for."""
+        assert self._limit is not None
+        return self._limit - sum(self._asked.values())
 
     def _wanted(self) -> dict[int, frozenset[IdPartition]]:
         """Return the assigned partitions by their leader."""
@@ -430,7 +450,13 @@ class ShareClient:
                 return
             units = self.locks.take_units(node)
         request = session.fetch(wanted, units)
-        message = fetch_request(self._settings, self.member_id, request, units, self._may_renew)
+        settings = self._settings
+        if self._limit is not None:
+            # An idle leader reserves one record only, so the others may use the rest.
+            is_idle = node in self._empty and len(self._sessions) > 1
+            asked = self._asked[node] = 1 if is_idle else self._room()
+            settings = settings._replace(max_records=asked, acquire_mode="record_limit")
+        message = fetch_request(settings, self.member_id, request, units, self._may_renew)
         assert self._tasks is not None
         start_soon(self._tasks, self._fetch, node, session, message, units)
 
@@ -454,13 +480,16 @@ class ShareClient:
                 node=node,
                 purpose=PURPOSE,
                 timeout_ms=message.max_wait_ms + self._settings.request_timeout_ms,
-                min_version=WITH_MODES if message.share_acquire_mode else None,
+                min_version=WITH_MODES
+                if message.share_acquire_mode and self._limit is None
+                else None,
             )
         except KafkaError as error:
             self._lost(node, session, error)
         else:
             self._fetched(node, session, units, response, sent_at)
         finally:
+            self._asked.pop(node, None)
             session.is_busy = False
             self._signal.notify()
             self._answer_signal.notify()
@@ -481,6 +510,7 @@ class ShareClient:
         if response.acquisition_lock_timeout_ms > 0:
             locks.seconds = response.acquisition_lock_timeout_ms / 1000
         answered = set()
+        self._empty.add(node)
         for topic in response.responses:
             for each in topic.partitions:
                 key = topic.topic_id, each.partition_index
@@ -498,6 +528,7 @@ class ShareClient:
                         for one in each.acquired_records
                     )
                     partition = TopicPartition(name.name, each.partition_index)
+                    self._empty.discard(node)
                     locks.add(
                         Fetched(
                             key,

@@ -24,3 +24,10 @@ async def set_start(engine: Engine, group_id: str, start: str, seconds: float) -
         return
     changed = await alter_configs(engine, {resource: {START: start}}, False, seconds)
     changed.raise_errors()
+
+
+async def group_configs(engine: Engine, group_id: str, seconds: float) -> dict[str, str | None]:
+    """Return the configs of a group by name, with the defaults of the brokers."""
+    resource = ConfigResource("group", group_id)
+    described = await describe_configs(engine, [resource], seconds)
+    return {name: entry.value for name, entry in described[resource].items()}

@@ -1,0 +1,175 @@
+"""The core of process() for share consumers: which record is handled when, and how it ends.
+
+It is the core of consumers without offsets. Each acquired record is a separate lane, and the
+end of a lane is an acknowledgement.
+
+Invariants:
+
+1. A record is *held* from the poll that returned it until one final acknowledgement, or until its
+   lock is lost. What a handler returns after that has no effect.
+2. A record that no handler has begun is released after half of its lock. All others that are held
+   are renewed once for each lock.
+3. Held records and running handlers together take the free slots, so no more are polled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from kohort import ShareRecord, TopicPartition
+from kohort.processing._commands import Acknowledge, Overdue, Released, StopRequest
+from kohort.processing._core import _ALONE, Core, CoreOptions
+from kohort.processing._partition import Lane, Partition
+
+AWAKE = -1
+"""Value of ``Lane.wake`` for a lane that is not to wake up."""
+RENEW_SHARE = 0.5
+"""Share of the lock after which it is renewed."""
+LOOK_SHARE = 0.1
+"""Share of the lock between two looks at the locks."""
+
+
+class ShareCore(Core):
+    """The state of one process() of a share consumer."""
+
+    effect_of_stuck: ClassVar[str] = "Its lock is renewed until max_runtime"
+
+    def __init__(self, options: CoreOptions, max_runtime: float) -> None:
+        super().__init__(options)
+        self.delivery_limit: int | None = None
+        """Number of deliveries of a record in this group, or None if it is unknown."""
+        self.lock_seconds: float = 30.0
+        self.may_renew: bool = True
+        self._max_runtime = max_runtime
+        self._held: dict[Lane, float | None] = {}
+        """Lanes whose records are held, with the deadline for which they were renewed."""
+
+    def occupied(self) -> int:
+        """Return how many slots are taken, by held records or by handlers that have not ended."""
+        return len(self._held) + sum(lane not in self._held for lane in self.running)
+
+    def is_held(self, tp: TopicPartition, offset: int) -> bool:
+        """Return True if a record has no final acknowledgement."""
+        return any(lane.partition.tp == tp and lane.load.offset == offset for lane in self._held)
+
+    def records(self, tp: TopicPartition, records: Sequence[Any], now: float) -> None:
+        """Take the records that a poll returned for a partition."""
+        self.now = now
+        partition = self.partitions.get(tp)
+        if partition is None:
+            partition = self.partitions[tp] = Partition(tp, None)
+        for record in records:
+            lane = Lane(partition, _ALONE, record)
+            self._held[lane] = None
+            if self.is_stopping:
+                self._finish(lane, Acknowledge(record, "release"))
+            else:
+                self.ready.append(lane)
+
+    def stop(self) -> None:
+        """Start no more handlers, and release what no handler has."""
+        self.is_stopping = True
+        self.close(self.partitions)
+        self._release(lane for lane in list(self._held) if lane not in self.running)
+
+    def release_all(self) -> None:
+        """Release all that is held, at the end."""
+        self._release(list(self._held))
+
+    def _release(self, lanes: Iterable[Lane]) -> None:
+        for lane in lanes:
+            lane.wake = AWAKE
+            self._finish(lane, Acknowledge(lane.load, "release"))
+
+    def _finish(self, lane: Lane, command: Acknowledge) -> None:
+        """End a lane, unless it has ended."""
+        if self._held.pop(lane, command) is not command:
+            self._command(command)
+
+    # -- ends of handlers ---------------------------------------------------------------------
+
+    def done(self, lane: Lane) -> Lane | None:
+        """Note that the handler or the policy has returned. Return the lane to go on with."""
+        return self._end_with(lane, Acknowledge(lane.load, "reject" if lane.error else "accept"))
+
+    def _end_with(self, lane: Lane, command: Acknowledge) -> Lane | None:
+        self.running.discard(lane)
+        self.has_news = True
+        self._finish(lane, command)
+        return self.take()
+
+    def failed(self, lane: Lane, error: Exception, now: float) -> Lane | None:
+        """Note that the handler, or the policy, raised. Return the lane to go on with, or None."""
+        if lane not in self._held:
+            self.now = now
+            return self._leave_open(lane)
+        return super().failed(lane, error, now)
+
+    def _after_last_attempt(
+        self, lane: Lane, error: Exception, now: float, *, gave_up: bool
+    ) -> Lane | None:
+        if not gave_up and not self._is_last(lane.load):
+            self._command(Released(lane.load, error, lane.attempt))
+            return self._end_with(lane, Acknowledge(lane.load, "release"))
+        if self.options.failed == "skip":
+            self._finish(lane, Acknowledge(lane.load, "reject"))
+        return super()._after_last_attempt(lane, error, now, gave_up=gave_up)
+
+    def _is_last(self, record: ShareRecord[Any, Any]) -> bool:
+        return self.delivery_limit is not None and record.delivery_count >= self.delivery_limit
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """Return the time at which :meth:`tick` has something to do; None if there is none."""
+        woken = super().next_deadline()
+        if not self._held:
+            return woken
+        look = self.now + self.lock_seconds * LOOK_SHARE
+        return look if woken is None else min(woken, look)
+
+    def tick(self, now: float, wall: float) -> None:
+        """Make lanes ready that have slept until now, renew locks, and end what takes too long."""
+        super().tick(now, wall)
+        for lane, renewed in list(self._held.items()):
+            deadline = lane.load.lock_deadline
+            if lane.error is None and now - (lane.started or now) >= self._max_runtime:
+                self._end_overdue(lane, now)
+            elif now >= deadline and lane not in self.running:
+                self._drop(lane)  # the group delivers it again
+                del self._held[lane]
+            elif deadline - now > self.lock_seconds * (1 - RENEW_SHARE):
+                continue
+            elif lane.started is None and lane.error is None:
+                self._drop(lane)
+                self._finish(lane, Acknowledge(lane.load, "release"))
+            elif self.may_renew and renewed != deadline:
+                self._held[lane] = deadline
+                self._command(Acknowledge(lane.load, "renew"))
+
+    def _drop(self, lane: Lane) -> None:
+        """Let a lane that does not run be neither ready nor woken."""
+        lane.wake = AWAKE
+        if lane in self.ready:
+            self.ready.remove(lane)
+
+    def _end_overdue(self, lane: Lane, now: float) -> None:
+        """End a record whose handler has not returned. Its last delivery has failed for good."""
+        record, seconds = lane.load, now - (lane.started or now)
+        error = TimeoutError(f"the handler has not returned within {self._max_runtime:g} s")
+        self._drop(lane)
+        if not self._is_last(record):
+            self._finish(lane, Acknowledge(record, "release"))
+        elif self.options.failed == "call":
+            del self._held[lane]
+            heir = Lane(lane.partition, _ALONE, record)
+            heir.error, heir.failures, heir.attempt = error, 0, lane.attempt - 1
+            heir.started = now
+            self._held[heir] = None
+            self.ready.append(heir)
+        else:
+            self._finish(lane, Acknowledge(record, "reject"))
+            if self.options.failed == "stop":
+                self._command(StopRequest(error, record, lane.attempt))
+        self._command(Overdue(lane, seconds))

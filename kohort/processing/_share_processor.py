@@ -1,0 +1,109 @@
+"""What both drivers of process() for share consumers have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kohort import KafkaError, TopicPartition
+from kohort.errors import ConfigurationError
+from kohort.processing import _shares
+from kohort.processing._commands import Acknowledge, Overdue, Released
+from kohort.processing._core import Core
+from kohort.processing._dead_letters import DeadLetters
+from kohort.processing._options import ProcessOptions
+from kohort.processing._reports import described, logger, place, report
+from kohort.processing._share_core import ShareCore
+
+
+class ShareSteps:
+    """The steps of a driver for share consumers that neither wait nor send requests."""
+
+    _consumer: Any
+    _options: ProcessOptions
+    _core: Core
+    _group_is_known = False
+
+    def _make_core(self) -> Core:
+        return ShareCore(self._options.core(0), self._options.max_runtime)
+
+    @property
+    def _shares(self) -> ShareCore:
+        assert isinstance(self._core, ShareCore)
+        return self._core
+
+    def _free(self) -> int:
+        """Return how many more records may be acquired."""
+        return self._options.concurrency - self._shares.occupied()
+
+    def _note_positions(self, tps: object = None) -> None:
+        """Do nothing, because a share group has no positions."""
+
+    def _passed_data(self, error: KafkaError) -> dict[TopicPartition, list[Any]] | None:
+        """Return None, because the option ``on_error`` of the consumer decides."""
+        return None
+
+    def _note_configs(self, configs: dict[str, str | None]) -> None:
+        """Note what the group has set. Raise ConfigurationError if letters would be doubled."""
+        self._group_is_known = True
+        limit = configs.get(_shares.LIMIT)
+        if limit is not None and limit.isdigit():
+            self._shares.delivery_limit = int(limit)
+        topic = configs.get(_shares.LETTERS)
+        if topic and isinstance(self._options.policy, DeadLetters):
+            raise ConfigurationError(
+                f"process(failed=DeadLetters(...)) is wrong: the brokers write the dead letters of "
+                f"this group to {topic!r} already. Leave failed out, or unset {_shares.LETTERS} of "
+                "the group"
+            )
+
+    def _warn_of_configs(self, error: KafkaError) -> None:
+        self._group_is_known = True
+        logger.warning(
+            "the configs of the share group cannot be read: %s. So process() does not know the "
+            "last delivery of a record, and the brokers archive it without a call of failed=",
+            str(error),
+        )
+
+    def _carry_out(self, command: Any) -> None:
+        match command:
+            case Acknowledge(load=record, type=type):
+                getattr(self._consumer, type)(record)
+            case Released(load=record, error=error, attempts=attempts):
+                logger.info(
+                    "%s: released after %d attempts in delivery %d, because the handler raised %s",
+                    place(record),
+                    attempts,
+                    record.delivery_count,
+                    described(error),
+                )
+            case Overdue(lane=lane, seconds=seconds):
+                logger.warning(
+                    "%s: the handler has not returned for %.0f s, so its result is ignored. Raise "
+                    "max_runtime if it is not stuck",
+                    place(lane.load),
+                    seconds,
+                )
+                self._end_handler(lane)
+            case _:
+                report(command)
+
+    def _end_handler(self, lane: Any) -> None:
+        """End the handler of a lane, as far as that is possible."""
+        raise NotImplementedError  # each driver has it
+
+    def _note_failures(self) -> None:
+        """Log acknowledgements that failed, and renew no more if the brokers refuse that."""
+        core = self._shares
+        for tp, errors in _shares.take_failures(self._consumer).items():
+            for offset, error in errors.items():
+                if not core.is_held(tp, offset):
+                    logger.info("%s", str(error))
+                elif core.may_renew:
+                    core.may_renew = False
+                    logger.warning(
+                        "the brokers refuse to renew locks: %s. A handler that takes longer than "
+                        "%.0f s is called again for the same record. Raise "
+                        "share.record.lock.duration.ms of the group, or let it renew",
+                        str(error),
+                        core.lock_seconds,
+                    )
