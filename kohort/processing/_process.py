@@ -15,7 +15,7 @@ from kohort import (
     TopicPartition,
 )
 from kohort.errors import ConfigurationError
-from kohort.processing import _in_tasks, _in_threads, _share_in_tasks, _share_in_threads
+from kohort.processing import _in_tasks, _in_threads, shares
 from kohort.processing._core import Order
 from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._options import make_options
@@ -345,9 +345,9 @@ def process(
         _in_threads.ThreadProcessor(consumer, function, options).run()
         return None
     if isinstance(consumer, AsyncShareConsumer):
-        return _share_in_tasks.AsyncShareProcessor(consumer, function, options).run()
+        return shares.AsyncShareProcessor(consumer, function, options).run()
     if isinstance(consumer, ShareConsumer):
-        _share_in_threads.ThreadShareProcessor(consumer, function, options).run()
+        shares.ThreadShareProcessor(consumer, function, options).run()
         return None
     raise ConfigurationError(
         f"process() needs a KafkaConsumer or an AsyncKafkaConsumer, not {consumer!r}"

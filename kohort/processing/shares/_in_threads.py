@@ -8,13 +8,13 @@ from typing import Any
 
 from kohort import KafkaError, ProcessingFacts, ShareConsumer, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
-from kohort.processing import _shares
 from kohort.processing._in_threads import LOOK_SECONDS, ThreadProcessor
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
 from kohort.processing._processor import COMMIT_SECONDS, RETRY_SECONDS
 from kohort.processing._reports import logger
-from kohort.processing._share_processor import ShareSteps
+from kohort.processing.shares import _client
+from kohort.processing.shares._processor import ShareSteps
 
 
 class ThreadShareProcessor(ShareSteps, ThreadProcessor):
@@ -28,7 +28,7 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
 
     def _take_over(self) -> Callable[[ProcessingFacts], None]:
         keeps_bytes = self._letters is not None
-        return _shares.take_over(self._consumer, facts=self.facts, keeps_bytes=keeps_bytes)
+        return _client.take_over(self._consumer, facts=self.facts, keeps_bytes=keeps_bytes)
 
     def _end_handler(self, lane: Lane) -> None:
         self._slots_of([lane])
@@ -46,7 +46,7 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
             if free <= 0:
                 self._ended.wait(LOOK_SECONDS)
                 return {}
-        _shares.set_limit(consumer, free)
+        _client.set_limit(consumer, free)
         polled: Mapping[TopicPartition, Sequence[Any]] = consumer.poll(1000 * LOOK_SECONDS)
         core.lock_seconds = consumer.lock_seconds()
         return polled
@@ -54,7 +54,7 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
     def _read_configs(self) -> None:
         """Read the configs of the group, before the first record is polled."""
         try:
-            self._note_configs(_shares.read_in_thread(self._consumer, COMMIT_SECONDS))
+            self._note_configs(_client.read_in_thread(self._consumer, COMMIT_SECONDS))
         except ConfigurationError as error:
             self._fail(error)
         except KafkaError as error:
@@ -66,13 +66,13 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
         super()._tick(now)
         if self._core.has_news:
             self._apply()
-            _shares.flush(self._consumer)  # renewals do not wait for the next poll
+            _client.flush(self._consumer)  # renewals do not wait for the next poll
 
     def _start_commit(self) -> None:
         """Send all acknowledgements, without a wait."""
         with self._lock:
             self._note_failures()
-        _shares.flush(self._consumer)
+        _client.flush(self._consumer)
 
     def _commit_within(self, tps: Iterable[TopicPartition] | None, limit: float) -> None:
         """Release what is held, and send all acknowledgements for ``limit`` seconds."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from kohort import KafkaError, TopicPartition
 from kohort.errors import ConfigurationError
-from kohort.processing import _shares
 from kohort.processing._commands import Acknowledge, Overdue, Released
 from kohort.processing._core import Core
 from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._options import ProcessOptions
 from kohort.processing._reports import described, logger, place, report
-from kohort.processing._share_core import ShareCore
+from kohort.processing.shares import _client
+from kohort.processing.shares._core import ShareCore
 
 
 class ShareSteps:
@@ -45,14 +45,14 @@ class ShareSteps:
     def _note_configs(self, configs: dict[str, str | None]) -> None:
         """Note what the group has set. Raise ConfigurationError if letters would be doubled."""
         self._group_is_known = True
-        limit = configs.get(_shares.LIMIT)
+        limit = configs.get(_client.LIMIT)
         if limit is not None and limit.isdigit():
             self._shares.delivery_limit = int(limit)
-        topic = configs.get(_shares.LETTERS)
+        topic = configs.get(_client.LETTERS)
         if topic and isinstance(self._options.policy, DeadLetters):
             raise ConfigurationError(
                 f"process(failed=DeadLetters(...)) is wrong: the brokers write the dead letters of "
-                f"this group to {topic!r} already. Leave failed out, or unset {_shares.LETTERS} of "
+                f"this group to {topic!r} already. Leave failed out, or unset {_client.LETTERS} of "
                 "the group"
             )
 
@@ -94,7 +94,7 @@ class ShareSteps:
     def _note_failures(self) -> None:
         """Log acknowledgements that failed, and renew no more if the brokers refuse that."""
         core = self._shares
-        for tp, errors in _shares.take_failures(self._consumer).items():
+        for tp, errors in _client.take_failures(self._consumer).items():
             for offset, error in errors.items():
                 if not core.is_held(tp, offset):
                     logger.info("%s", str(error))

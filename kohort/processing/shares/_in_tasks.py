@@ -9,13 +9,13 @@ import anyio
 
 from kohort import AsyncShareConsumer, KafkaError, ProcessingFacts, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
-from kohort.processing import _shares
 from kohort.processing._in_tasks import POLL_MS, AsyncProcessor
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
 from kohort.processing._processor import COMMIT_SECONDS, RETRY_SECONDS, TICK_SECONDS
 from kohort.processing._reports import logger
-from kohort.processing._share_processor import ShareSteps
+from kohort.processing.shares import _client
+from kohort.processing.shares._processor import ShareSteps
 
 
 class AsyncShareProcessor(ShareSteps, AsyncProcessor):
@@ -29,7 +29,7 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
 
     def _take_over(self) -> Callable[[ProcessingFacts], None]:
         keeps_bytes = self._letters is not None
-        return _shares.take_over(self._consumer, facts=self.facts, keeps_bytes=keeps_bytes)
+        return _client.take_over(self._consumer, facts=self.facts, keeps_bytes=keeps_bytes)
 
     def _end_handler(self, lane: Lane) -> None:
         self._cancel([lane])
@@ -40,7 +40,7 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
     async def _read_configs(self) -> None:
         """Read the configs of the group, before the first record is polled."""
         try:
-            self._note_configs(await _shares.read_in_task(self._consumer, COMMIT_SECONDS))
+            self._note_configs(await _client.read_in_task(self._consumer, COMMIT_SECONDS))
         except WakeupError:
             self._note_wakeup()
         except ConfigurationError as error:
@@ -64,7 +64,7 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
                     await news.wait()
                 continue
             try:
-                _shares.set_limit(consumer, free)
+                _client.set_limit(consumer, free)
                 polled = await consumer.poll(timeout_ms=POLL_MS)
             except WakeupError:
                 self._note_wakeup()
@@ -90,13 +90,13 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
         super()._tick(now)
         if self._core.has_news:
             self._apply()
-            _shares.flush(self._consumer)  # renewals do not wait for the next poll
+            _client.flush(self._consumer)  # renewals do not wait for the next poll
 
     async def _commit_at_intervals(self) -> None:
         while True:
             await anyio.sleep(self._options.commit_interval)
             self._note_failures()
-            _shares.flush(self._consumer)
+            _client.flush(self._consumer)
 
     async def _commit(self, tps: Iterable[TopicPartition] | None, limit: float) -> bool:
         """Release what is held, and send all acknowledgements. Return False if it failed."""
