@@ -50,6 +50,7 @@ __all__ = [
     "PartitionLag",
     "ResetPlan",
     "ResetStep",
+    "ShareOffset",
     "TopicDescription",
     "stuck_reason",
 ]
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         GroupListings,
         MemberDescription,
         OffsetSpec,
+        ShareOffset,
     )
     from kohort.admin._sync import KafkaAdminClient
     from kohort.admin._topics import (
@@ -101,6 +103,7 @@ else:
             "PartitionLag": "kohort.admin._lag",
             "ResetPlan": "kohort.admin._plan",
             "ResetStep": "kohort.admin._plan",
+            "ShareOffset": "kohort.admin._results",
             "TopicDescription": "kohort.admin._topics",
             "stuck_reason": "kohort.admin._lag",
         }.get,

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast
 
-from kohort.admin import _base, _groups, _offsets, _progress, _reset, _topics
+from kohort.admin import _base, _groups, _offsets, _progress, _reset, _share_offsets, _topics
 from kohort.admin._lag import GroupLag
 from kohort.admin._plan import ResetPlan
-from kohort.admin._results import AdminResults, GroupDescription, GroupListings
+from kohort.admin._results import AdminResults, GroupDescription, GroupListings, ShareOffset
 from kohort.admin._topics import (
     ClusterDescription,
     ConfigEntry,
@@ -157,7 +157,8 @@ class AsyncKafkaAdminClient(_base.AdminBase):
 
         Seconds are the age of the oldest record that is not done. It is read from the log at the
         committed offset of each partition that is behind. With read_committed the end of a log is
-        its last stable offset. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        its last stable offset. For a share group the brokers report records, and seconds are
+        unknown. The default of ``timeout_ms`` is ``request_timeout_ms``.
         """
         wanted = _base.names(group_ids, "a group id")
         committed = _base.is_committed(isolation_level)
@@ -220,6 +221,9 @@ class AsyncKafkaAdminClient(_base.AdminBase):
     ) -> ResetPlan:
         """Set the offsets of a group without members, and return what changed as a plan.
 
+        In a share group these are the start offsets. The records after a start that the group has
+        done are delivered again, also after an undo.
+
         ``plan=True`` changes nothing and returns the plan, to look at and to give as ``to`` later.
         The property ``undo`` of a plan is the plan for the way back.
 
@@ -239,6 +243,48 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         chosen = None if partitions is None else _arguments.topic_partitions(partitions)
         _base.check_reset(to, named, chosen, group)
         return await self._call(timeout_ms, _reset.reset, group, to, named, chosen, plan)
+
+    async def list_share_group_offsets(
+        self,
+        group_specs: str | Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        timeout_ms: float | None = None,
+    ) -> AdminResults[str, AdminResults[TopicPartition, ShareOffset]]:
+        """Return the start offsets of share groups, with the number of records that are not done.
+
+        A mapping has the partitions of each group, or None for all that the group has read. A group
+        that does not exist has none. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        specs = _base.group_specs(group_specs)
+        return await self._call(timeout_ms, _share_offsets.list_share_group_offsets, specs)
+
+    async def alter_share_group_offsets(
+        self,
+        group_id: str,
+        starts: Mapping[TopicPartition, int | None],
+        timeout_ms: float | None = None,
+    ) -> AdminResults[TopicPartition, None]:
+        """Set where a share group without members begins. Records before that are done.
+
+        A partition whose value is None begins as if it was never read. A group that does not exist
+        is created. An offset outside of the log has OffsetOutOfRangeError, although the brokers
+        would take it. A group with members has NonEmptyGroupError. :meth:`reset_group_offsets` has
+        a plan and an undo. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        [group] = _base.names(group_id, "a group id")
+        chosen = _base.start_offsets(starts)
+        return await self._call(timeout_ms, _share_offsets.alter_share_group_offsets, group, chosen)
+
+    async def delete_share_group_offsets(
+        self, group_id: str, topics: str | Iterable[str], timeout_ms: float | None = None
+    ) -> AdminResults[str, None]:
+        """Delete the offsets of whole topics from a share group without members.
+
+        The group then begins in them as a new one does. The default of ``timeout_ms`` is
+        ``request_timeout_ms``.
+        """
+        [group] = _base.names(group_id, "a group id")
+        named = _base.names(topics, "a topic")
+        return await self._call(timeout_ms, _share_offsets.delete_share_group_offsets, group, named)
 
     async def find_offsets(
         self,

@@ -121,6 +121,18 @@ def group_specs(
     }
 
 
+def start_offsets(starts: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int | None]:
+    """Return the checked start offsets by partition. None stands for no start."""
+    if not isinstance(starts, Mapping):
+        raise TypeError(f"expected a mapping of TopicPartition to an offset, not {starts!r}")
+    return {
+        _arguments.topic_partition(tp): None
+        if start is None
+        else _arguments.integer(start, f"the start of {tp}", 0)
+        for tp, start in starts.items()
+    }
+
+
 def offset_specs(specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the checked timestamps or OffsetSpec values by partition."""
     if not isinstance(specs, Mapping):

@@ -1,7 +1,7 @@
 """The requests for groups: their list, their description and their deletion.
 
-A group of the consumer protocol and a classic group have different APIs. A description requests
-both: ConsumerGroupDescribe first, and DescribeGroups if that does not know the group.
+Each type of group has its own API. A description requests ConsumerGroupDescribe first, then
+DescribeGroups if that does not know the group, and ShareGroupDescribe at last.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from kohort.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     ListGroupsRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
 )
 from kohort.transport import start_soon
 from kohort.types import TopicPartition
@@ -49,7 +51,7 @@ from kohort.types import TopicPartition
 if TYPE_CHECKING:
     from kohort.consumer.engine._engine import Engine
 
-_CLASSIC, _CONSUMER = "classic", "consumer"
+_CLASSIC, _CONSUMER, SHARE = "classic", "consumer", "share"
 _STATES_SINCE = 4
 """The first version of ListGroups with states. Version 5 has types."""
 _DEAD = "Dead"
@@ -135,7 +137,14 @@ async def _describe(
     try:
         return await _describe_consumer(requests, group_id, coordinator)
     except (UnsupportedVersionError, GroupIdNotFoundError):
+        pass
+    try:
         return await _describe_classic(requests, group_id, coordinator)
+    except GroupIdNotFoundError as not_found:
+        try:
+            return await _describe_share(requests, group_id, coordinator)
+        except UnsupportedVersionError:
+            raise not_found from None
 
 
 async def _describe_consumer(
@@ -161,10 +170,47 @@ async def _describe_consumer(
     )
 
 
+async def _describe_share(
+    requests: AdminRequests, group_id: str, coordinator: CoordinatorConnection
+) -> GroupDescription:
+    response = await coordinator.request(
+        [RequestForm(ShareGroupDescribeRequest(group_ids=[group_id]))],
+        timeout=requests.milliseconds / 1000,
+    )
+    group = next((each for each in response.groups if each.group_id == group_id), None)
+    if group is None or group.error_code:
+        raise _description_error(group_id, group)
+    return GroupDescription(
+        group_id,
+        SHARE,
+        group.group_state,
+        SHARE,
+        group.assignor_name,
+        _node(coordinator),
+        tuple(sorted(_share_member(each) for each in group.members)),
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _share_member(member: ShareGroupDescribeResponse.Member) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        None,
+        member.client_id,
+        member.client_host.lstrip("/"),
+        _partitions(member.assignment),
+        topics=tuple(sorted(member.subscribed_topic_names)),
+        epoch=member.member_epoch,
+        rack=member.rack_id,
+    )
+
+
 def _description_error(
     group_id: str,
     group: ConsumerGroupDescribeResponse.DescribedGroup
     | DescribeGroupsResponse.DescribedGroup
+    | ShareGroupDescribeResponse.DescribedGroup
     | None,
 ) -> KafkaError:
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.error_code
@@ -187,7 +233,9 @@ def _consumer_member(member: ConsumerGroupDescribeResponse.Member) -> MemberDesc
     )
 
 
-def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(
+    assignment: ConsumerGroupDescribeResponse.Assignment | ShareGroupDescribeResponse.Assignment,
+) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, number)

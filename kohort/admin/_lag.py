@@ -10,13 +10,14 @@ Rules:
 2. A timestamp in the future counts as now, with the flag ``future``.
 3. An offset before the log's start counts from the start, with the flag ``offsets-lost``.
 4. With read_committed the log ends at its last stable offset.
+5. In a share group the oldest record that is not done is unknown, so its age is, too.
 """
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from kohort.admin._results import AdminResults, GroupDescription, MemberDescription
+from kohort.admin._results import AdminResults, GroupDescription, MemberDescription, ShareOffset
 from kohort.records import LOG_APPEND_TIME
 from kohort.types import NamedTuple, TopicPartition
 
@@ -46,13 +47,16 @@ class PartitionLag(NamedTuple):
     """Progress of a group in a partition."""
 
     committed: int | None
-    """Committed offset, or None without one."""
+    """Committed offset, or the start offset in a share group. None without one."""
     start: int
     """First offset of the log."""
     end: int
     """Offset after the last record, or the last stable offset with read_committed."""
     records: int | None
-    """Offsets from the committed one to the end. None without a committed offset."""
+    """Offsets from the committed one to the end. None without a committed offset.
+
+    In a share group it is the number of records that are not done, as far as the brokers report it.
+    """
     seconds: float | None
     """Age of the oldest record that is not done; 0 without one, and None if it is unknown."""
     timestamp: int | None
@@ -62,7 +66,7 @@ class PartitionLag(NamedTuple):
     flags: tuple[LagFlag, ...]
     """``future`` for a timestamp after now, ``offsets-lost`` for records that are deleted."""
     owner: MemberDescription | None
-    """Member that owns the partition, or None."""
+    """Member that owns the partition, or None. Members of a share group own none."""
     reason: str
     """Why the group does not move there, in a few words."""
 
@@ -133,6 +137,27 @@ def partition_lag(
         owner,
         _reason(committed, bounds, end, owner, has_members),
     )
+
+
+def share_lag(at: ShareOffset, bounds: LogBounds, readers: int) -> PartitionLag:
+    """Return the progress of a share group in a partition that ``readers`` members have."""
+    seconds = 0.0 if at.lag == 0 else None
+    reason = _share_reason(at, bounds, readers)
+    return PartitionLag(
+        at.start, bounds.start, bounds.end, at.lag, seconds, None, None, (), None, reason
+    )
+
+
+def _share_reason(at: ShareOffset, bounds: LogBounds, readers: int) -> str:
+    if at.start is not None and at.start > bounds.end:
+        return f"the start is after the end of the log: {bounds.end}"
+    if at.lag == 0:
+        return "at the end"
+    if not readers:
+        return "no member has the partition"
+    if at.start is None:
+        return "the brokers have no start yet"
+    return "behind" if at.lag is not None else "the brokers report no lag"
 
 
 def _type_name(timestamp_type: int) -> TimestampType:

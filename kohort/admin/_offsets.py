@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kohort.admin._requests import AdminRequests, group_error, note_error
 from kohort.admin._results import AdminResults
@@ -16,6 +16,7 @@ from kohort.coordinator_client import (
     commit_forms,
     fetch_forms,
     fetched_offsets,
+    partitions_by_topic,
 )
 from kohort.errors import (
     ErrorCode,
@@ -32,13 +33,14 @@ from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from kohort.consumer.engine._engine import Engine
 
+K = TypeVar("K")
+
 Committed: TypeAlias = AdminResults[TopicPartition, OffsetAndMetadata]
 """The committed offsets of a group."""
 GroupSpecs: TypeAlias = Mapping[str, Collection[TopicPartition] | None]
 """The partitions to read by group. None stands for all that have an offset."""
 _Change: TypeAlias = Callable[
-    [Sequence[TopicPartition], CoordinatorConnection],
-    Awaitable[dict[TopicPartition, KafkaError | None]],
+    [Sequence[K], CoordinatorConnection], Awaitable[dict[K, KafkaError | None]]
 ]
 
 
@@ -70,7 +72,7 @@ async def committed_offsets(
         return AdminResults(
             {tp: at for tp, at in found.items() if isinstance(at, OffsetAndMetadata)},
             {
-                tp: _partition_error("the read of its offset", tp, at, "DESCRIBE")
+                tp: partition_error("the read of its offset", tp, at, "DESCRIBE")
                 for tp, at in found.items()
                 if isinstance(at, int)
             },
@@ -103,11 +105,11 @@ async def commit_offsets(
             timeout=requests.milliseconds / 1000,
         )
         return {
-            tp: _changed(group_id, "the commit", tp, code)
+            tp: changed(group_id, "the commit", tp, code)
             for tp, code in commit_codes(response, chosen, None).items()
         }
 
-    return await _each_partition(requests, group_id, offsets, commit, "the commit")
+    return await each_in_group(requests, group_id, offsets, commit, "the commit")
 
 
 async def delete_group_offsets(
@@ -125,17 +127,15 @@ async def delete_offsets(
     async def delete(
         remaining: Sequence[TopicPartition], coordinator: CoordinatorConnection
     ) -> dict[TopicPartition, KafkaError | None]:
-        topics: dict[str, list[OffsetDeleteRequest.OffsetDeleteRequestPartition]] = {}
-        for topic, number in sorted(remaining):
-            partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=number)
-            topics.setdefault(topic, []).append(partition)
-        message = OffsetDeleteRequest(
-            group_id=group_id,
-            topics=[
-                OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=each)
-                for name, each in topics.items()
-            ],
-        )
+        cls = OffsetDeleteRequest
+        topics = [
+            cls.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[cls.OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
+            )
+            for name, numbers in partitions_by_topic(sorted(remaining)).items()
+        ]
+        message = cls(group_id=group_id, topics=topics)
         response = await coordinator.request(
             [RequestForm(message)], timeout=requests.milliseconds / 1000
         )
@@ -148,25 +148,19 @@ async def delete_offsets(
         }
         missing = ErrorCode.UNKNOWN_SERVER_ERROR
         return {
-            tp: _changed(group_id, "the deletion", tp, codes.get(tp, missing)) for tp in remaining
+            tp: changed(group_id, "the deletion", tp, codes.get(tp, missing)) for tp in remaining
         }
 
-    return await _each_partition(requests, group_id, partitions, delete, "the deletion of offsets")
+    return await each_in_group(requests, group_id, partitions, delete, "the deletion of offsets")
 
 
-async def _each_partition(
-    requests: AdminRequests,
-    group_id: str,
-    partitions: Iterable[TopicPartition],
-    change: _Change,
-    what: str,
-) -> AdminResults[TopicPartition, None]:
-    """Repeat a change for the partitions without a final result."""
+async def each_in_group(
+    requests: AdminRequests, group_id: str, keys: Iterable[K], change: _Change[K], what: str
+) -> AdminResults[K, None]:
+    """Repeat a change for the partitions or topics without a final result."""
     coordinator = requests.coordinator(group_id)
 
-    async def attempt(
-        remaining: Sequence[TopicPartition],
-    ) -> Mapping[TopicPartition, KafkaError | None]:
+    async def attempt(remaining: Sequence[K]) -> Mapping[K, KafkaError | None]:
         try:
             found = await change(remaining, coordinator)
         except KafkaError as error:
@@ -176,19 +170,19 @@ async def _each_partition(
             note_error(coordinator, each)
         return found
 
-    return await requests.each(partitions, attempt, f"{what} of group {escaped(group_id)!r}")
+    return await requests.each(keys, attempt, f"{what} of group {escaped(group_id)!r}")
 
 
-def _changed(group_id: str, what: str, tp: TopicPartition, code: int) -> KafkaError | None:
+def changed(group_id: str, what: str, tp: TopicPartition, code: int) -> KafkaError | None:
     """Return the error of a change of one partition, or None if it succeeded."""
     if not code:
         return None
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return group_error(what, group_id, code, "READ")
-    return _partition_error(f"{what} in group {escaped(group_id)!r}", tp, code, "READ")
+    return partition_error(f"{what} in group {escaped(group_id)!r}", tp, code, "READ")
 
 
-def _partition_error(what: str, tp: TopicPartition, code: int, operation: str) -> KafkaError:
+def partition_error(what: str, tp: TopicPartition, code: int, operation: str) -> KafkaError:
     name = f"{escaped(tp.topic)}-{tp.partition}"
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return TopicAuthorizationFailedError(

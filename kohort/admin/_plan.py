@@ -37,9 +37,9 @@ class ResetStep(NamedTuple):
 
     partition: TopicPartition
     before: OffsetAndMetadata | None
-    """Committed offset when the plan was made; None without one."""
+    """Committed offset, or the start in a share group, when the plan was made; None without one."""
     after: OffsetAndMetadata | None
-    """Offset to commit. None deletes the committed offset."""
+    """Offset to set. None deletes the offset."""
     start: int
     """First offset of the log."""
     end: int
@@ -187,7 +187,7 @@ def make_plan(
     group_id: str,
     target: Target,
     partitions: Collection[TopicPartition],
-    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    committed: Mapping[TopicPartition, OffsetAndMetadata | None],
     starts: Mapping[TopicPartition, OffsetAndTimestamp | None],
     ends: Mapping[TopicPartition, OffsetAndTimestamp | None],
     found: Mapping[TopicPartition, OffsetAndTimestamp | None],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from kohort.admin._groups import describe_group
+from kohort.admin._groups import SHARE, describe_group
 from kohort.admin._lag import (
     GroupLag,
     LogBounds,
@@ -20,10 +20,12 @@ from kohort.admin._lag import (
     PartitionLag,
     next_unread,
     partition_lag,
+    share_lag,
 )
 from kohort.admin._offsets import Committed, committed_offsets, log_offsets
 from kohort.admin._requests import AdminRequests
-from kohort.admin._results import AdminResults, GroupDescription
+from kohort.admin._results import AdminResults, GroupDescription, ShareOffset
+from kohort.admin._share_offsets import ShareOffsets, start_offsets
 from kohort.errors import KafkaError, LeaderNotAvailableError, ProtocolError, broker_error
 from kohort.fetcher import EARLIEST, LATEST
 from kohort.protocol.messages import FetchRequest, FetchResponse
@@ -43,6 +45,9 @@ _LAST_BY_NAME = 12
 """Last version of Fetch with topic names."""
 
 
+_NOT_READ = ShareOffset(None, None, -1)
+
+
 class Place(NamedTuple):
     """A position in a log, and the end to which a reader may read."""
 
@@ -54,6 +59,14 @@ class Place(NamedTuple):
 class _Found(NamedTuple):
     group: GroupDescription
     committed: Committed
+    starts: ShareOffsets
+    """Start offsets of a share group, which commits none."""
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """Partitions that members have, or that have an offset."""
+        assigned = {tp for member in self.group.members for tp in member.partitions}
+        return assigned.union(self.committed, self.starts)
 
 
 async def group_lag(
@@ -63,12 +76,14 @@ async def group_lag(
 
     async def look(group_id: str) -> _Found:
         group = await describe_group(requests, group_id)
-        return _Found(group, await committed_offsets(requests, group_id, None))
+        if group.type == SHARE:
+            starts = await start_offsets(requests, engine, group_id, None)
+            return _Found(group, AdminResults({}, {}), starts)
+        committed = await committed_offsets(requests, group_id, None)
+        return _Found(group, committed, AdminResults({}, {}))
 
     groups = await requests.groups(group_ids, look)
-    wanted = sorted(
-        {tp for found in groups.values() for tp in (*found.committed, *found.group.owners())}
-    )
+    wanted = sorted({tp for found in groups.values() for tp in found.partitions})
     bounds = await _bounds(requests, engine, wanted)
     places = {
         (group_id, tp): Place(tp, offset, _end(bounds[tp], read_committed))
@@ -107,12 +122,17 @@ def _partitions(
 ) -> AdminResults[TopicPartition, PartitionLag]:
     owners = found.group.owners()
     values: dict[TopicPartition, PartitionLag] = {}
-    errors: dict[TopicPartition, KafkaError] = dict(found.committed.errors)
-    for tp in sorted({*owners, *found.committed}):
+    errors: dict[TopicPartition, KafkaError] = {**found.committed.errors, **found.starts.errors}
+    for tp in sorted(found.partitions):
         place = places.get((group_id, tp))
         error = bounds.errors.get(tp) or (None if place is None else oldest.errors.get(place))
         if error is not None:
             errors[tp] = error
+            continue
+        if found.group.type == SHARE:
+            readers = sum(tp in member.partitions for member in found.group.members)
+            start = found.starts.get(tp, _NOT_READ)
+            values[tp] = share_lag(start, bounds[tp], readers)
             continue
         at = found.committed.get(tp)
         values[tp] = partition_lag(

@@ -205,7 +205,7 @@ def group_error(
         )
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
         return broker_error(
-            code, f"group {escaped(group_id)!r} does not exist, or is a share or streams group"
+            code, f"group {escaped(group_id)!r} does not exist, or is a streams group"
         )
     said = f" The broker's message is: {escaped(message)}" if message else ""
     return broker_error(code, f"{what} failed for group {group_id!r}: {broker_error(code)}{said}")

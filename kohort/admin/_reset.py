@@ -11,6 +11,9 @@
 
 A reset is one change of one group. So the error of a partition is raised, and before step 4 nothing
 is changed.
+
+The steps are the same for a share group, whose start offsets stand for committed ones. A step
+without an offset afterwards makes the partition begin again as one that was never read.
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from kohort.admin._groups import describe_group
+from kohort.admin._groups import SHARE, describe_group
 from kohort.admin._offsets import commit_offsets, committed_offsets, delete_offsets, log_offsets
 from kohort.admin._plan import ResetPlan, Target, is_same, make_plan, read_target
 from kohort.admin._requests import AdminRequests
-from kohort.admin._results import MemberDescription
+from kohort.admin._results import GroupDescription, MemberDescription
+from kohort.admin._share_offsets import check_starts, send_starts, start_offsets
 from kohort.admin._topics import topics_by_name
 from kohort.coordinator_client import describe
 from kohort.errors import (
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from kohort.consumer.engine._engine import Engine
 
 Places: TypeAlias = Mapping[TopicPartition, OffsetAndTimestamp | None]
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | None]
+"""Offsets of a group. None stands for a partition without one."""
 _MAX_MEMBERS = 5
 """Maximum number of members that an error names."""
 
@@ -55,12 +61,21 @@ async def reset(
     """Plan a reset, and carry it out unless ``only_plan`` is True."""
     requests = await AdminRequests.begin(engine, seconds)
     if isinstance(to, ResetPlan):
-        plan = to._replace(members=await _members(requests, group_id))
+        group = await _described(requests, group_id)
+        plan = to._replace(members=group.members if group else ())
+        offsets = _offsets_of(requests, engine, group_id, group)
     else:
         target = read_target(to, (engine.config.wall_clock or time.time)())
-        plan = await _plan(requests, engine, group_id, target, topics, partitions)
+        chosen = await _chosen(requests, target, topics, partitions)
+        group = await _described(requests, group_id, must_exist=chosen is None)
+        offsets = _offsets_of(requests, engine, group_id, group)
+        before = await offsets.read(chosen)
+        wanted = chosen if chosen is not None else list(before)
+        places = await _places(requests, engine, target, wanted)
+        members = group.members if group else ()
+        plan = make_plan(group_id, target, wanted, before, *places, members)
     if not only_plan:
-        await _execute(requests, plan)
+        await _execute(offsets, plan)
     return plan
 
 
@@ -81,22 +96,6 @@ async def find_offsets(
 
 
 # -- the plan ---------------------------------------------------------------------------------
-
-
-async def _plan(
-    requests: AdminRequests,
-    engine: Engine,
-    group_id: str,
-    target: Target,
-    topics: list[str] | None,
-    partitions: list[TopicPartition] | None,
-) -> ResetPlan:
-    chosen = await _chosen(requests, target, topics, partitions)
-    members = await _members(requests, group_id, must_exist=chosen is None)
-    committed = (await committed_offsets(requests, group_id, chosen)).raise_errors()
-    wanted = chosen if chosen is not None else list(committed)
-    places = await _places(requests, engine, target, wanted)
-    return make_plan(group_id, target, wanted, committed, *places, members)
 
 
 async def _places(
@@ -132,40 +131,92 @@ async def _chosen(
     return sorted(found | {*(partitions or ())})
 
 
-async def _members(
+async def _described(
     requests: AdminRequests, group_id: str, *, must_exist: bool = False
-) -> tuple[MemberDescription, ...]:
-    """Return the members of a group. A group that does not exist has none."""
+) -> GroupDescription | None:
+    """Return a group, or None if it does not exist."""
     try:
-        return (await describe_group(requests, group_id)).members
+        return await describe_group(requests, group_id)
     except GroupIdNotFoundError:
         if must_exist:
             raise
-        return ()
+        return None
+
+
+# -- offsets by type of group -----------------------------------------------------------------
+
+
+class _CommittedOffsets:
+    """The committed offsets of a group."""
+
+    def __init__(self, requests: AdminRequests, group_id: str) -> None:
+        self._requests = requests
+        self._group_id = group_id
+
+    async def read(self, partitions: list[TopicPartition] | None) -> Offsets:
+        """Return the offsets of partitions, or all that the group has if None."""
+        found = await committed_offsets(self._requests, self._group_id, partitions)
+        return found.raise_errors()
+
+    async def write(self, offsets: Offsets) -> None:
+        """Set offsets, and delete those that are None."""
+        requests, group_id = self._requests, self._group_id
+        to_commit = {tp: at for tp, at in offsets.items() if at is not None}
+        to_delete = [tp for tp, at in offsets.items() if at is None]
+        if to_commit:
+            (await commit_offsets(requests, group_id, to_commit)).raise_errors()
+        if to_delete:
+            (await delete_offsets(requests, group_id, to_delete)).raise_errors()
+
+
+class _StartOffsets:
+    """The start offsets of a share group."""
+
+    def __init__(self, requests: AdminRequests, engine: Engine, group_id: str) -> None:
+        self._requests = requests
+        self._engine = engine
+        self._group_id = group_id
+
+    async def read(self, partitions: list[TopicPartition] | None) -> Offsets:
+        """Return the starts of partitions, or of all that the group has if None."""
+        found = await start_offsets(self._requests, self._engine, self._group_id, partitions)
+        return {
+            tp: None if at.start is None else OffsetAndMetadata(at.start)
+            for tp, at in found.raise_errors().items()
+        }
+
+    async def write(self, offsets: Offsets) -> None:
+        """Set starts. The partitions whose start is None begin as if they were never read."""
+        starts = {tp: None if at is None else at.offset for tp, at in offsets.items()}
+        (await check_starts(self._requests, self._engine, starts)).raise_errors()
+        (await send_starts(self._requests, self._group_id, starts)).raise_errors()
+
+
+def _offsets_of(
+    requests: AdminRequests, engine: Engine, group_id: str, group: GroupDescription | None
+) -> _CommittedOffsets | _StartOffsets:
+    if group is not None and group.type == SHARE:
+        return _StartOffsets(requests, engine, group_id)
+    return _CommittedOffsets(requests, group_id)
 
 
 # -- the execution ----------------------------------------------------------------------------
 
 
-async def _execute(requests: AdminRequests, plan: ResetPlan) -> None:
+async def _execute(offsets: _CommittedOffsets | _StartOffsets, plan: ResetPlan) -> None:
     if plan.members:
         raise _members_error(plan.group_id, plan.members)
     before = {step.partition: step.before for step in plan.steps}
     after = {step.partition: step.after for step in plan.steps if step.changes}
     await _compare(
-        requests,
+        offsets,
         plan.group_id,
         before,
         "the plan has other offsets. Nothing was changed. Plan again",
     )
-    to_commit = {tp: at for tp, at in after.items() if at is not None}
-    to_delete = [tp for tp, at in after.items() if at is None]
-    if to_commit:
-        (await commit_offsets(requests, plan.group_id, to_commit)).raise_errors()
-    if to_delete:
-        (await delete_offsets(requests, plan.group_id, to_delete)).raise_errors()
+    await offsets.write(after)
     await _compare(
-        requests, plan.group_id, after, "another client committed after the reset. Stop it first"
+        offsets, plan.group_id, after, "another client changed them after the reset. Stop it first"
     )
 
 
@@ -186,15 +237,12 @@ def _members_error(group_id: str, members: tuple[MemberDescription, ...]) -> Gro
 
 
 async def _compare(
-    requests: AdminRequests,
-    group_id: str,
-    expected: Mapping[TopicPartition, OffsetAndMetadata | None],
-    reason: str,
+    offsets: _CommittedOffsets | _StartOffsets, group_id: str, expected: Offsets, reason: str
 ) -> None:
-    """Raise OffsetsChangedError if the committed offsets are not the expected ones."""
+    """Raise OffsetsChangedError if the offsets are not the expected ones."""
     if not expected:
         return
-    found = (await committed_offsets(requests, group_id, list(expected))).raise_errors()
+    found = await offsets.read(list(expected))
     changed = {tp: found.get(tp) for tp, at in expected.items() if not is_same(at, found.get(tp))}
     if changed:
         raise OffsetsChangedError(

@@ -110,9 +110,12 @@ class MemberDescription(NamedTuple):
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
-    """Partitions of the member, sorted. Those of a classic member are its assignment."""
+    """Partitions of the member, sorted. Those of a classic member are its assignment.
+
+    Members of a share group may have the same partition.
+    """
     target: tuple[TopicPartition, ...] | None = None
-    """Partitions that the coordinator wants it to own. None in a classic group."""
+    """Partitions that the coordinator wants it to own. None in classic and share groups."""
     topics: tuple[str, ...] = ()
     """Names of the topics that it subscribes to."""
     pattern: str | None = None
@@ -127,7 +130,7 @@ class GroupDescription(NamedTuple):
 
     group_id: str
     type: str
-    """``classic``, or ``consumer`` for a group of the consumer protocol (KIP-848)."""
+    """``classic``, ``consumer`` for the consumer protocol (KIP-848), or ``share`` (KIP-932)."""
     state: str
     """State by Kafka's name, such as ``Stable`` or ``Empty``."""
     protocol_type: str
@@ -142,5 +145,20 @@ class GroupDescription(NamedTuple):
     """Epoch of the latest assignment. None in a classic group."""
 
     def owners(self) -> dict[TopicPartition, MemberDescription]:
-        """Return the member that owns each partition."""
+        """Return the member that owns each partition. Members of a share group own none."""
+        if self.type == "share":
+            return {}
         return {tp: member for member in self.members for tp in member.partitions}
+
+
+class ShareOffset(NamedTuple):
+    """Progress of a share group in a partition, as its brokers have stored it."""
+
+    start: int | None
+    """First offset that is not done, or None before the group's first fetch.
+
+    It is one write behind the leader, so records after it may be done. :attr:`lag` has the rest.
+    """
+    lag: int | None
+    """Records that are not done. None if it is unknown, as it is before Kafka 4.3."""
+    leader_epoch: int

@@ -185,7 +185,7 @@ async def topics_by_name(
 def _description(name: str, known: TopicMetadata | None) -> TopicDescription | KafkaError:
     if known is None or known.error:
         code = UnknownTopicOrPartitionError.code if known is None else known.error
-        return _topic_error("the description", name, code, "DESCRIBE")
+        return topic_error("the description", name, code, "DESCRIBE")
     import uuid
 
     return TopicDescription(
@@ -201,7 +201,7 @@ def _description(name: str, known: TopicMetadata | None) -> TopicDescription | K
     )
 
 
-def _topic_error(
+def topic_error(
     what: str, name: str, code: int, operation: str, message: str | None = None
 ) -> KafkaError:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -239,7 +239,7 @@ async def _each_topic(
         found: dict[str, KafkaError | None] = {}
         for name, code, message in results(response):
             if name is not None and name in remaining:
-                found[name] = _topic_error(what, name, code, operation, message) if code else None
+                found[name] = topic_error(what, name, code, operation, message) if code else None
         if any(isinstance(each, KafkaError) for each in found.values()):
             requests.cluster.request_refresh()  # the controller may be another one
         return found
@@ -495,7 +495,7 @@ def _config_error(
     what: str, resource: ConfigResource, code: int, operation: str, message: str | None
 ) -> KafkaError:
     if resource.type == "topic":
-        return _topic_error(f"{what} of settings", resource.name, code, operation, message)
+        return topic_error(f"{what} of settings", resource.name, code, operation, message)
     said = f" The broker's message is: {escaped(message)}" if message else ""
     return broker_error(
         code,

@@ -22,6 +22,7 @@ from kohort.coordinator_client.assignors import (
 )
 from kohort.coordinator_client.classic._embedded_protocol import (
     PROTOCOL_TYPE,
+    partitions_by_topic,
     read_assignment,
     read_subscription,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "describe",
     "fetch_forms",
     "fetched_offsets",
+    "partitions_by_topic",
     "read_assignment",
     "read_subscription",
     "resolve_assignors",

@@ -187,7 +187,7 @@ async def test_a_commit_at_the_end_of_the_reset_is_noticed(
 
     async with admin_class(**options) as admin:
         with cluster.on("OffsetFetch", change_third):
-            with pytest.raises(OffsetsChangedError, match="committed after the reset") as raised:
+            with pytest.raises(OffsetsChangedError, match="changed them after the reset") as raised:
                 await admin.reset_group_offsets(group, "earliest")
         assert [at and at.offset for at in raised.value.found.values()] == [9]
 

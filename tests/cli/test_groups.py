@@ -177,7 +177,7 @@ def test_groups_and_offsets_are_deleted(
     assert run(cluster, "delete", group, "absent", "--json") == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["deleted"][group] is None
-    assert err == "kohort groups: group 'absent' does not exist, or is a share or streams group\n"
+    assert err == "kohort groups: group 'absent' does not exist, or is a streams group\n"
 
 
 @pytest.mark.parametrize(

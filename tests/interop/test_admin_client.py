@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kohort import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kohort import (
+    KafkaAdminClient,
+    KafkaConsumer,
+    OffsetAndMetadata,
+    ShareConsumer,
+    TopicPartition,
+)
 from kohort.admin import ConfigResource, NewTopic, OffsetSpec, PartitionDescription
 from kohort.errors import (
     GroupHasMembersError,
@@ -219,6 +225,50 @@ def test_reset_and_undo_do_on_kafka_what_the_plan_says(
     deleted = admin.delete_groups([group, live])
     assert list(deleted) == [group]
     assert list(deleted.errors) == [live]
+
+
+def test_start_offsets_of_a_share_group_on_kafka(
+    kafka: KafkaServer, admin: KafkaAdminClient
+) -> None:
+    stamp = time.time_ns()
+    group, topic = f"workers-{stamp}", kafka.create_topic(f"jobs-{stamp}")
+    tp = TopicPartition(topic, 0)
+    pairs = [(b"k", b"%d" % n) for n in range(RECORDS)]
+    with_confluent(kafka.bootstrap_servers, topic, 0, "none", pairs, idempotent="true")
+
+    def work() -> list[bytes | None]:
+        """Accept what a new member gets with its first records."""
+        with ShareConsumer(
+            topic, bootstrap_servers=kafka.bootstrap_servers, group_id=group, start="earliest"
+        ) as consumer:
+            found = consumer.poll(timeout_ms=60_000)
+            assert consumer.commit() == {}
+        wait_until(lambda: admin.describe_groups(group)[group].members == ())
+        return [record.value for records in found.values() for record in records]
+
+    def starts() -> dict[TopicPartition, int | None]:
+        found = admin.list_share_group_offsets(group)[group].raise_errors()
+        return {tp: at.start for tp, at in found.items()}
+
+    every = [value for _, value in pairs]
+    assert work() == every
+    assert admin.describe_groups(group)[group].type == "share"
+    assert admin.group_lag(group)[group].records == 0
+    before = starts()  # a broker stores an acknowledgement with the start before it
+
+    done = admin.reset_group_offsets(group, RECORDS - 2)
+    assert starts() == {tp: RECORDS - 2}
+    admin.reset_group_offsets(group, done.undo)
+    assert starts() == before
+    admin.alter_share_group_offsets(group, {tp: 4}).raise_errors()
+    assert starts() == {tp: 4}
+    assert work() == every[4:]
+
+    admin.delete_share_group_offsets(group, topic).raise_errors()
+    assert starts() == {}
+    admin.alter_share_group_offsets(group, {tp: None}).raise_errors()
+    assert starts() == {tp: None}
+    assert work() == every
 
 
 def test_topics_and_settings_on_kafka(kafka: KafkaServer, admin: KafkaAdminClient) -> None:

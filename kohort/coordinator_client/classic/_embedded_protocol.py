@@ -29,7 +29,8 @@ HIGHEST_VERSION = 3
 _VERSION = struct.Struct(">h")
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by topic, in the given order."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)
@@ -60,7 +61,7 @@ def write_subscription(subscription: Subscription, version: int = HIGHEST_VERSIO
         user_data=subscription.user_data,
         owned_partitions=[
             ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(subscription.owned).items()
+            for topic, numbers in partitions_by_topic(subscription.owned).items()
         ],
         generation_id=subscription.generation,
         rack_id=subscription.rack,
@@ -118,7 +119,7 @@ def write_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> 
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(assignment.partitions).items()
+            for topic, numbers in partitions_by_topic(assignment.partitions).items()
         ],
         user_data=assignment.user_data,
     )

@@ -1,0 +1,125 @@
+"""Share groups by admin clients: members, start offsets, lag, and resets with an undo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kohort import ShareConsumer, TopicPartition
+from kohort.errors import (
+    GroupHasMembersError,
+    NonEmptyGroupError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from kohort.testing import Cluster
+from tests.support.awaited import EACH_ADMIN
+
+JOBS = TopicPartition("jobs", 0)
+CONFIGS = {
+    "group.share.min.heartbeat.interval.ms": 100,
+    "group.share.heartbeat.interval.ms": 200,
+    "group.share.assignment.interval.ms": 0,
+}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(topics={"jobs": 1}, configs=CONFIGS) as running:
+        running.produce("jobs", ["1", "2", "3", "4"])
+        yield running
+
+
+def worker(cluster: Cluster) -> ShareConsumer:
+    return ShareConsumer(
+        "jobs",
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="workers",
+        client_id="worker-1",
+        start="earliest",
+    )
+
+
+def work(cluster: Cluster) -> list[bytes | None]:
+    """Accept what a new member gets with its first records."""
+    with worker(cluster) as consumer:
+        found = consumer.poll(timeout_ms=60_000)
+        assert consumer.commit() == {}
+        return [record.value for records in found.values() for record in records]
+
+
+@EACH_ADMIN
+@pytest.mark.anyio
+async def test_start_and_members_of_a_share_group_are_described(
+    admin_class: Any, cluster: Cluster
+) -> None:
+    async with admin_class(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        with worker(cluster) as consumer:
+            assert consumer.poll(timeout_ms=60_000)
+            described = (await admin.describe_groups("workers"))["workers"]
+            [member] = described.members
+            assert (described.type, described.state) == ("share", "Stable")
+            assert (member.client_id, member.partitions) == ("worker-1", (JOBS,))
+            assert described.owners() == {}
+            lag = (await admin.group_lag("workers"))["workers"]
+            assert lag.partitions[JOBS].records is None
+            assert lag.partitions[JOBS].reason == "the brokers have no start yet"
+            with pytest.raises(GroupHasMembersError):
+                await admin.reset_group_offsets("workers", "latest")
+            refused = await admin.alter_share_group_offsets("workers", {JOBS: 1})
+            assert isinstance(refused.errors[JOBS], NonEmptyGroupError)
+            consumer.commit()
+        lag = (await admin.group_lag("workers"))["workers"]
+        assert (lag.records, lag.seconds) == (0, 0.0)
+
+
+@EACH_ADMIN
+@pytest.mark.anyio
+async def test_reset_of_a_share_group_delivers_again_and_has_an_undo(
+    admin_class: Any, cluster: Cluster
+) -> None:
+    assert work(cluster) == [b"1", b"2", b"3", b"4"]
+    async with admin_class(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        plan = await admin.reset_group_offsets("workers", 2, plan=True)
+        before = (await admin.list_share_group_offsets("workers"))["workers"][JOBS]
+        done = await admin.reset_group_offsets("workers", plan)
+        assert (await admin.list_share_group_offsets("workers"))["workers"][JOBS].start == 2
+        await admin.reset_group_offsets("workers", done.undo)
+        after = (await admin.list_share_group_offsets("workers"))["workers"][JOBS]
+        assert after.start == before.start
+        await admin.reset_group_offsets("workers", plan)
+    assert work(cluster) == [b"3", b"4"]
+
+
+@EACH_ADMIN
+@pytest.mark.anyio
+async def test_nonsense_is_refused_before_the_brokers_take_it(
+    admin_class: Any, cluster: Cluster
+) -> None:
+    absent = TopicPartition("jobs", 7)
+    async with admin_class(
+        bootstrap_servers=cluster.bootstrap_servers, retry_backoff_ms=10
+    ) as admin:
+        results = await admin.alter_share_group_offsets("workers", {JOBS: 5, absent: 0})
+        assert isinstance(results.errors[JOBS], OffsetOutOfRangeError)
+        assert isinstance(results.errors[absent], UnknownTopicOrPartitionError)
+        assert await admin.list_groups() == ()
+        with pytest.raises(ValueError, match="start"):
+            await admin.alter_share_group_offsets("workers", {JOBS: -5})
+
+
+@EACH_ADMIN
+@pytest.mark.anyio
+async def test_deleted_offsets_make_a_share_group_begin_again(
+    admin_class: Any, cluster: Cluster
+) -> None:
+    work(cluster)
+    async with admin_class(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        (await admin.delete_share_group_offsets("workers", "jobs")).raise_errors()
+        assert dict((await admin.list_share_group_offsets("workers"))["workers"]) == {}
+        (await admin.alter_share_group_offsets("workers", {JOBS: None})).raise_errors()
+        found = (await admin.list_share_group_offsets("workers"))["workers"]
+        assert found[JOBS].start is None
+    assert work(cluster) == [b"1", b"2", b"3", b"4"]
