@@ -90,8 +90,13 @@ def test_ready_from_the_first_completed_assignment(api: str, protocol: str) -> N
 def test_ready_with_an_empty_assignment(api: str, protocol: str) -> None:
     async def script(stage: Stage) -> None:
         members = [await join(stage, "t", group_protocol=protocol) for _ in range(2)]
-        await stage.until(lambda: all(map(is_healthy, members)), *members)
-        assert sorted(len(member.consumer.assignment()) for member in members) == [0, 1]
+
+        def shared() -> bool:
+            """True once one owns the partition: none may while it moves."""
+            owned = sorted(len(member.consumer.assignment()) for member in members)
+            return owned == [0, 1] and all(map(is_healthy, members))
+
+        await stage.until(shared, *members)
 
     perform(api, script, {"t": 1})
 
