@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
@@ -50,6 +50,13 @@ from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer.engine._engine import Engine
+
+D = TypeVar(
+    "D",
+    ConsumerGroupDescribeResponse.DescribedGroup,
+    DescribeGroupsResponse.DescribedGroup,
+    ShareGroupDescribeResponse.DescribedGroup,
+)
 
 _CLASSIC, _CONSUMER, SHARE = "classic", "consumer", "share"
 _STATES_SINCE = 4
@@ -154,20 +161,9 @@ async def _describe_consumer(
         [RequestForm(ConsumerGroupDescribeRequest(group_ids=[group_id]))],
         timeout=requests.milliseconds / 1000,
     )
-    group = next((each for each in response.groups if each.group_id == group_id), None)
-    if group is None or group.error_code:
-        raise _description_error(group_id, group)
-    return GroupDescription(
-        group_id,
-        _CONSUMER,
-        group.group_state,
-        PROTOCOL_TYPE,
-        group.assignor_name,
-        _node(coordinator),
-        tuple(sorted(_consumer_member(each) for each in group.members)),
-        group.group_epoch,
-        group.assignment_epoch,
-    )
+    group = _found(group_id, response.groups)
+    members = [_consumer_member(each) for each in group.members]
+    return _with_epochs(_CONSUMER, PROTOCOL_TYPE, group, members, coordinator)
 
 
 async def _describe_share(
@@ -177,17 +173,36 @@ async def _describe_share(
         [RequestForm(ShareGroupDescribeRequest(group_ids=[group_id]))],
         timeout=requests.milliseconds / 1000,
     )
-    group = next((each for each in response.groups if each.group_id == group_id), None)
+    group = _found(group_id, response.groups)
+    members = [_share_member(each) for each in group.members]
+    return _with_epochs(SHARE, SHARE, group, members, coordinator)
+
+
+def _found(group_id: str, groups: Sequence[D]) -> D:
+    """Return the group of a description. Raise its error."""
+    group = next((each for each in groups if each.group_id == group_id), None)
     if group is None or group.error_code:
-        raise _description_error(group_id, group)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.error_code
+        message = None if group is None else group.error_message
+        raise group_error("the description", group_id, code, "DESCRIBE", message)
+    return group
+
+
+def _with_epochs(
+    type_name: str,
+    protocol_type: str,
+    group: ConsumerGroupDescribeResponse.DescribedGroup | ShareGroupDescribeResponse.DescribedGroup,
+    members: Iterable[MemberDescription],
+    coordinator: CoordinatorConnection,
+) -> GroupDescription:
     return GroupDescription(
-        group_id,
-        SHARE,
+        group.group_id,
+        type_name,
         group.group_state,
-        SHARE,
+        protocol_type,
         group.assignor_name,
         _node(coordinator),
-        tuple(sorted(_share_member(each) for each in group.members)),
+        tuple(sorted(members)),
         group.group_epoch,
         group.assignment_epoch,
     )
@@ -204,18 +219,6 @@ def _share_member(member: ShareGroupDescribeResponse.Member) -> MemberDescriptio
         epoch=member.member_epoch,
         rack=member.rack_id,
     )
-
-
-def _description_error(
-    group_id: str,
-    group: ConsumerGroupDescribeResponse.DescribedGroup
-    | DescribeGroupsResponse.DescribedGroup
-    | ShareGroupDescribeResponse.DescribedGroup
-    | None,
-) -> KafkaError:
-    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.error_code
-    message = None if group is None else group.error_message
-    return group_error("the description", group_id, code, "DESCRIBE", message)
 
 
 def _consumer_member(member: ConsumerGroupDescribeResponse.Member) -> MemberDescription:
@@ -252,9 +255,7 @@ async def _describe_classic(
         [RequestForm(DescribeGroupsRequest(groups=[group_id]))],
         timeout=requests.milliseconds / 1000,
     )
-    group = next((each for each in response.groups if each.group_id == group_id), None)
-    if group is None or group.error_code:
-        raise _description_error(group_id, group)
+    group = _found(group_id, response.groups)
     if group.group_state == _DEAD:
         # Before version 6 an unknown group has this state.
         raise group_error("the description", group_id, ErrorCode.GROUP_ID_NOT_FOUND, "DESCRIBE")

@@ -26,9 +26,8 @@ class LimitedStreamReader(KohortStreamReader, SupportsTriggerAvailableNow):
             self._options.min_offsets_per_trigger,
         )
         if maximum is not None:
-            return ReadMaxRows(
-                maximum
-            )  # Spark has no limit for both: the driver applies the minimum
+            # Spark has no limit for both: the driver applies the minimum.
+            return ReadMaxRows(maximum)
         return ReadAllAvailable() if minimum is None else ReadMinRows(minimum)
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from kohort import AsyncShareConsumer, KafkaError, ProcessingFacts, TopicPartition
+from kohort import AsyncShareConsumer, KafkaError, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.processing._in_tasks import POLL_MS, AsyncProcessor
 from kohort.processing._options import ProcessOptions
@@ -26,10 +26,6 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
     ) -> None:
         self._consumer: Any
         super().__init__(consumer, handler, options)  # type: ignore[arg-type]
-
-    def _take_over(self) -> Callable[[ProcessingFacts], None]:
-        keeps_bytes = self._letters is not None
-        return _client.take_over(self._consumer, facts=self.facts, keeps_bytes=keeps_bytes)
 
     def _end_handler(self, lane: Lane) -> None:
         self._cancel([lane])
@@ -109,7 +105,5 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
         except KafkaError as error:
             logger.info("commit failed: %s", str(error))
             return False
-        for errors in failed.values():
-            for each in errors.values():
-                logger.info("%s", str(each))
+        self._log_failed(failed)
         return True

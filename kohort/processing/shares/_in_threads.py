@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kohort import KafkaError, ProcessingFacts, ShareConsumer, TopicPartition
+from kohort import KafkaError, ShareConsumer, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.processing._in_threads import LOOK_SECONDS, ThreadProcessor
 from kohort.processing._options import ProcessOptions
@@ -25,10 +25,6 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
     ) -> None:
         self._consumer: Any
         super().__init__(consumer, handler, options)  # type: ignore[arg-type]
-
-    def _take_over(self) -> Callable[[ProcessingFacts], None]:
-        keeps_bytes = self._letters is not None
-        return _client.take_over(self._consumer, facts=self.facts, keeps_bytes=keeps_bytes)
 
     def _end_handler(self, lane: Lane) -> None:
         self._slots_of([lane])
@@ -91,7 +87,5 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
                 logger.info("commit failed: %s", str(error))
                 time.sleep(RETRY_SECONDS)
             else:
-                for errors in failed.values():
-                    for each in errors.values():
-                        logger.info("%s", str(each))
+                self._log_failed(failed)
                 return

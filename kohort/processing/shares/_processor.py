@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from kohort import KafkaError, TopicPartition
+from kohort import KafkaError, ProcessingFacts, TopicPartition
 from kohort.errors import ConfigurationError
 from kohort.processing._commands import Acknowledge, Overdue, Released
 from kohort.processing._core import Core
@@ -21,10 +22,16 @@ class ShareSteps:
     _consumer: Any
     _options: ProcessOptions
     _core: Core
+    _letters: Any
+    facts: Any
     _group_is_known = False
 
     def _make_core(self) -> Core:
         return ShareCore(self._options.core(0), self._options.max_runtime)
+
+    def _take_over(self) -> Callable[[ProcessingFacts], None]:
+        keeps_bytes = self._letters is not None
+        return _client.take_over(self._consumer, facts=self.facts, keeps_bytes=keeps_bytes)
 
     @property
     def _shares(self) -> ShareCore:
@@ -90,6 +97,13 @@ class ShareSteps:
     def _end_handler(self, lane: Any) -> None:
         """End the handler of a lane, as far as that is possible."""
         raise NotImplementedError  # each driver has it
+
+    @staticmethod
+    def _log_failed(failed: Mapping[TopicPartition, Mapping[int, KafkaError]]) -> None:
+        """Log the acknowledgements of a commit that failed."""
+        for errors in failed.values():
+            for each in errors.values():
+                logger.info("%s", str(each))
 
     def _note_failures(self) -> None:
         """Log acknowledgements that failed, and renew no more if the brokers refuse that."""
