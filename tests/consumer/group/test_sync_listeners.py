@@ -69,7 +69,8 @@ def test_assigned_is_called_even_with_nothing_and_revoked_is_not(
     def settled() -> bool:
         for member in members[1:]:
             member.poll(20)
-        return sum(len(member.assignment()) for member in members) == 2 and all(
+        # One may have both for a time.
+        return sorted(len(member.assignment()) for member in members) == [0, 1, 1] and all(
             listener.names[-1:] == ["assigned"] for listener in listeners
         )
 
