@@ -35,6 +35,7 @@ _EXAMPLES: Final = {
     """echo '{"key": "alice", "value": {"item": "tea"}}' | kohort produce orders --json""",
     "spark-compile": "kohort spark-compile --output /tmp/pyspark.zip",
     "tail": "kohort tail orders\nkohort tail orders --from -5m --format '%t[%p]@%o %k %v'",
+    "top": "kohort top\nkohort top billing --interval 2 --sort read\nkohort top --count 1 --json",
     "topics": "kohort topics\nkohort topics orders\nkohort topics create orders --partitions 6",
 }
 _NEXT: Final = "Next: [public names](api.md).\n"

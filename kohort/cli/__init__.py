@@ -16,6 +16,7 @@ from kohort.cli import (
     _produce,
     _spark_compile,
     _tail,
+    _top,
     _topics,
 )
 from kohort.config import VERSION
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     _produce.add_to(commands)
     _spark_compile.add_to(commands)
     _tail.add_to(commands)
+    _top.add_to(commands)
     _topics.add_to(commands)
     return found
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 REFUSED, ABOVE = 3, 4
 """Exit statuses: the group does not allow the change, and a lag is above the limit."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_WITH_LAG = ("classic", "consumer")
+WITH_LAG = ("classic", "consumer")
 """Types of groups whose offsets are committed."""
 DESCRIPTION = """\
 Without a name, list all groups with their lag. With a name, show the members of a group and its
@@ -168,7 +168,7 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
     if not names:
         found = admin.list_groups(options.state, options.type, timeout_ms).raise_errors()
         listed = list(found)
-    wanted = names or [each.group_id for each in listed if each.type in _WITH_LAG]
+    wanted = names or [each.group_id for each in listed if each.type in WITH_LAG]
     before = None
     if options.during is not None:
         before = admin.group_lag(wanted, level, timeout_ms)
