@@ -17,7 +17,7 @@ import os, random, sys, time
 from kohort import KafkaConsumer
 from kohort.processing import process
 
-servers, topic, path = sys.argv[1:]
+servers, topic, path, drain = sys.argv[1:]
 log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 rng = random.Random(os.getpid())
 
@@ -34,8 +34,11 @@ consumer = KafkaConsumer(
     group_protocol="classic", session_timeout_ms=6000, heartbeat_interval_ms=500,
     partition_assignment_strategy=["cooperative-sticky"],
 )
-process(consumer, handler, order="key", concurrency=8, drain=60)
+process(consumer, handler, order="key", concurrency=8, drain=float(drain))
 """
+DRAIN_S = 60.0
+LEAVE_S = 1.0
+"""Most seconds from the end of the drain to the end of the process."""
 LIMIT_S = 300.0
 AMOUNTS = (0, 20, 60)
 """Records that are handled between the start of a member and a kill, in turn. With 0 the new member
@@ -59,7 +62,8 @@ class Workers:
         return self.folder / "log"
 
     def start(self) -> None:
-        command = [sys.executable, "-c", WORKER, self.servers, self.topic, str(self.log)]
+        arguments = [self.servers, self.topic, str(self.log), str(DRAIN_S)]
+        command = [sys.executable, "-c", WORKER, *arguments]
         self.running.append(subprocess.Popen(command, cwd=self.folder))
 
     def events(self, word: str) -> list[tuple[int, Place]]:
@@ -82,11 +86,11 @@ class Workers:
         return [place for pid, place in self.events("begin") if pid == process.pid]
 
     def check_exit(self, process: subprocess.Popen[bytes]) -> None:
-        """Check that a process has ended well after SIGTERM.
+        """Check that a process ends well, and in time, after SIGTERM.
 
         One that had not come to process() had no handler of the signal.
         """
-        status = process.wait(LIMIT_S)
+        status = process.wait(DRAIN_S + LEAVE_S)
         assert status == 0 or (status == -signal.SIGTERM and not self.begun(process))
 
     def stop(self) -> None:
