@@ -25,6 +25,7 @@ command, for an environment whose `bin` folder is not on the `PATH`.
 """
 _EXAMPLES: Final = {
     "broker": "kohort broker --port 9092 --topic orders:6",
+    "completion": 'eval "$(kohort completion bash)"',
     "copy": "kohort copy orders --to orders.parquet\nkohort copy orders --from -1d --to day.arrow",
     "dead-letters": "kohort dead-letters dlq.billing\nkohort dead-letters dlq.billing --replay",
     "demo": "kohort demo --flights 50000 --no-spark",

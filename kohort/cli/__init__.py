@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from kohort.cli import (
     _broker,
+    _completion,
     _copy,
     _dead_letters,
     _demo,
@@ -33,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--version", action="version", version=_version())
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _broker.add_to(commands)
+    _completion.add_to(commands)
     _copy.add_to(commands)
     _dead_letters.add_to(commands)
     _demo.add_to(commands)
