@@ -1,6 +1,7 @@
 """The sync admin client. Its driver runs the engine in a daemon thread.
 
-Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file instead.
+Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file instead. Only the
+docstring of the class is written here.
 """
 
 from __future__ import annotations
