@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchmarks._goals import Goal
+from benchmarks._goals import Figures, Goal
 from benchmarks._machine import load_of
 from benchmarks._names import (
     AIOKAFKA,
@@ -24,12 +24,9 @@ from benchmarks._names import (
     TABLES,
     TUNED,
 )
-from benchmarks._reading import Reading, figures_of
 from benchmarks._rounds import short, table
 from benchmarks._topics import HUGE, LARGE, LZ4, PLAIN, SHAPES, ZSTD, Filled
 
-Readings = Mapping[tuple[str, str], list[Reading]]
-"""Readings of each (client, topic), one a round."""
 ABOUT = (
     "Each client reads a whole topic as the only member of a new group. Tuned: "
     "`fetch.queue.backoff.ms=1`. confluent-kafka reads with `consume(500)`. Rate and CPU count "
@@ -81,9 +78,8 @@ GOALS = (
 )
 
 
-def goals(readings: Readings) -> str:
+def goals(figures: Figures) -> str:
     """Return Markdown with each figure, its rounds, its goal and its floor."""
-    figures = figures_of(readings)
     rows = []
     for goal in GOALS:
         if (figure := goal.figure(figures)) is None:
@@ -96,25 +92,25 @@ def goals(readings: Readings) -> str:
 
 
 class Run(NamedTuple):
-    """Readings of the topics with one number of partitions.
+    """Figures of each (client, topic) and field, with one number of partitions.
 
     ``others`` is the percentage of all cores that other processes took, at each reading.
     """
 
     partitions: int
     filled: list[Filled]
-    readings: Readings
+    figures: Figures
     others: list[float]
 
     def text(self) -> str:
         """Return the goals and the table of each topic as Markdown."""
         title = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
-        rounds = max(map(len, self.readings.values()), default=0)
+        rounds = max(map(len, self.figures.values()), default=0)
         sizes = ", ".join(f"{each.topic} {each.records:,}" for each in self.filled)
         parts = [
             f"## {title}",
             f"Records of each topic: {sizes}. Medians of {rounds} rounds. {load_of(self.others)}",
-            goals(self.readings),
+            goals(self.figures),
         ]
         head = "client", "thousand records/s", "best", "of the limit", "CPU us/record"
         for name, shape in SHAPES.items():
@@ -126,8 +122,8 @@ class Run(NamedTuple):
     def _rows(self, topic: str) -> Iterator[list[str]]:
         limit = self._median(LIMIT, topic, "rate")
         for name in EVERY:
-            done = self.readings.get((name, topic))
-            if not done:
+            rates = self.figures.get(((name, topic), "rate"))
+            if not rates:
                 continue
             bare = BARE_ARROW if name in TABLES else BARE_RECORDS
             looks = name not in (LIMIT, LIMIT_DEFAULT)
@@ -135,7 +131,7 @@ class Run(NamedTuple):
             yield [
                 name,
                 f"{rate / 1000:,.0f}" if rate else "",
-                f"{max(reading.rate for reading in done) / 1000:,.0f}" if rate else "",
+                f"{max(rates) / 1000:,.0f}" if rate else "",
                 _ratio(rate, limit) if rate else "",
                 f"{cpu:.3f}" if cpu else "",
                 _ratio(cpu, self._median(bare, topic, "cpu_us") if looks else 0),
@@ -143,8 +139,8 @@ class Run(NamedTuple):
             ]
 
     def _median(self, client: str, topic: str, field: str) -> float:
-        done = self.readings.get((client, topic))
-        return statistics.median(getattr(each, field) for each in done) if done else 0.0
+        values = self.figures.get(((client, topic), field))
+        return statistics.median(values) if values else 0.0
 
 
 def _ratio(value: float, anchor: float) -> str:

@@ -212,9 +212,9 @@ def wakeups() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 
 
-def resident_mb() -> float:
-    """Return the resident memory of this process in MB."""
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+def resident_mb(field: str = "VmRSS") -> float:
+    """Return the resident memory of this process in MB. Its peak is the field VmHWM."""
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) / 1000
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from benchmarks._measured import cpu_s
+from benchmarks._measured import cpu_s, resident_mb
 
 
 class Reading(NamedTuple):
@@ -37,6 +35,10 @@ class Reading(NamedTuple):
         """CPU time of a record in microseconds. 0 if all records came with the first batch."""
         return self.cpu_s / max(1, self.records - self.first) * 1e6 if self.rate else 0.0
 
+    def figures(self) -> dict[str, float]:
+        """Return the figures of the tables by their names."""
+        return {"rate": self.rate, "cpu_us": self.cpu_us, "peak_mb": self.peak_mb}
+
 
 class Meter:
     """Clocks of one reading."""
@@ -54,9 +56,7 @@ class Meter:
         """Stop all clocks and return the result."""
         seconds = time.perf_counter() - self._began
         cpu = cpu_s() - self._cpu_s
-        peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-        assert peak is not None
-        return Reading(records, total, seconds, cpu, int(peak[1]) / 1000, self._first)
+        return Reading(records, total, seconds, cpu, resident_mb("VmHWM"), self._first)
 
 
 def touch(records: Iterable[Any]) -> int:
@@ -93,15 +93,3 @@ def touch_table(table: Any) -> int:
     for name in ("key", "value"):
         total += compute.sum(compute.binary_length(table.column(name))).as_py()
     return total
-
-
-FIELDS = ("rate", "cpu_us", "peak_mb")
-
-
-def figures_of(readings: Mapping[Any, Iterable[Reading]]) -> dict[tuple[Any, str], list[float]]:
-    """Return the figures of each case and field of its readings."""
-    return {
-        (case, field): [getattr(each, field) for each in done]
-        for case, done in readings.items()
-        for field in FIELDS
-    }

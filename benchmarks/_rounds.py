@@ -5,11 +5,18 @@ All take turns, so that load on the machine affects all of them.
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from benchmarks._machine import Others
+
 K = TypeVar("K")
+H = TypeVar("H", bound=Hashable)
+N = TypeVar("N", bound=Hashable)
 
 
 def turns(rounds: int, ways: Iterable[K], *, warm_up: bool = True) -> Iterator[tuple[int, K]]:
@@ -18,6 +25,35 @@ def turns(rounds: int, ways: Iterable[K], *, warm_up: bool = True) -> Iterator[t
     for number in range(0 if warm_up else 1, rounds + 1):
         for way in order[:: 1 if number % 2 else -1]:
             yield number, way
+
+
+def collect(
+    rounds: int,
+    cases: Iterable[H],
+    measure: Callable[[H], Mapping[N, float]],
+    *,
+    warm_up: bool,
+    seconds: float = math.inf,
+) -> tuple[defaultdict[tuple[H, N], list[float]], list[float]]:
+    """Measure all cases in turns, until ``seconds`` are over.
+
+    ``measure`` returns the figures of a case by their names.
+    Return the figures of each case and name, one a round, and the percentages of all cores that
+    other processes took at each measurement.
+    """
+    figures: defaultdict[tuple[H, N], list[float]] = defaultdict(list)
+    others, shares, until = Others(), [], time.monotonic() + seconds
+    for number, case in turns(rounds, cases, warm_up=warm_up):
+        others.share()
+        found = measure(case)
+        shares.append(others.share())
+        shown = ", ".join(f"{name} {short(value)}" for name, value in found.items())
+        print(f"round {number}, {case}: {shown}; others {shares[-1]:.0f} %", flush=True)
+        for name, value in found.items() if number else ():
+            figures[case, name].append(value)
+        if time.monotonic() > until:
+            break
+    return figures, shares
 
 
 def spread(values: Sequence[float]) -> str:

@@ -16,7 +16,7 @@ import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +27,7 @@ from benchmarks import _workloads as work
 from benchmarks._kafka import FastKafka, node
 from benchmarks._machine import Others, cpu_of, load_of
 from benchmarks._program import parser, publish, run_command, setting
-from benchmarks._rounds import spread, table, turns
+from benchmarks._rounds import collect, spread, table
 from benchmarks._topics import Shape, fill, text
 from tests.interop.brokers import Broker
 from tests.support.jars import KAFKA_VERSION, missing_kafka
@@ -37,17 +37,14 @@ STORED = Shape("stored", "1 KB, plain", 1000, text(1000), batches=(64,))
 """Topic to fetch. Its records with scale 1 have 1 MB."""
 FRESH = """
 import time
-start = time.perf_counter()
-import kohort
-package = time.perf_counter()
 from kohort.testing import Cluster
-imported = time.perf_counter()
+start = time.perf_counter()
 with Cluster():
     first = time.perf_counter()
 again = time.perf_counter()
 with Cluster():
     second = time.perf_counter()
-print([package - start, imported - start, first - imported, second - again])
+print([first - start, second - again])
 """
 Reached = Callable[[float, float | None], bool | None]
 
@@ -118,19 +115,6 @@ def fresh(rounds: int) -> list[list[float]]:
     return [[1000 * seconds for seconds in column] for column in zip(*found[1:], strict=True)]
 
 
-def interleaved(
-    rounds: int, ways: Mapping[str, Callable[[], float]], name: str
-) -> dict[str, list[float]]:
-    """Return the values of each way, a number a round. The first round is dropped."""
-    values: dict[str, list[float]] = {way: [] for way in ways}
-    for number, way in turns(rounds, ways):
-        value = ways[way]()
-        print(f"  {name}, {way}: {value:.4g}{'' if number else ' (warm-up)'}", flush=True)
-        if number:
-            values[way].append(value)
-    return values
-
-
 def below(limit: float) -> Reached:
     return lambda ours, _: ours < limit
 
@@ -140,7 +124,7 @@ def half(_: float, ratio: float | None) -> bool | None:
     return None if ratio is None else ratio >= 0.5
 
 
-def measure(args: argparse.Namespace, servers: dict[str, str], others: Others) -> list[Row]:
+def measure(args: argparse.Namespace, servers: dict[str, str]) -> list[Row]:
     """Return a row for each measurement of running brokers."""
     numbers = itertools.count()
     brokers = {way: Broker(address) for way, address in servers.items()}
@@ -161,9 +145,9 @@ def measure(args: argparse.Namespace, servers: dict[str, str], others: Others) -
         return work.join_all(servers[way], group, args.members)
 
     def row(name: str, unit: str, run: Callable[[str], float], aim: str, reached: Reached) -> Row:
-        others.share()
-        ways = {way: partial(run, way) for way in servers}
-        return Row(name, unit, interleaved(args.rounds, ways, name), aim, reached, others.share())
+        found, shares = collect(args.rounds, servers, lambda way: {name: run(way)}, warm_up=True)
+        values = {way: found[way, name] for way in servers}
+        return Row(name, unit, values, aim, reached, statistics.median(shares))
 
     for address in servers.values():
         fill(address, STORED, args.size, partitions=1)
@@ -182,13 +166,11 @@ def measure(args: argparse.Namespace, servers: dict[str, str], others: Others) -
 
 def start_up(rounds: int, others: Others) -> list[Row]:
     """Measure the time until kohort is started."""
-    package, imported, first, second = fresh(rounds)
-    aim, none, taken = ("30 ms", below(30)), ("", lambda *_: None), others.share()
+    first, second = fresh(rounds)
+    aim, taken = ("30 ms", below(30)), others.share()
     return [
         Row("start of one broker, the first in its process", "ms", {KOHORT: first}, *aim, taken),
         Row("start of one broker, from then on", "ms", {KOHORT: second}, *aim, taken),
-        Row("import kohort.testing", "ms", {KOHORT: imported}, *none, taken),
-        Row("import kohort", "ms", {KOHORT: package}, *none, taken),
     ]
 
 
@@ -233,7 +215,7 @@ def main() -> None:
             rows[0].values[KAFKA] = [1000 * (time.perf_counter() - start)]
             servers[KAFKA] = theirs.bootstrap_servers
             idle[KAFKA] = partial(cpu_of, theirs.pid)
-        rows += measure(args, servers, others)
+        rows += measure(args, servers)
         rounds = [idle_cpu(idle, args.idle) for _ in range(args.rounds)]
         values = {name: [each[name] for each in rounds] for name in idle}
         name = "CPU of an idle cluster (kohort: 3 brokers, Kafka: 1)"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import statistics
 from typing import NamedTuple
 
-from benchmarks._goals import Goal, goal_table
+from benchmarks._goals import Figures, Goal, goal_table
 from benchmarks._kafka import kafka
 from benchmarks._names import ARROW, CONFLUENT, RECORDS
 from benchmarks._program import (
@@ -29,7 +29,7 @@ from benchmarks._program import (
     setting,
 )
 from benchmarks._reading import Reading
-from benchmarks._rounds import table, turns
+from benchmarks._rounds import collect, table
 from benchmarks._topics import Shape, fill, text
 from tests.support.net import free_ports
 
@@ -38,6 +38,7 @@ SHAPE = Shape("distant", "1 KB, plain", 400_000, text(RECORD_BYTES), distinct=2_
 PARTITIONS = 32
 WIDE = 125_000_000
 SEND_BUFFER = 165_000
+RATE = "MB/s"
 
 
 class Line(NamedTuple):
@@ -85,13 +86,9 @@ GOALS = tuple(
 )
 
 
-def mb_per_s(reading: Reading) -> float:
-    return reading.rate * RECORD_BYTES / 1e6
-
-
-def row(case: Case, rounds: list[Reading]) -> list[str]:
+def row(case: Case, figures: Figures) -> list[str]:
     """Return the medians of the rounds as the cells of a table."""
-    rates = [mb_per_s(each) for each in rounds]
+    rates = figures[case, RATE]
     rate = statistics.median(rates)
     return [
         case.line.name,
@@ -99,8 +96,8 @@ def row(case: Case, rounds: list[Reading]) -> list[str]:
         f"{rate:.2f}",
         f"{min(rates):.2f} to {max(rates):.2f}",
         f"{rate * 1e6 / case.line.rate:.2f}",
-        f"{statistics.median(each.cpu_us for each in rounds):.2f}",
-        f"{max(each.peak_mb for each in rounds):.0f}",
+        f"{statistics.median(figures[case, 'cpu_us']):.2f}",
+        f"{max(figures[case, 'peak_mb']):.0f}",
     ]
 
 
@@ -110,28 +107,28 @@ def main() -> None:
     args = arguments.parse_args()
     require_kafka()
     cases = [case for case in CASES if args.lines in case.line.name]
-    done: dict[Case, list[Reading]] = {case: [] for case in cases}
     (port,) = free_ports(1)
     near = f"127.0.0.1:{port}"
     with kafka({"advertised.listeners": f"PLAINTEXT://{near}"}) as server:
         with ready("_line", port, server.port, *DIRECT[1:]):
             fill(near, SHAPE, 1, PARTITIONS)
-        for number, case in turns(args.rounds, cases, warm_up=False):
+
+        def read(case: Case) -> dict[str, float]:
             with ready("_line", port, server.port, *case.line[1:]):
                 asked = case.client, near, SHAPE.name, new_group(), case.records
                 reading = Reading(**run("_read", *asked))
-            done[case].append(reading)
-            rate = f"{mb_per_s(reading):.2f} MB/s"
-            print(f"round {number}: {case.line.name}, {case.client}: {rate}", flush=True)
-    head = "line", "client", "MB/s", "least and most of a round", "share", "CPU us/record"
-    rates = {case[:2]: [mb_per_s(each) for each in rounds] for case, rounds in done.items()}
+            return {**reading.figures(), RATE: reading.rate * RECORD_BYTES / 1e6}
+
+        figures, _ = collect(args.rounds, cases, read, warm_up=False)
+    head = "line", "client", RATE, "least and most of a round", "share", "CPU us/record"
+    rates = {case[:2]: figures[case, RATE] for case in cases}
     publish(
         args.output,
         "distant",
         "A broker far away",
         about(__doc__),
         setting("anyio", "confluent-kafka"),
-        table([*head, "peak MB"], "llrrrrr", (row(*each) for each in done.items())),
+        table([*head, "peak MB"], "llrrrrr", (row(case, figures) for case in cases)),
         goal_table(rates, GOALS, "MB/s of kohort", "never below"),
     )
 

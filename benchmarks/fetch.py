@@ -26,8 +26,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -36,10 +34,8 @@ from typing import NamedTuple
 from benchmarks import _names as names
 from benchmarks._clients import Client, clients
 from benchmarks._fetch_tables import ABOUT, GOALS, Run
-from benchmarks._machine import Others
 from benchmarks._program import add_names, brokers, numbers, parser, publish, setting
-from benchmarks._reading import Reading
-from benchmarks._rounds import turns
+from benchmarks._rounds import collect
 from benchmarks._topics import PARTITIONS, SHAPES, Filled, fill
 from benchmarks.cluster import KohortServer
 from tests.support.jars import KAFKA_VERSION
@@ -64,40 +60,20 @@ class Cell(NamedTuple):
     filled: Filled
 
 
-class Progress:
-    """Lines about the readings, with the load of other processes at each of them."""
-
-    def __init__(self) -> None:
-        self._others = Others()
-        self.others: list[float] = []
-
-    def tell(self, what: str, reading: Reading) -> None:
-        """Print the line of a reading."""
-        self.others.append(self._others.share())
-        print(
-            f"{what:45}{reading.rate / 1000:8,.0f} k/s{reading.cpu_us:7.2f} us"
-            f"{reading.peak_mb:6.0f} MB; others {self.others[-1]:3.0f} %",
-            flush=True,
-        )
-
-
 def measure(servers: str, partitions: int, cells: list[Cell], rounds: int, seconds: float) -> Run:
     """Read all cells in turn, for this number of rounds or until ``seconds`` are over."""
     print("one reading of each topic to warm up", flush=True)
     first = {cell.shape: cell for cell in reversed(cells)}
     for cell in first.values():
         cell.client.read(servers, cell.filled)
-    readings: defaultdict[tuple[str, str], list[Reading]] = defaultdict(list)
-    progress = Progress()
-    until = time.monotonic() + seconds
-    for number, cell in turns(rounds, cells, warm_up=False):
-        reading = cell.client.read(servers, cell.filled)
-        readings[cell.client.name, cell.shape].append(reading)
-        progress.tell(f"round {number}, {cell.filled.topic}, {cell.client.name}", reading)
-        if time.monotonic() > until:
-            break
+    by_name = {(cell.client.name, cell.shape): cell for cell in cells}
+
+    def read(name: tuple[str, str]) -> dict[str, float]:
+        return by_name[name].client.read(servers, by_name[name].filled).figures()
+
+    figures, others = collect(rounds, by_name, read, warm_up=False, seconds=seconds)
     filled = list({cell.filled.topic: cell.filled for cell in cells}.values())
-    return Run(partitions, filled, readings, progress.others)
+    return Run(partitions, filled, figures, others)
 
 
 @contextmanager

@@ -13,13 +13,13 @@ the consumer was created.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from functools import partial
 
 from benchmarks._consumers import CLIENTS, KOHORT, KOHORT_ASYNC
 from benchmarks._goals import Goal, goal_table
 from benchmarks._measured import Task
 from benchmarks._program import about, add_names, brokers, measured, parser, publish, setting
-from benchmarks._rounds import spread, table, turns
+from benchmarks._rounds import collect, spread, table
 from benchmarks._topics import LARGE, SHAPES, Filled, fill
 from benchmarks.latency import new_topic
 
@@ -68,17 +68,13 @@ def main() -> None:
     arguments.add_argument("--short", action="store_true", help="5 s each, without 480 MB")
     add_names(arguments, "--clients", CLIENTS)
     args = arguments.parse_args()
-    figures: dict[tuple[str, str], list[float]] = defaultdict(list)
     with brokers(args.servers) as servers:
         topic = new_topic(servers)
         shape = SHAPES[LARGE]
         filled = None if args.short else fill(servers, shape, READ_MB * 1000 / shape.records)
         seconds = SHORT_SECONDS if args.short else SECONDS
-        for number, client in turns(args.rounds, args.clients, warm_up=False):
-            found = measure(client, servers, topic, filled, seconds)
-            print(f"round {number} of {args.rounds}: {client}: {found}", flush=True)
-            for name, value in found.items():
-                figures[client, name].append(value)
+        run = partial(measure, servers=servers, topic=topic, filled=filled, seconds=seconds)
+        figures, _ = collect(args.rounds, args.clients, run, warm_up=False)
     rows = ([name, *(spread(figures[each, name]) for each in args.clients)] for name in MEASURES)
     publish(
         args.output,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections import defaultdict
+from functools import partial
 
 from benchmarks import _consumers as clients
 from benchmarks._goals import Goal, goal_table
@@ -29,7 +29,7 @@ from benchmarks._program import (
     run_command,
     setting,
 )
-from benchmarks._rounds import spread, table, turns
+from benchmarks._rounds import collect, spread, table
 from benchmarks.latency import new_topic
 
 STATEMENTS = {
@@ -94,14 +94,9 @@ def main() -> None:
     arguments = parser(__doc__, rounds=5, servers=True)
     add_names(arguments, "--clients", STATEMENTS)
     args = arguments.parse_args()
-    figures: dict[tuple[str, str], list[float]] = defaultdict(list)
     with brokers(args.servers) as servers:
-        topic = new_topic(servers)
-        for number, client in turns(args.rounds, args.clients):
-            found = measure(client, servers, topic)
-            print(f"round {number} of {args.rounds}: {client}: {found}", flush=True)
-            for name, value in found.items() if number else ():
-                figures[client, name].append(value)
+        run = partial(measure, servers=servers, topic=new_topic(servers))
+        figures, _ = collect(args.rounds, args.clients, run, warm_up=True)
     rows = ([each, *(spread(figures[each, name]) for name in MEASURES)] for each in args.clients)
     publish(
         args.output,

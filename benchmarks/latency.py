@@ -30,11 +30,11 @@ from benchmarks._consumers import (
     KOHORT_ASYNC,
     WAIT_MS,
 )
-from benchmarks._goals import Goal, goal_table
+from benchmarks._goals import Figures, Goal, goal_table
 from benchmarks._measured import Task
 from benchmarks._program import about, add_names, brokers, parser, publish, ready, setting
 from benchmarks._raw import Link
-from benchmarks._rounds import table, turns
+from benchmarks._rounds import collect, table
 from kohort.protocol.messages import ProduceRequest
 from kohort.records import NewRecord, encode_batch
 from tests.support.topics import create_topic
@@ -42,6 +42,7 @@ from tests.support.topics import create_topic
 GAP_S = 0.02, 0.04
 PRODUCE_VERSION = 8
 WAIT, SPIN = "wait", "spin"
+P50, P99, CPU_US, CPU, POLLS = "p50 ms", "p99 ms", "CPU us/record", "CPU, %", "polls/s"
 
 
 class Case(NamedTuple):
@@ -62,24 +63,7 @@ GOALS = (
 )
 
 
-class Latency(NamedTuple):
-    """Latency of each record in ms, CPU seconds, seconds, and polls a second."""
-
-    ms: list[float]
-    cpu_s: float
-    seconds: float
-    polls_per_s: float
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.ms)
-
-    @property
-    def p99(self) -> float:
-        return sorted(self.ms)[int(len(self.ms) * 0.99)]
-
-
-def receive(task: Task, gaps_s: Iterable[float]) -> Latency:
+def receive(task: Task, gaps_s: Iterable[float]) -> dict[str, float]:
     """Produce a record after each gap, and measure the time until the consumer has it."""
     words = "_measured", json.dumps(task._asdict())
     with closing(Link.to(task.bootstrap_servers)) as link, ready(*words) as lines:
@@ -88,8 +72,14 @@ def receive(task: Task, gaps_s: Iterable[float]) -> Latency:
             time.sleep(gap_s)
             sent.append(produce(link, task.topic, b"%08d" % number))
         received = json.loads(next(lines))
-    ms = [(at - ns) / 1e6 for at, ns in zip(received.pop("at_ns"), sent, strict=True)]
-    return Latency(ms, **received)
+    ms = sorted((at - ns) / 1e6 for at, ns in zip(received["at_ns"], sent, strict=True))
+    return {
+        P50: statistics.median(ms),
+        P99: ms[int(len(ms) * 0.99)],
+        CPU_US: received["cpu_s"] / len(ms) * 1e6,
+        CPU: received["cpu_s"] / received["seconds"] * 100,
+        POLLS: received["polls_per_s"],
+    }
 
 
 def produce(link: Link, topic: str, value: bytes) -> int:
@@ -116,17 +106,13 @@ def new_topic(servers: str, partitions: int = 1) -> str:
     return topic
 
 
-def row(case: Case, rounds: list[Latency]) -> list[str]:
+def row(case: Case, figures: Figures) -> list[str]:
     """Return the medians of the rounds as the cells of a table."""
-    medians = [each.median for each in rounds]
-    return [
-        *case,
-        f"{statistics.median(medians):.2f}",
-        f"{min(medians):.2f} to {max(medians):.2f}",
-        f"{statistics.median(each.p99 for each in rounds):.1f}",
-        f"{statistics.median(each.cpu_s / len(each.ms) * 1e6 for each in rounds):,.0f}",
-        f"{statistics.median(each.polls_per_s for each in rounds):,.0f}",
-    ]
+    p50, *others = (figures[case, name] for name in (P50, P99, CPU_US, POLLS))
+    p99, cpu_us, polls = map(statistics.median, others)
+    least_and_most = f"{min(p50):.2f} to {max(p50):.2f}"
+    median = f"{statistics.median(p50):.2f}"
+    return [*case, median, least_and_most, f"{p99:.1f}", f"{cpu_us:,.0f}", f"{polls:,.0f}"]
 
 
 def main() -> None:
@@ -136,24 +122,25 @@ def main() -> None:
     add_names(arguments, "--clients", CLIENTS)
     args = arguments.parse_args()
     rng = random.Random(args.seed)
-    done: dict[Case, list[Latency]] = {case: [] for case in CASES if case.client in args.clients}
+    cases = [case for case in CASES if case.client in args.clients]
     with brokers(args.servers) as servers:
-        for number, case in turns(args.rounds, done, warm_up=False):
+
+        def measure(case: Case) -> dict[str, float]:
             wait_ms = WAIT_MS if case.how == WAIT else 0
             task = Task("received", case.client, servers, new_topic(servers), args.records)
             gaps_s = (rng.uniform(*GAP_S) for _ in range(args.records))
-            latency = receive(task._replace(wait_ms=wait_ms), gaps_s)
-            done[case].append(latency)
-            print(f"round {number}: {', '.join(case)}: p50 {latency.median:.2f} ms", flush=True)
-    head = "client", "how", "p50 ms", "least and most of a round", "p99 ms", "CPU us/record"
-    p50 = {case: [each.median for each in rounds] for case, rounds in done.items()}
+            return receive(task._replace(wait_ms=wait_ms), gaps_s)
+
+        figures, _ = collect(args.rounds, cases, measure, warm_up=False)
+    head = "client", "how", P50, "least and most of a round", P99, CPU_US, POLLS
+    p50 = {case: figures[case, P50] for case in cases}
     publish(
         args.output,
         "latency",
         "Latency on an idle topic",
         about(__doc__),
         setting("anyio", "confluent-kafka", "aiokafka", "kafka-python"),
-        table([*head, "polls/s"], "llrrrrr", (row(*each) for each in done.items())),
+        table(head, "llrrrrr", (row(case, figures) for case in cases)),
         goal_table(p50, GOALS, "p50"),
     )
 

@@ -14,16 +14,15 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import Producer
 
 from benchmarks import _consumers as clients
 from benchmarks._goals import Goal, goal_table
-from benchmarks._machine import Others
 from benchmarks._measured import STAMP_BYTES, Task
 from benchmarks._program import (
     about,
@@ -35,7 +34,7 @@ from benchmarks._program import (
     publish,
     setting,
 )
-from benchmarks._rounds import spread, table, turns
+from benchmarks._rounds import collect, spread, table
 from tests.support.topics import create_topic
 
 PARTITIONS = 12
@@ -158,19 +157,16 @@ def main() -> None:
     add_names(arguments, "--ways", WAYS)
     args = arguments.parse_args()
     loads = [load for load in LOADS if args.rates is None or load.rate in args.rates]
-    figures: Figures = defaultdict(list)
-    others, shares = Others(), []
+    figures: Figures = {}
+    shares: list[float] = []
     with brokers(args.servers) as servers:
         for load in loads:
             topic = create_topic(servers, f"moderate-{load.rate}-{load.size}", PARTITIONS)
             with producing(servers, topic, load):
-                for number, way in turns(args.rounds, args.ways, warm_up=False):
-                    others.share()
-                    found = read(way, servers, topic, args.seconds)
-                    shares.append(others.share())
-                    for name, value in found.items():
-                        figures[load, way, name].append(value)
-                    print(f"round {number}, {load.title}: {way}: {found}", flush=True)
+                run = partial(read, servers=servers, topic=topic, seconds=args.seconds)
+                found, more = collect(args.rounds, args.ways, run, warm_up=False)
+            figures |= {(load, *key): values for key, values in found.items()}
+            shares += more
     publish(
         args.output,
         "moderate",

@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 from benchmarks._consumers import CLIENTS, CONFLUENT, CONSUME, OURS
 from benchmarks._goals import Goal, goal_table
-from benchmarks._machine import Others
 from benchmarks._measured import Task
 from benchmarks._program import add_names, brokers, measured, parser, publish, setting
-from benchmarks._rounds import spread, table, turns
+from benchmarks._rounds import collect, spread, table
 from benchmarks._topics import Shape, fill, text
-from benchmarks.latency import new_topic, receive
+from benchmarks.latency import CPU, P50, new_topic, receive
 
 RATE = 90
 BUSY, BACKLOG = "busy", "backlog"
@@ -31,7 +30,7 @@ BUSY_PARTITIONS = 1000
 BACKLOGS = (10, 1000, 2000)
 FEWEST = BACKLOGS[0]
 VALUE_BYTES = 100
-CPU, LATENCY = "CPU, %", "p50, ms"
+LATENCY = "p50, ms"
 GOALS = (
     *(Goal(f"{each}, {CPU}", (each, CPU), None, 15, 25) for each in OURS),
     *(Goal(f"{each}, {LATENCY}", (each, LATENCY), None, 11, 15) for each in OURS),
@@ -65,8 +64,8 @@ def read_busy(case: Case, servers: str, seconds: float) -> dict[str | int, float
     records = int(seconds * RATE)
     topic = new_topic(servers, case.partitions)
     task = Task("received", case.client, servers, topic, records, partitions=case.partitions)
-    latency = receive(task, itertools.repeat(1 / RATE, records))
-    return {CPU: 100 * latency.cpu_s / latency.seconds, LATENCY: latency.median}
+    found = receive(task, itertools.repeat(1 / RATE, records))
+    return {CPU: found[CPU], LATENCY: found[P50]}
 
 
 def read_backlog(case: Case, servers: str, topic: str, records: int) -> dict[str | int, float]:
@@ -103,23 +102,19 @@ def main() -> None:
     seconds, records = (3, 500_000) if args.short else (6, 2_000_000)
     shape = Shape(BACKLOG, "", records, text(VALUE_BYTES))
     ways = (BUSY, BACKLOG) if args.way is None else (args.way,)
-    figures: Figures = defaultdict(list)
-    shares: list[float] = []
+
+    def measure(case: Case) -> dict[str | int, float]:
+        if case.way == BUSY:
+            return read_busy(case, servers, seconds)
+        return read_backlog(case, servers, f"{BACKLOG}-{case.partitions}", records)
+
     with brokers(args.servers) as servers:
         for number in BACKLOGS if BACKLOG in ways else ():
             print(f"filling a topic of {number} partitions", flush=True)
             fill(servers, shape, 1, number, f"{BACKLOG}-{number}", used=1)
-        others = Others()
-        for number, case in turns(args.rounds, cases(args.clients, ways), warm_up=False):
-            others.share()
-            if case.way == BUSY:
-                found = read_busy(case, servers, seconds)
-            else:
-                found = read_backlog(case, servers, f"{BACKLOG}-{case.partitions}", records)
-            shares.append(others.share())
-            for name, value in found.items():
-                figures[case.client, name].append(value)
-            print(f"round {number}: {case}: {found}; others {shares[-1]:.0f} %", flush=True)
+        found, shares = collect(args.rounds, cases(args.clients, ways), measure, warm_up=False)
+    figures: Figures = defaultdict(list)
+    figures |= {(case.client, name): values for (case, name), values in found.items()}
     publish(
         args.output,
         "partitions",

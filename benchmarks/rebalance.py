@@ -25,7 +25,7 @@ from benchmarks._consumer_groups import ABOUT, HEARTBEATS_S
 from benchmarks._consumer_groups import run as consumer_groups
 from benchmarks._kafka import kafka
 from benchmarks._program import about, new_group, parser, publish, require_kafka
-from benchmarks._rounds import table, turns
+from benchmarks._rounds import collect, table
 from tests.interop import peers
 from tests.interop.brokers import Broker
 from tests.interop.franz import build, franz_go
@@ -37,6 +37,7 @@ EAGER, COOPERATIVE = "range", "cooperative-sticky"
 SLACK_S = {EAGER: 0.1, COOPERATIVE: 0.2}
 CLASSIC_HEARTBEATS_S = (0.1, 3.0)
 LOOK_AGAIN_S = 0.002
+SECONDS = "seconds"
 
 
 class Case(NamedTuple):
@@ -48,6 +49,9 @@ class Case(NamedTuple):
     make: Make
     option: str
     """Name of the client's option for the interval."""
+
+    def __str__(self) -> str:
+        return f"{self.client}, {self.strategy}, {self.heartbeat_s:g} s"
 
     def settings(self, broker: Broker, topic: str, group: str, name: str) -> Settings:
         """Return the settings of a member."""
@@ -72,7 +76,7 @@ def cases(program: str | None) -> Iterator[Case]:
                 yield Case("franz-go", *at, franz_go(program), "heartbeat")
 
 
-def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> float:
+def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> dict[str, float]:
     """Return the seconds from the start of the second member until both have their share."""
     group = new_group()
     with Members() as members:
@@ -84,12 +88,12 @@ def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> float
         started = time.monotonic()
         second = members.join(case.make, case.settings(broker, topic, group, "two"))
         members.wait_until(shares([first, second], [PARTITIONS // 2] * 2), meanwhile=look_again)
-        return time.monotonic() - started
+        return {SECONDS: time.monotonic() - started}
 
 
-def rows(values: dict[Case, list[float]]) -> Iterator[list[str]]:
+def rows(values: dict[tuple[Case, str], list[float]]) -> Iterator[list[str]]:
     """Yield the cells of each case. The goal is for kohort only."""
-    for case, times in values.items():
+    for (case, _), times in values.items():
         aim = case.heartbeat_s + SLACK_S[case.strategy]
         kind = "eager" if case.strategy == EAGER else "cooperative"
         reached = ("yes" if max(times) <= aim else "no") if case.client.startswith("kohort") else ""
@@ -105,14 +109,10 @@ def classic(rounds: int, rng: random.Random) -> str:
         program = build(Path(folder)) if shutil.which("go") else None
         broker = Broker(server.bootstrap_servers)
         topic = broker.create_topic("t", PARTITIONS)
-        values: dict[Case, list[float]] = {case: [] for case in cases(program)}
-        for number, case in turns(rounds, values):
-            print(f"round {number} of {rounds}: {case.client}, {case.strategy}", flush=True)
-            took = measure(case, broker, topic, rng)
-            if number:
-                values[case].append(took)
+        run = partial(measure, broker=broker, topic=topic, rng=rng)
+        found, _ = collect(rounds, cases(program), run, warm_up=True)
     head = "heartbeat", "rebalance", "client", "median s", "best s", "worst s", "aim s", "reached"
-    return table(head, "l" * 8, rows(values))
+    return table(head, "l" * 8, rows(found))
 
 
 def main() -> None:

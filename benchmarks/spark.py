@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks import _spark_ways as ways
 from benchmarks._goals import Goal
-from benchmarks._machine import Others, load_of
+from benchmarks._machine import load_of
 from benchmarks._program import ENVIRONMENT, ROOT, add_names, brokers, parser, publish, setting
-from benchmarks._rounds import short, spread, table, turns
+from benchmarks._rounds import collect, spread, table
 from benchmarks._spark_ways import Ask, Source
 from benchmarks._topics import Filled, Shape, fill, text
 from tests.support.jars import KAFKA_VERSION, SPARK_ARTIFACTS, missing_spark_source, spark_jars
@@ -128,8 +128,7 @@ MEASURES = {
 }
 DEFAULT_GOALS = {"count": (2.6, 2.2), "noop": (2.4, 1.9), "group": (2.5, 2.1), "once": (1.6, 1.25)}
 """Goal and floor of each measure in the session without settings, which has no other measures."""
-Readings = Mapping[str, list[float]]
-"""Figures of each ``session measure topic source``, one a round."""
+FIGURE = "figure"
 
 
 class Row(NamedTuple):
@@ -153,8 +152,12 @@ class Row(NamedTuple):
             return True
         return self.topic == TWO and self.measure.name in DEFAULT_GOALS
 
-    def key(self, source: Source) -> str:
-        return f"{self.session} {self.measure.name} {self.topic} {source.format}"
+    def __str__(self) -> str:
+        return f"{self.session} session, {self.topic}, {self.measure.text}"
+
+
+Readings = dict[tuple[tuple[Row, Source], str], list[float]]
+"""Figures of each row and source, one a round."""
 
 
 def rows_of(sessions: Iterable[str], measures: Iterable[Measure]) -> Iterator[Row]:
@@ -198,30 +201,18 @@ def _end_jvm() -> None:
 
 
 def measure(
-    spark: SparkSession,
-    servers: str,
-    filled: dict[str, Filled],
-    chosen: list[Row],
-    rounds: int,
-    readings: dict[str, list[float]],
-) -> list[float]:
-    """Add the figures of all rounds and return the load of other processes."""
-    shares: list[float] = []
-    others = Others()
-    cells = [(row, source) for row in chosen if row.topic in filled for source in (OURS, JVM)]
-    for number, (row, source) in turns(rounds, cells):
+    spark: SparkSession, servers: str, filled: dict[str, Filled], chosen: list[Row], rounds: int
+) -> tuple[Readings, list[float]]:
+    """Return the figures of all rounds and the load of other processes."""
+
+    def run(case: tuple[Row, Source]) -> dict[str, float]:
+        row, source = case
         topic, records, _ = filled[row.topic]
         took = row.measure.run(Ask(spark, source, servers, topic, records))
-        figure = row.measure.figure(took, records)
-        shares.append(others.share())
-        if number:
-            readings.setdefault(row.key(source), []).append(figure)
-        print(
-            f"round {number}, {row.session} session, {topic}, {row.measure.text}, {source.name}: "
-            f"{short(figure)} {row.measure.unit}; others {shares[-1]:.0f} %",
-            flush=True,
-        )
-    return shares
+        return {FIGURE: row.measure.figure(took, records)}
+
+    cases = [(row, source) for row in chosen if row.topic in filled for source in (OURS, JVM)]
+    return collect(rounds, cases, run, warm_up=True)
 
 
 def ratios(readings: Readings) -> str:
@@ -256,7 +247,7 @@ def starts(readings: Readings) -> str:
 def _measured(readings: Readings) -> Iterator[tuple[Row, list[float], list[float]]]:
     """Yield the rows with figures of both sources: ours, and those of Spark's own."""
     for row in rows_of(SESSIONS, MEASURES.values()):
-        ours, theirs = (list(readings.get(row.key(it), ())) for it in (OURS, JVM))
+        ours, theirs = (list(readings.get(((row, it), FIGURE), ())) for it in (OURS, JVM))
         if ours and theirs:
             yield row, ours, theirs
 
@@ -286,7 +277,7 @@ def main() -> None:
     if (reason := missing_spark_source()) is not None:
         raise SystemExit(f"not measured: {reason}")
     rows = list(rows_of(args.sessions, (MEASURES[name] for name in args.measures)))
-    readings: dict[str, list[float]] = {}
+    readings: Readings = {}
     shares: list[float] = []
     filled: dict[str, Filled] = {}
     with brokers() as servers:
@@ -298,7 +289,9 @@ def main() -> None:
         for name in args.sessions:
             chosen = [row for row in rows if row.session == name]
             with session(SESSIONS[name]) as spark:
-                shares += measure(spark, servers, filled, chosen, args.rounds, readings)
+                found, others = measure(spark, servers, filled, chosen, args.rounds)
+            readings |= found
+            shares += others
     jars = ", ".join(f"{name} {version}" for _, name, version in SPARK_ARTIFACTS)
     publish(
         args.output,

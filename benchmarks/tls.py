@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -27,10 +26,8 @@ from benchmarks._goals import Figures, Goal, goal_table
 from benchmarks._kafka import FastSecureKafka, node
 from benchmarks._machine import cpu_of, load_of
 from benchmarks._program import add_names, parser, publish, require_kafka, setting
-from benchmarks._reading import Reading, figures_of
-from benchmarks._rounds import table, turns
+from benchmarks._rounds import collect, table
 from benchmarks._topics import LARGE, PLAIN, SHAPES, Filled, fill
-from benchmarks.fetch import Progress
 
 CLIENTS = (names.LIMIT, names.RECORDS, names.ARROW, names.ASYNC_POLL, names.TUNED, names.AIOKAFKA)
 TOPICS = (LARGE, PLAIN)
@@ -82,9 +79,9 @@ GOALS = (
 )
 
 
-def figures(readings: Mapping[Way, list[Reading]]) -> dict[object, list[float]]:
-    """Return the figures of each way, and the CPU time that TLS adds for each client and topic."""
-    found: dict[object, list[float]] = dict(figures_of(readings).items())
+def with_added(figures: Figures) -> dict[object, list[float]]:
+    """Return the figures with the CPU time that TLS adds for each client and topic."""
+    found = {key: list(values) for key, values in figures.items()}
     for client in CLIENTS:
         for topic in TOPICS:
             plain, tls = (found.get((Way(client, topic, each), "cpu_us")) for each in LISTENERS)
@@ -156,18 +153,16 @@ def measure(
     for topic in filled:  # the JVM compiles its code while it sends the first responses
         for each in LISTENERS:
             _over(found[0], each, servers).read(servers[each], filled[topic])
-    readings: defaultdict[Way, list[Reading]] = defaultdict(list)
-    broker_s: defaultdict[object, list[float]] = defaultdict(list)
-    progress = Progress()
-    for number, way in turns(rounds, ways, warm_up=False):
+
+    def read(way: Way) -> dict[str, float]:
         client = _over(by_name[way.client], way.listener, servers)
         before = broker_cpu()
         reading = client.read(servers[way.listener], filled[way.topic])
-        seconds = broker_cpu() - before
-        broker_s[way, BROKER].append(seconds * 1e9 / reading.records / VALUE_BYTES[way.topic])
-        readings[way].append(reading)
-        progress.tell(f"round {number}, {way.topic}, {way.listener}, {way.client}", reading)
-    return figures(readings) | broker_s, progress.others
+        broker_s = (broker_cpu() - before) * 1e9 / reading.records / VALUE_BYTES[way.topic]
+        return {**reading.figures(), BROKER: broker_s}
+
+    figures, others = collect(rounds, ways, read, warm_up=False)
+    return with_added(figures), others
 
 
 def _over(client: Client, listener: str, servers: Mapping[str, str]) -> Client:

@@ -14,10 +14,10 @@ from benchmarks import _read
 from benchmarks._clients import Client, clients
 from benchmarks._consumers import Ask
 from benchmarks._fetch_tables import GOALS, Run, goals
-from benchmarks._goals import Figure, verdict
+from benchmarks._goals import Figure, Figures, verdict
 from benchmarks._program import ProgramError
 from benchmarks._raw import FetchError
-from benchmarks._reading import Reading, figures_of
+from benchmarks._reading import Reading
 from benchmarks._rounds import turns
 from benchmarks._topics import LARGE, PLAIN, SHAPES, TINY, Filled, checksum, fill
 from benchmarks.fetch import COMPARED, IN_PROCESS
@@ -53,6 +53,14 @@ def read(servers: str, filled: Filled, name: str) -> Reading:
     ask = Ask(servers, filled.topic, f"g-{uuid.uuid4().hex[:8]}")
     _read.read(name, ask, filled.records, found.append)
     return found[0]
+
+
+def figures_of(readings: dict[tuple[str, str], list[Reading]]) -> Figures:
+    return {
+        (case, field): [each.figures()[field] for each in done]
+        for case, done in readings.items()
+        for field in ("rate", "cpu_us", "peak_mb")
+    }
 
 
 def counted(reading: Reading) -> tuple[int, int]:
@@ -171,7 +179,7 @@ def test_goal_is_judged_by_medians() -> None:
     readings = {
         cell: [Reading(100, 0, 1.0 if cell[0] in slow else 0.5, 1.0, 70.0)] * 3 for cell in COMPARED
     }
-    rows = goals(readings).splitlines()[2:]
+    rows = goals(figures_of(readings)).splitlines()[2:]
     assert len(rows) == len(GOALS)
     assert "| 2 | 2 to 2 | 0.7 | 0.5 | reached |" in rows[0]
     assert "| 1 | 1 to 1 | 1.2 | 1.6 | reached |" in rows[2]
@@ -197,20 +205,16 @@ def test_tables_show_shares_of_limit_and_bare_decoder() -> None:
     def done(rate: float, cpu_us: float) -> list[Reading]:
         return [Reading(1_000_000, 0, 1e6 / rate, cpu_us, 50.0)]
 
-    run = Run(
-        4,
-        [Filled("plain-4", 1_000_000, 0)],
-        {
-            (names.LIMIT, PLAIN): done(8e6, 0.1),
-            (names.BARE_ARROW, PLAIN): done(6e6, 0.2),
-            (names.BARE_RECORDS, PLAIN): done(2e6, 0.5),
-            (names.ARROW, PLAIN): done(4e6, 0.3),
-            (names.TUNED, PLAIN): done(1e6, 1.0),
-            (names.TUNED, LARGE): done(1e6, 1.0),
-        },
-        [1.0, 50.0, 1.0],
-    )
-    text = run.text()
+    readings = {
+        (names.LIMIT, PLAIN): done(8e6, 0.1),
+        (names.BARE_ARROW, PLAIN): done(6e6, 0.2),
+        (names.BARE_RECORDS, PLAIN): done(2e6, 0.5),
+        (names.ARROW, PLAIN): done(4e6, 0.3),
+        (names.TUNED, PLAIN): done(1e6, 1.0),
+        (names.TUNED, LARGE): done(1e6, 1.0),
+    }
+    filled = [Filled("plain-4", 1_000_000, 0)]
+    text = Run(4, filled, figures_of(readings), [1.0, 50.0, 1.0]).text()
     assert "### 100 B, plain, 4 partitions" in text
     assert "| limit | 8,000 | 8,000 | 1.00 | 0.100 |  | 50 |" in text
     assert "| kohort Arrow | 4,000 | 4,000 | 0.50 | 0.300 | 1.50 | 50 |" in text

@@ -11,11 +11,10 @@ from benchmarks._goals import goal_table
 from benchmarks._measured import Task
 from benchmarks._program import measured
 from benchmarks._topics import Shape, fill, text
-from benchmarks.latency import new_topic
+from benchmarks.latency import CPU, new_topic
 from benchmarks.partitions import (
     BACKLOG,
     BACKLOGS,
-    CPU,
     GOALS,
     LATENCY,
     Case,

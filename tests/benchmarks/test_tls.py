@@ -6,25 +6,23 @@ import pytest
 
 from benchmarks import _names as names
 from benchmarks._goals import goal_table
-from benchmarks._reading import Reading
 from benchmarks._topics import LARGE, PLAIN
-from benchmarks.tls import ADDED, BROKER, GOALS, Way, figures, rates_table
+from benchmarks.tls import ADDED, BROKER, GOALS, Way, rates_table, with_added
 
-
-def reading(rate: float, cpu_us: float) -> Reading:
-    """Return a reading of 1,000 records."""
-    return Reading(1000, None, 1000 / rate, cpu_us / 1000, 50.0)
-
-
-FIGURES = figures(
+RATES_AND_CPU = {
+    Way(names.RECORDS, LARGE, "PLAINTEXT"): (1_000_000, 0.8),
+    Way(names.RECORDS, LARGE, "SSL"): (500_000, 1.4),
+    Way(names.TUNED, LARGE, "SSL"): (400_000, 2.0),
+    Way(names.LIMIT, LARGE, "PLAINTEXT"): (2_000_000, 0.4),
+    Way(names.LIMIT, LARGE, "SSL"): (800_000, 1.0),
+    Way(names.RECORDS, PLAIN, "PLAINTEXT"): (4_000_000, 0.2),
+    Way(names.RECORDS, PLAIN, "SSL"): (2_000_000, 0.3),
+}
+FIGURES = with_added(
     {
-        Way(names.RECORDS, LARGE, "PLAINTEXT"): [reading(1_000_000, 0.8)],
-        Way(names.RECORDS, LARGE, "SSL"): [reading(500_000, 1.4)],
-        Way(names.TUNED, LARGE, "SSL"): [reading(400_000, 2.0)],
-        Way(names.LIMIT, LARGE, "PLAINTEXT"): [reading(2_000_000, 0.4)],
-        Way(names.LIMIT, LARGE, "SSL"): [reading(800_000, 1.0)],
-        Way(names.RECORDS, PLAIN, "PLAINTEXT"): [reading(4_000_000, 0.2)],
-        Way(names.RECORDS, PLAIN, "SSL"): [reading(2_000_000, 0.3)],
+        (way, name): [value]
+        for way, values in RATES_AND_CPU.items()
+        for name, value in zip(("rate", "cpu_us"), values, strict=True)
     }
 )
 
