@@ -6,12 +6,12 @@ The parser of the command ``kohort`` is the source.
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from kohort.cli import parser
+from tools.markdown import table, wrapped
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
@@ -47,7 +47,7 @@ def page() -> str:
     found = parser()
     parts = [_HEAD, *_table(found)]
     for name, command in _commands(found).items():
-        parts += [f"## `kohort {name}`\n", _wrapped(command.description or "")]
+        parts += [f"## `kohort {name}`\n", wrapped(command.description or "") + "\n"]
         parts += [f"```sh\n{_EXAMPLES[name]}\n```\n", *_table(command)]
     return "\n".join([*parts, _NEXT])
 
@@ -62,21 +62,16 @@ def _commands(found: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 
 def _table(found: argparse.ArgumentParser) -> Iterator[str]:
-    yield "| option | meaning |"
-    yield "|---|---|"
+    rows = []
     for action in found._actions:
         if action.option_strings and action.help:
             names = ", ".join(f"`{name}`" for name in action.option_strings)
             value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
             shown = f"{names} `{value}`" if value else names
-            text = " ".join((action.help % _values(action)).split()).replace("|", "\\|")
-            yield f"| {shown} | {text} |"
+            rows.append((shown, " ".join((action.help % _values(action)).split())))
+    yield from table(("option", "meaning"), rows)
     yield ""
 
 
 def _values(action: argparse.Action) -> dict[str, object]:
     return {**vars(action), "prog": "kohort"}
-
-
-def _wrapped(text: str) -> str:
-    return "\n\n".join(textwrap.fill(part, 100) for part in text.split("\n\n")) + "\n"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from kohort.cli._errors import ErrorSection, sections
+from tools.markdown import wrapped
 from tools.site.docstrings import to_markdown
 
 ROOT: Final = Path(__file__).parents[1]
@@ -85,14 +85,14 @@ def page() -> str:
 def _text(section: ErrorSection) -> Iterator[str]:
     yield f"### {section.name}\n"
     cause = to_markdown(section.cause, {})
-    yield _wrapped(f"**Cause.** {cause}")
+    yield wrapped(f"**Cause.** {cause}") + "\n"
     remedy = to_markdown(section.remedy.text, {})
-    yield _wrapped(f"**Do.** {remedy}{_see(section.remedy.page)}")
+    yield wrapped(f"**Do.** {remedy}{_see(section.remedy.page)}") + "\n"
     facts = [f"Error code {section.code}."] if section.code else []
     if section.bases:
         facts.append(f"Subclass of {', '.join(f'`{name}`' for name in section.bases)}.")
     facts.append("Retriable." if section.is_retriable else "Not retriable.")
-    yield _wrapped(" ".join(facts))
+    yield wrapped(" ".join(facts)) + "\n"
 
 
 def _see(page: str) -> str:
@@ -112,11 +112,3 @@ def _anchor(heading: str) -> str:
     """Return the anchor of a heading, as GitHub and Python-Markdown make it."""
     text = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
     return re.sub(r"[-\s]+", "-", text)
-
-
-def _wrapped(text: str) -> str:
-    paragraphs = (
-        textwrap.fill(each, 100, break_long_words=False, break_on_hyphens=False)
-        for each in text.split("\n\n")
-    )
-    return "\n\n".join(paragraphs) + "\n"

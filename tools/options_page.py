@@ -5,10 +5,9 @@ The table of options in ``kohort/config`` is the source.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kohort.config._client import ClientConfig, RequestOptions
 from kohort.config._config import ConsumerConfig
@@ -22,6 +21,7 @@ from kohort.config.security._proxy import ProxyConfig
 from kohort.config.security._sasl import SaslConfig
 from kohort.config.security._security import SecurityConfig
 from kohort.config.security._tls import StoreConfig, TlsConfig
+from tools.markdown import table, wrapped
 from tools.prose import sentences, words
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
@@ -53,13 +53,6 @@ _COMMON: Final = (
 )
 """The options that most programs set."""
 _NEXT: Final = "Next: [errors](errors.md)."
-
-_BULLET: Final[dict[str, Any]] = {
-    "width": 100,
-    "subsequent_indent": "  ",
-    "break_long_words": False,
-    "break_on_hyphens": False,
-}
 
 _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("Consumer", ConsumerConfig),
@@ -93,13 +86,13 @@ def _overview() -> Iterator[str]:
     """Yield the options that most programs set, and all by name."""
     found = {each.name: each for _, section in _SECTIONS for each in options_of(section)}
     yield "## The ten to begin with\n"
-    yield from _table(
+    yield from table(
         ("keyword", "meaning", "default"),
         ((_link(name), _split(found[name].meaning)[0], _default(found[name])) for name in _COMMON),
     )
     yield ""
     yield "## All by name\n"
-    yield from _table(
+    yield from table(
         ("keyword", "default"), ((_link(name), _default(found[name])) for name in sorted(found))
     )
     yield ""
@@ -119,14 +112,14 @@ def _supported() -> Iterator[str]:
         options = [each for each in options_of(section) if each.name not in seen]
         seen.update(each.name for each in options)
         yield f"## {title}\n"
-        yield from _table(
+        yield from table(
             ("keyword", "meaning", "default", "unit", "value", "dotted names"),
             (_supported_row(each) for each in options),
         )
         yield ""
         notes = [(each.name, note) for each in options if (note := _note(each))]
         for name, note in notes:
-            yield textwrap.fill(f"- **`{name}`.** {note}", **_BULLET)
+            yield wrapped(f"- **`{name}`.** {note}", indent="  ")
         if notes:
             yield ""
 
@@ -163,7 +156,7 @@ def _supported_row(each: Option) -> tuple[str, ...]:
 
 def _translated() -> Iterator[str]:
     yield "## Dotted names that stand for several options\n"
-    yield from _table(
+    yield from table(
         ("dotted name", "value"), ((f"`{name}`", meaning) for name, meaning in TRANSLATED.items())
     )
     yield ""
@@ -171,7 +164,7 @@ def _translated() -> Iterator[str]:
 
 def _unsupported() -> Iterator[str]:
     yield "## Keywords that are not supported\n"
-    yield from _table(
+    yield from table(
         ("keyword", "dotted names", "values accepted", "why"),
         (
             (f"`{each.name}`", _names(each.properties), _harmless(each), _sentence(each.why))
@@ -181,7 +174,7 @@ def _unsupported() -> Iterator[str]:
     )
     yield ""
     yield "## Dotted names that are not supported\n"
-    yield from _table(
+    yield from table(
         ("dotted name", "values accepted", "why"),
         ((f"`{each.name}`", _harmless(each), _sentence(each.why)) for each in REFUSED),
     )
@@ -192,7 +185,7 @@ def _ignored() -> Iterator[str]:
     yield ""
     yield "## Options that have no effect\n"
     yield "kohort accepts any value of these, and logs one line at DEBUG.\n"
-    yield from _table(
+    yield from table(
         ("name", "why"),
         (
             (f"`{name}`", _sentence(each.why))
@@ -215,17 +208,6 @@ def _harmless(each: Unsupported) -> str:
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] if not text.startswith("kohort") else text
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    yield _line(head)
-    yield _line(tuple("---" for _ in head))
-    for row in rows:
-        yield _line(tuple(cell.replace("|", "\\|") for cell in row))
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _names(names: Iterable[str]) -> str:

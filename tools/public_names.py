@@ -7,10 +7,11 @@ each module. The packages of ``kohort.compat`` are read from their ``__all__``.
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from tools.markdown import wrapped
 
 ROOT: Final = Path(__file__).parents[1]
 LIST: Final = ROOT / "tests" / "house" / "public.txt"
@@ -85,12 +86,7 @@ def page() -> str:
     """Return the text of the page of all names."""
     parts = [_HEAD]
     for module in public_modules():
-        names = textwrap.fill(
-            ", ".join(f"`{name}`" for name in module.names),
-            100,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        names = wrapped(", ".join(f"`{name}`" for name in module.names))
         link = f"[Reference](api/{module.name}.md)"
         parts.append(f"## `{module.name}`\n\n{module.purpose} {link}\n\n{names}\n")
     return "\n".join([*parts, _NEXT])

@@ -8,12 +8,12 @@ name.
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import griffe
 
+from tools.markdown import wrapped
 from tools.public_names import (
     ROOT,
     PublicModule,
@@ -82,13 +82,8 @@ def _others(module: PublicModule, places: Mapping[str, str]) -> Iterator[str]:
 
 
 def _item(path: str, name: str) -> str:
-    return textwrap.fill(
-        f'- <a id="{path}"></a> `{name}`: {to_markdown(_first_sentence(path), {})}',
-        100,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    text = to_markdown(_first_sentence(path), {})
+    return wrapped(f'- <a id="{path}"></a> `{name}`: {text}', indent="  ")
 
 
 def _first_sentence(path: str) -> str:
