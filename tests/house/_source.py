@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,3 +68,16 @@ def modules() -> tuple[Module, ...]:
         text = path.read_text()
         found.append(Module(".".join(names), path, ast.parse(text), len(text.splitlines())))
     return tuple(found)
+
+
+def run(code: str) -> str:
+    """Return the output of a new process, in which a warning is an error."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

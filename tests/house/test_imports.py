@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.house._source import run
 
 NOT_AT_ONCE = {
     "cramjam": "for compressed batches; it cannot be imported in a subinterpreter",
@@ -82,34 +81,20 @@ print(*(name for name in compiling if name.startswith("kohort.")))
 def test_an_import_leaves_out_what_can_wait(module: str) -> None:
     if "spark" in module:
         pytest.importorskip("pyspark")
-    said = subprocess.run(
-        [sys.executable, "-c", f"import {module}, sys; print(*sys.modules)"],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    loaded = run(f"import {module}, sys; print(*sys.modules)").split()
     waiting = NOT_AT_ONCE.keys() - (OF_PYSPARK if "spark" in module else set())
-    assert not waiting.intersection(said.stdout.split())
+    assert not waiting.intersection(loaded)
 
 
 def test_import_compiles_no_source() -> None:
     # A dataclass compiles its methods when it is created, and typing.NamedTuple each annotation.
     # That takes 0.1 to 1 ms of each start. kohort.types.NamedTuple does not.
-    said = subprocess.run(
-        [sys.executable, "-c", _LIST_COMPILING], capture_output=True, check=True, text=True
-    )
-    assert said.stdout.split() == []
+    assert run(_LIST_COMPILING) == ""
 
 
 @pytest.mark.parametrize("name", sorted(OTHER_API))
 def test_a_consumer_class_loads_few_modules(name: str) -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", _LIST_LOADED.format(name=name)],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    loaded = set(said.stdout.split())
+    loaded = set(run(_LIST_LOADED.format(name=name)).split())
     ours = {module for module in loaded if module.partition(".")[0] == "kohort"}
     others = {module.partition(".")[0] for module in loaded - ours}
     # Names with an underscore are C parts of the others, or of the compiled decoder.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
-import subprocess
-import sys
 
 import pytest
 
@@ -14,6 +12,7 @@ import kohort
 from kohort.config import ConsumerConfig
 from kohort.errors import RecordDeserializationError
 from kohort.types import ConsumerGroupMetadata
+from tests.house._source import run
 
 PACKAGES = [
     "kohort",
@@ -145,19 +144,6 @@ consumer.close()
 assert strikes > 50, strikes
 print("done")
 """
-
-
-def run(code: str) -> str:
-    """Return the output of a new process, in which a warning is an error."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -22,13 +22,10 @@ FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1", re.DOTALL | re.MULTILINE)
 
 def navigation() -> list[tuple[str, str]]:
     """Return section and path of each page in mkdocs.yml."""
-    found, section = [], ""
-    for line in (ROOT / "mkdocs.yml").read_text().splitlines():
-        if title := re.fullmatch(r"  - (.+):", line):
-            section = title[1]
-        elif page := re.fullmatch(r" +- (\S+\.md)", line):
-            found.append((section, page[1]))
-    return found
+    pytest.importorskip("griffe")
+    from tools.site.staging import pages_of, read_configuration
+
+    return pages_of(read_configuration()["nav"])
 
 
 def anchors_on_github(text: str) -> set[str]:
