@@ -24,7 +24,7 @@ from kohort.admin._topics import (
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._driver import Plan
-from kohort.consumer.driver._state import CloseRequest
+from kohort.consumer.driver._life import CloseRequest
 from kohort.consumer.driver._thread_driver import ThreadDriver
 from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._commit_future import AsyncCommitFuture
-from kohort.consumer.driver._state import CloseRequest
+from kohort.consumer.driver._life import CloseRequest
 from kohort.consumer.driver._task_driver import TaskDriver
 from kohort.errors import DataError, DeserializerNotReadyError, KafkaError
 from kohort.share import _base

@@ -13,7 +13,7 @@ from kohort.consumer.api import _arguments, _plans
 from kohort.consumer.api._base import ConsumerBase
 from kohort.consumer.driver._commit_future import AsyncCommitFuture
 from kohort.consumer.driver._delivery import PollDelivery
-from kohort.consumer.driver._state import CloseRequest
+from kohort.consumer.driver._life import CloseRequest
 from kohort.consumer.driver._task_driver import TaskDriver
 from kohort.fetcher import Records, RecordTarget
 from kohort.listeners import AsyncRebalanceListener

@@ -14,7 +14,7 @@ from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, con
 from kohort.consumer.api import _arguments, _plans
 from kohort.consumer.api._base import ConsumerBase
 from kohort.consumer.driver._delivery import PollDelivery
-from kohort.consumer.driver._state import CloseRequest
+from kohort.consumer.driver._life import CloseRequest
 from kohort.consumer.driver._thread_driver import ThreadDriver
 from kohort.fetcher import Records, RecordTarget
 from kohort.listeners import RebalanceListener

@@ -14,7 +14,7 @@ import anyio
 from kohort.config import ConsumerConfig
 from kohort.consumer.driver._background_task import BackgroundTask
 from kohort.consumer.driver._callback_runner import CallbackRunner
-from kohort.consumer.driver._state import ConsumerLife
+from kohort.consumer.driver._life import ConsumerLife
 from kohort.consumer.engine._callback_queue import ListenerCallback
 from kohort.consumer.engine._engine import Engine
 from kohort.errors import KafkaError, ReentrantCallError

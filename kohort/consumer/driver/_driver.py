@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeAlias, T
 from kohort.config import ConsumerConfig
 from kohort.consumer.driver._callback_runner import CallbackRunner
 from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
-from kohort.consumer.driver._state import ConsumerLife
+from kohort.consumer.driver._life import ConsumerLife
 from kohort.consumer.engine._callback_queue import CommitCallback
 from kohort.consumer.engine._engine import Engine
 from kohort.records import RecordRun, decoder_choice

@@ -33,7 +33,7 @@ from kohort.consumer.driver._commit_future import AsyncCommitFuture
 from kohort.consumer.driver._delivery import Chosen, Delivery, IterationDelivery
 from kohort.consumer.driver._driver import CommitFunction, Driver, Plan, leave_timeout, make_engine
 from kohort.consumer.driver._iteration_buffer import YIELD_SECONDS
-from kohort.consumer.driver._state import (
+from kohort.consumer.driver._life import (
     CloseRequest,
     ConsumerState,
     LastRequestAtExit,

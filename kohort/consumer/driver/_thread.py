@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from kohort.consumer.driver._life import LastRequestAtExit
 from kohort.consumer.driver._signal import CallResult, Outcome, ThreadSignal
-from kohort.consumer.driver._state import LastRequestAtExit
 from kohort.consumer.driver._thread_loop import new_event_loop
 from kohort.consumer.engine._callback_queue import LockRelease
 from kohort.errors import ConsumerClosedError, KafkaTimeoutError, ThreadStartError

@@ -23,17 +23,17 @@ from kohort.consumer.driver._callback_runner import CallbackRunner, run_inline
 from kohort.consumer.driver._delivery import Chosen, Delivery, IterationDelivery
 from kohort.consumer.driver._driver import CommitFunction, Driver, Plan, leave_timeout, make_engine
 from kohort.consumer.driver._iteration_buffer import RUN_SECONDS
+from kohort.consumer.driver._life import (
+    CloseRequest,
+    ConsumerState,
+    LastRequestAtExit,
+    leave_at_exit,
+)
 from kohort.consumer.driver._signal import (
     WAIT_SLICE_SECONDS,
     CallResult,
     PollPauses,
     ThreadSignal,
-)
-from kohort.consumer.driver._state import (
-    CloseRequest,
-    ConsumerState,
-    LastRequestAtExit,
-    leave_at_exit,
 )
 from kohort.consumer.engine._engine import DISCONNECT_SECONDS, LeaveCause
 from kohort.errors import (

@@ -21,7 +21,7 @@ import pytest
 from kohort import KafkaConsumer, TopicPartition
 from kohort.consumer.driver import _greenlet
 from kohort.consumer.driver._greenlet import make_consumer_thread
-from kohort.consumer.driver._state import ConsumerState
+from kohort.consumer.driver._life import ConsumerState
 from kohort.consumer.driver._thread import ConsumerThread
 from kohort.errors import (
     ConsumerClosedError,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kohort.consumer.driver._state import MOVES, ConsumerLife, ConsumerState
+from kohort.consumer.driver._life import MOVES, ConsumerLife, ConsumerState
 from kohort.errors import ConsumerClosedError, ForkedConsumerError
 from kohort.testing import Cluster
 from tests.support.awaited import EACH_API
