@@ -26,7 +26,6 @@ from kohort import (
     AsyncKafkaConsumer,
     KafkaError,
     OffsetAndMetadata,
-    ProcessingFacts,
     TopicPartition,
 )
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
@@ -124,17 +123,6 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                     await self._in_store(self._stored.close())
         if self._error is not None:
             raise self._error
-
-    def _take_over(self) -> Callable[[ProcessingFacts], None]:
-        """Take the consumer over. Return the function that gives it back."""
-        return _consumer.take_over(
-            self._consumer,
-            assigned=self.assigned,
-            revoked=self.revoked,
-            lost=self.lost,
-            facts=self.facts,
-            keeps_bytes=self._letters is not None,
-        )
 
     async def _process(self) -> None:
         self._tick(anyio.current_time())

@@ -31,7 +31,6 @@ from kohort import (
     KafkaConsumer,
     KafkaError,
     OffsetAndMetadata,
-    ProcessingFacts,
     TopicPartition,
 )
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
@@ -121,17 +120,6 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 run_steps(self._stored.close())
         if self._error is not None:
             raise self._error
-
-    def _take_over(self) -> Callable[[ProcessingFacts], None]:
-        """Take the consumer over. Return the function that gives it back."""
-        return _consumer.take_over(
-            self._consumer,
-            assigned=self.assigned,
-            revoked=self.revoked,
-            lost=self.lost,
-            facts=self.facts,
-            keeps_bytes=self._letters is not None,
-        )
 
     def _process(self) -> None:
         self._tick(time.monotonic())

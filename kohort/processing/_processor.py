@@ -49,6 +49,12 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Processor(Generic[C]):
     """The part of a driver that is the same for tasks and threads."""
 
+    _letters: Any
+    """Writers of dead letters, or None."""
+    assigned: Callable[..., Any]
+    revoked: Callable[..., Any]
+    lost: Callable[..., Any]
+
     def __init__(self, consumer: C, options: ProcessOptions) -> None:
         batch = options.batch
         self._consumer: C = consumer
@@ -74,6 +80,17 @@ class Processor(Generic[C]):
 
     def _make_core(self) -> Core:
         return Core(self._options.core(_consumer.buffer_memory(self._consumer)))
+
+    def _take_over(self) -> Callable[[ProcessingFacts], None]:
+        """Take the consumer over. Return the function that gives it back."""
+        return _consumer.take_over(
+            self._consumer,
+            assigned=self.assigned,
+            revoked=self.revoked,
+            lost=self.lost,
+            facts=self.facts,
+            keeps_bytes=self._letters is not None,
+        )
 
     def _note_positions(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Let the core know how far the consumer has read."""

@@ -8,14 +8,13 @@ all properties, and a commit without rows appends none to keep this.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kohort import TopicPartition
-from kohort.errors import ConfigurationError, OffsetConflictError
-from kohort.processing.stores._session import StoredOffset
-from kohort.processing.stores._steps import Steps
+from kohort.errors import ConfigurationError
+from kohort.processing.stores._session import StoredOffset, TableSession
 
 
 @dataclass(frozen=True)
@@ -41,52 +40,31 @@ class IcebergOffsets:
             )
 
 
-class IcebergSession:
-    """The use of a table by one call of process(). It is a StoreSession."""
-
-    has_cursor = False
+class IcebergSession(TableSession):
+    """The use of a table of Iceberg by one call of process()."""
 
     def __init__(self, offsets: IcebergOffsets, group: str) -> None:
         from pyiceberg.exceptions import CommitFailedException
 
+        super().__init__(group, "the table")
         self._conflicts = CommitFailedException
-        self._load = offsets.load
-        self._group = group
+        self._offsets = offsets
         self._lock = threading.Lock()
         """Held by a commit, so that the partitions of one process do not exclude each other."""
 
-    def read(self, tps: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, StoredOffset]]:
-        """Return the stored offsets of those partitions that have one."""
-        table = yield self._load()
-        found = {tp: self._stored(table, tp) for tp in tps}
-        return {tp: at for tp, at in found.items() if at is not None}
-
-    def begin(self, tp: TopicPartition, at: StoredOffset) -> Steps[None]:
-        """Store the first offset of a partition, unless it has one."""
-        yield from ()
-        self._commit(tp, None, at, None)
-
-    def write(
-        self, tp: TopicPartition, at: StoredOffset, end: int, work: Callable[[Any], Any] | None
-    ) -> Steps[None]:
-        """Append the rows that ``work`` returns, and replace the offset, in one commit."""
-        table = yield self._load()
-        if self._stored(table, tp) != at:
-            raise self._conflict(tp, at)
-        rows = None
-        if work is not None:
-            rows = yield work(None)
-        self._commit(tp, at, StoredOffset(end, at.topic_id), rows)
-
-    def close(self) -> Steps[None]:
-        """Do nothing: a table is not open between two commits."""
-        yield None
+    def _load(self) -> Any:
+        return self._offsets.load()
 
     def _commit(
-        self, tp: TopicPartition, before: StoredOffset | None, at: StoredOffset, rows: Any
+        self,
+        table: Any,
+        tp: TopicPartition,
+        before: StoredOffset | None,
+        at: StoredOffset,
+        rows: Any,
     ) -> None:
         with self._lock:
-            table = self._load()
+            table = self._load()  # another partition may have committed since
             if self._stored(table, tp) != before:
                 raise self._conflict(tp, before or at)
             if rows is None:
@@ -111,11 +89,3 @@ class IcebergSession:
 
     def _name(self, tp: TopicPartition) -> str:
         return f"kohort.offset.{self._group}.{tp.topic}.{tp.partition}"
-
-    def _conflict(self, tp: TopicPartition, at: StoredOffset) -> OffsetConflictError:
-        return OffsetConflictError(
-            f"{tp.topic}-{tp.partition}: the table does not have the offset {at.offset} for group "
-            f"{self._group!r}, or another commit came first. Nothing was stored",
-            topic_partition=tp,
-            expected=at.offset,
-        )
