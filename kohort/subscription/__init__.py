@@ -16,7 +16,6 @@ them. The buffer of completed fetches uses it, too. It is held for a few stateme
 
 from __future__ import annotations
 
-from kohort.subscription._history import NO_ID, Recreation, TopicHistory
 from kohort.subscription._iteration_run import NO_GROUP, NO_RUN, GroupSession, PartitionRun
 from kohort.subscription._partition import (
     FetchStatus,
@@ -31,6 +30,7 @@ from kohort.subscription._partition import (
     Watermarks,
 )
 from kohort.subscription._state import SubscriptionState
+from kohort.subscription._topic_ids import NO_ID, Recreation, TopicHistory
 
 __all__ = [
     "NO_GROUP",

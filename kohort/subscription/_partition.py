@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from kohort.config import reset_duration_ms
 from kohort.errors import KafkaError
-from kohort.subscription._history import NO_ID
+from kohort.subscription._topic_ids import NO_ID
 from kohort.types import NamedTuple, TopicPartition
 
 MAX_EPOCHS = 16

@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
 from kohort.records import WakeUp
-from kohort.subscription._history import NO_ID, Recreation, TopicHistory
 from kohort.subscription._iteration_run import NO_RUN, PartitionRun
 from kohort.subscription._partition import (
     FetchTarget,
@@ -22,6 +21,7 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
+from kohort.subscription._topic_ids import NO_ID, Recreation, TopicHistory
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition
 
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()

@@ -17,7 +17,7 @@ from kohort.transport.cluster._metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
-from kohort.transport.cluster._metadata_updater import MetadataCallback
+from kohort.transport.cluster._metadata_refresh import MetadataCallback
 from kohort.transport.connection._connection import BrokerConnection
 from kohort.transport.connection._frames import Leased, OversizedFrameError
 from kohort.transport.connection._handshake import versions_request

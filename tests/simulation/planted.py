@@ -31,8 +31,8 @@ from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHisto
 from kohort.transport import BrokerConnection, OneShot
 from kohort.transport.cluster._nodes import Nodes
 from kohort.transport.cluster._refusals import is_refusal
+from kohort.transport.connection._login_renewal import Logins
 from kohort.transport.connection._response_reader import ResponseReader
-from kohort.transport.connection._session import Logins
 from kohort.types import TopicPartition
 
 

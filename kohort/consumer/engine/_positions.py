@@ -14,8 +14,8 @@ Invariants:
 3. A position is valid under the epoch of a leader. Under a later epoch nothing more is fetched
    before its validation (``fetcher/_validation``). ``poll()`` still returns what was fetched
    before.
-4. A position belongs to the id of its topic (``subscription/_history``). TopicWatch passes the ids
-   on before any other part reads new metadata.
+4. A position belongs to the id of its topic (``subscription/_topic_ids``). TopicWatch passes the
+   ids on before any other part reads new metadata.
 5. A recreated topic is neither fetched nor committed under the old position. Its error follows the
    fetched data in the queue (``fetcher/_recreated``). So the change happens inside ``poll()``.
 6. A look-up belongs to the id at the time of its request. After another id it is made again.

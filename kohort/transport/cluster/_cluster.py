@@ -59,7 +59,7 @@ from kohort.protocol import Request, Response, VersionRange, messages
 from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._printable import in_seconds, reason
 from kohort.transport.cluster._metadata import BrokerAddress, ClusterMetadata, Leader
-from kohort.transport.cluster._metadata_updater import MetadataCallback, MetadataUpdater
+from kohort.transport.cluster._metadata_refresh import MetadataCallback, MetadataUpdater
 from kohort.transport.cluster._nodes import Nodes
 from kohort.transport.connection._connection import BrokerConnection
 from kohort.transport.connection._frames import Leased

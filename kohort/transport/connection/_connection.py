@@ -86,7 +86,7 @@ from kohort.transport.network._loop import OneShot, callback_loop, clock_of, run
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
-    from kohort.transport.connection._session import Logins
+    from kohort.transport.connection._login_renewal import Logins
 
 DEFAULTS = ClientConfig()
 """Defaults for callers without a configuration."""

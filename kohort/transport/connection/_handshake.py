@@ -41,7 +41,7 @@ from kohort.types import escaped
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism
-    from kohort.transport.connection._session import Logins
+    from kohort.transport.connection._login_renewal import Logins
 
 logger = logging.getLogger("kohort.transport")
 
@@ -222,6 +222,8 @@ def first_login(
     """Return the logins of a new connection; None without a mechanism."""
     if mechanism is None:
         return None
-    from kohort.transport.connection._session import Logins  # only listeners with SASL need it
+    from kohort.transport.connection._login_renewal import (
+        Logins,  # only listeners with SASL need it
+    )
 
     return Logins(mechanism, host, peer, timeout, rng or SYSTEM_RNG)

@@ -1,7 +1,7 @@
 """A SASL login: SaslHandshake, then SaslAuthenticate until both sides accept.
 
 The first login of a connection is alone on it. Later logins are pipelined with other requests
-(:mod:`kohort.transport.connection._session`).
+(:mod:`kohort.transport.connection._login_renewal`).
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def check(report: Report, record_property: Callable[[str, object], None]) -> Non
         (group.name, 0, 0) for group in report.groups
     ]
     if report.stall > CALM_S:
-        return  # then sessions do end, and test_sessions.py proves the rest on a virtual clock
+        return  # then sessions do end, and test_login_renewal.py proves the rest on a virtual clock
     assert report.lines.warnings == []
     assert min(report.least_left) >= min(2.0, TOKEN_S / 5)
     longest = {group.name: max(group.gaps)[0] for group in report.groups}

@@ -364,6 +364,4 @@ class MetadataUpdater:
         return ", ".join(address(*server) for server in self._config.bootstrap_servers)
 
     def _bootstrap_error(self) -> KafkaError:
-        from kohort.transport.cluster._metadata_updater import unreached  # only this error needs it
-
         return unreached(self._nodes, self._config)

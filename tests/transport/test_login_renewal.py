@@ -21,8 +21,8 @@ from kohort.security.oauth._jwt import unsecured
 from kohort.security.oauth._tokens import TokenSource, token_of
 from kohort.security.sasl._oauthbearer import OAuthBearerMechanism
 from kohort.transport import OneShot
+from kohort.transport.connection._login_renewal import GatedPipeline
 from kohort.transport.connection._pipeline import Pending
-from kohort.transport.connection._session import GatedPipeline
 from tests.support.virtual import run_virtual_on
 from tests.transport.sasl_peer import (
     OFFERED,
