@@ -98,6 +98,9 @@ def add_to(commands: Commands) -> None:
         metavar="FILE",
         help="file to write when clients can connect: JSON with bootstrap_servers and pid",
     )
+    parser.add_argument(
+        "--print-json", action="store_true", help="print the addresses as one line of JSON"
+    )
     _faults.add_to(parser)
     parser.set_defaults(run=partial(run, parser))
 
@@ -120,6 +123,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             users=options.users,
             seed=options.seed,
             schema_registry=_registry_port(options.schema_registry),
+            print_json=options.print_json,
             prepare=partial(_prepare, options),
         )
     except InvalidOptionError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ def serve(
     users: str | os.PathLike[str] | None = None,
     seed: int | None = None,
     schema_registry: bool | int = False,
+    print_json: bool = False,
     prepare: Callable[[Cluster], object] = lambda _: None,
 ) -> int:
     """Run a cluster until Ctrl-C or SIGTERM; return the exit status, 0.
@@ -51,6 +53,10 @@ def serve(
     ``authorizer.class.name`` gives the cluster ACLs.
 
     ``schema_registry`` is True for a schema registry on a free port, or its port.
+
+    With ``print_json`` the addresses are one line of JSON. Its keys are ``bootstrap_servers``,
+    ``pid``, ``listeners`` with the addresses by listener, and ``ssl_cafile`` and
+    ``schema_registry`` if there are such.
     """
     read = {} if properties is None else read_properties(_text("properties", properties))
     passwords = {} if users is None else _passwords(users)
@@ -90,11 +96,15 @@ def serve(
             )
         )
         prepare(cluster)
-        print(f"listening on {cluster.bootstrap_servers}", flush=True)
-        if schema_registry is not False:
-            print(f"schema registry: {cluster.schema_registry_url}", flush=True)
-        if secured.security is not None:
-            _print_addresses(cluster, security)
+        registry = None if schema_registry is False else cluster.schema_registry_url
+        if print_json:
+            print(json.dumps(_addresses(cluster, security, registry)), flush=True)
+        else:
+            print(f"listening on {cluster.bootstrap_servers}", flush=True)
+            if registry is not None:
+                print(f"schema registry: {registry}", flush=True)
+            if secured.security is not None:
+                _print_addresses(cluster, security)
         stop.wait()
     return 0
 
@@ -129,6 +139,20 @@ def _without_reserved(
         f"left out of {path}, as the cluster sets them itself", found.keys() & RESERVED.keys()
     )
     return {name: value for name, value in found.items() if name not in RESERVED}
+
+
+def _addresses(cluster: Cluster, security: Security, registry: str | None) -> dict[str, object]:
+    names = [listener.name for listener in security.all_listeners]
+    found: dict[str, object] = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "pid": os.getpid(),
+        "listeners": {name: cluster.bootstrap_servers_of(name) for name in names},
+    }
+    if any(listener.uses_tls for listener in security.all_listeners):
+        found["ssl_cafile"] = cluster.ssl_cafile
+    if registry is not None:
+        found["schema_registry"] = registry
+    return found
 
 
 def _print_addresses(cluster: Cluster, security: Security) -> None:

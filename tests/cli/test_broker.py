@@ -304,6 +304,28 @@ def test_loaded_records_are_there_when_the_ready_file_is(
     assert (record.partition, record.key, record.value, record.timestamp) == (1, b"k", b"tea", 5)
 
 
+def test_addresses_are_one_line_of_json(brokers: list[Broker], tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "listeners=IN://:0,OUT://:0\nlistener.security.protocol.map=IN:PLAINTEXT,OUT:SSL\n"
+    )
+    words = ["--properties", str(file), "--schema-registry", "0", "--topic", "orders:2"]
+    brokers.append(Broker("--port", "0", "--print-json", *words))
+    found = json.loads(brokers[0].banner)
+    assert found["pid"] == brokers[0].process.pid
+    assert found["bootstrap_servers"] == found["listeners"]["IN"]
+    with KafkaConsumer(bootstrap_servers=found["bootstrap_servers"]) as consumer:
+        assert consumer.topics() == {"orders"}
+    with KafkaConsumer(
+        bootstrap_servers=found["listeners"]["OUT"],
+        security_protocol="SSL",
+        ssl_cafile=found["ssl_cafile"],
+    ) as consumer:
+        assert consumer.topics() == {"orders"}
+    assert SchemaRegistry(found["schema_registry"]).register("orders-value", '"string"') == 1
+    assert brokers[0].stop() == 0
+
+
 def test_file_that_cannot_be_loaded_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
