@@ -162,6 +162,8 @@ class CoordinatorClient:
         self._is_handling = False
         self._queued_commands: list[Command] = []
         self._changed = TaskSignal()
+        self._first_partitions: Collection[TopicPartition] = ()
+        """Partitions of :meth:`check_first_partitions` that :meth:`run` has not taken yet."""
         self._has_failed = False
         self.confirmed_until: float = math.inf
         """The time until which no other member can own the partitions; readable from any thread.
@@ -189,6 +191,9 @@ class CoordinatorClient:
                     self._handle(Tick(self._callbacks.last_poll()))
                     if self._cause.begin(anyio.current_time()):
                         start_soon(tasks, self._cause.look_up)
+                    if self._first_partitions:
+                        partitions, self._first_partitions = self._first_partitions, ()
+                        start_soon(tasks, self._check_first_partitions, partitions)
         except Exception as error:  # a bug in kohort
             self._fail(error)
         finally:
@@ -381,8 +386,10 @@ class CoordinatorClient:
 
         If so, :attr:`awaits_partitions_until` ends.
         """
-        if self._tasks is not None:
-            start_soon(self._tasks, self._check_first_partitions, partitions)
+        # A callback of the event loop starts no task. anyio would not know its library, if sniffio
+        # is installed.
+        self._first_partitions = partitions
+        self._changed.notify()
 
     async def _check_first_partitions(self, partitions: Collection[TopicPartition]) -> None:
         member_id = self._membership.member_id

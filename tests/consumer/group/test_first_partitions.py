@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort import TopicPartition
+from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import ErrorCode
 from kohort.protocol import Response
-from kohort.testing import Call, MemoryCluster
+from kohort.testing import Call, Cluster, MemoryCluster
 from tests.consumer.virtual import PROTOCOLS, ClassicConsumer, MemoryConsumer
 from tests.support.virtual import run_virtual
 
@@ -63,6 +63,21 @@ def test_start_returns_in_a_member_beyond_the_partitions(protocol: str) -> None:
                     assert len(first.assignment()) + len(second.assignment()) == 1
 
     run_virtual(main)
+
+
+def test_start_asks_for_first_partitions_from_the_thread(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Cluster(topics={"t": 1}) as cluster:
+        options: Any = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g"}
+        with KafkaConsumer("t", **options) as first, KafkaConsumer("t", **options) as second:
+            first.start()
+            second.start()
+            assert len(first.assignment()) + len(second.assignment()) == 1
+            cluster.wait_until(
+                lambda: any(each.api == "ConsumerGroupDescribe" for each in cluster.requests), 90
+            )
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_start_of_classic_member_returns_on_empty_assignment() -> None:
