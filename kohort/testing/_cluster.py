@@ -17,6 +17,7 @@ from kohort.broker.network._loopback import LoopbackNetwork
 from kohort.errors import IllegalStateError
 from kohort.testing._cluster_options import ClusterOptions, cluster_config, show_options
 from kohort.testing._fault_control import FaultControl
+from kohort.testing._group_control import GroupControl
 from kohort.testing._handle import ClusterHandle, timed_out
 from kohort.testing._snapshots import GroupSnapshot
 from kohort.testing._thread import LoopThread
@@ -31,7 +32,7 @@ _POLL_INTERVAL = 0.05
 _POLL_INTERVAL_ASYNC = 0.005
 
 
-class Cluster(ClusterHandle, FaultControl):
+class Cluster(ClusterHandle, FaultControl, GroupControl):
     """A Kafka cluster in this process; a sync and async context manager.
 
     It serves Kafka's protocol on loopback ports, from a daemon thread. Clients may run in this

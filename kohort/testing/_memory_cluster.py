@@ -21,6 +21,7 @@ from kohort.testing._cluster_options import (
     show_options,
 )
 from kohort.testing._fault_control import FaultControl
+from kohort.testing._group_control import GroupControl
 from kohort.testing._handle import ClusterHandle, timed_out
 from kohort.testing._snapshots import GroupSnapshot
 
@@ -31,7 +32,7 @@ STARTED_MS = 1_767_225_600_000
 _POLL_INTERVAL = 1.0
 
 
-class MemoryCluster(ClusterHandle, FaultControl):
+class MemoryCluster(ClusterHandle, FaultControl, GroupControl):
     """A cluster without sockets and threads; an async context manager in any event loop.
 
     Clients connect with the connect hook ``connect`` from tasks of the same event loop. Its methods

@@ -116,9 +116,11 @@ def snapshot(group_id: str, group: AnyGroup | ShareGroup | None) -> GroupSnapsho
         return _share_snapshot(group)
     if isinstance(group, ConsumerGroup):
         return _consumer_snapshot(group)
+    # A steered group rebalances as soon as all members know their assignments.
+    state = GroupState.PREPARING_REBALANCE if group.steering is not None else group.state
     return GroupSnapshot(
         group_id=group_id,
-        state=group.state.value,
+        state=state.value,
         generation=group.generation,
         protocol_type=group.protocol_type or "",
         protocol=group.protocol,

@@ -22,6 +22,7 @@ from kohort.broker.groups._limits import BOUNDED_LIMITS, GroupLimits
 from kohort.broker.groups._loading import load_groups
 from kohort.broker.groups._member import CommittedOffset, Member
 from kohort.broker.groups._offsets import OffsetToCommit
+from kohort.broker.groups._steering import subscribed_topics
 from kohort.broker.groups._topic_view import TopicInfo
 from kohort.broker.groups.classic._group import ClassicGroup
 from kohort.broker.groups.classic._join import Caller
@@ -60,5 +61,6 @@ __all__ = [
     "TimerKey",
     "TopicInfo",
     "load_groups",
+    "subscribed_topics",
     "validate_consumer_fetch",
 ]

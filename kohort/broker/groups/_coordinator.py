@@ -17,12 +17,14 @@ from kohort.broker.groups._environment import Append, GroupEnvironment, TimerKey
 from kohort.broker.groups._errors import GroupRequestError, heartbeat_error
 from kohort.broker.groups._expiration import expire, next_expiration
 from kohort.broker.groups._loading import load_groups
+from kohort.broker.groups._member import PartitionSets
 from kohort.broker.groups._offsets import (
     OffsetToCommit,
     append_offset_tombstones,
     commit,
     delete_offsets,
 )
+from kohort.broker.groups._steering import assign, rebalance
 from kohort.broker.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscribed
 from kohort.broker.groups._transactional import (
     PendingOffsets,
@@ -338,6 +340,20 @@ class GroupCoordinator:
                 responses = _requests.leave(group, members, anyio.current_time())
         self._process()
         return ErrorCode.NONE, responses
+
+    # Steps that a test demands
+
+    def rebalance(self, group: AnyGroup) -> None:
+        """Start a rebalance of a group of this coordinator."""
+        with self._env.all_or_nothing():
+            rebalance(group, anyio.current_time())
+        self._process()
+
+    def assign(self, group: AnyGroup, wanted: Mapping[str, PartitionSets]) -> None:
+        """Give the members of a group of this coordinator exactly these partitions."""
+        with self._env.all_or_nothing():
+            assign(group, wanted, anyio.current_time())
+        self._process()
 
     # Offsets and administration
 

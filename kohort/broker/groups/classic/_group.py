@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from kohort.broker.groups._base_group import BaseGroup
 from kohort.broker.groups._environment import GroupEnvironment
@@ -68,6 +69,8 @@ class ClassicGroup(BaseGroup):
         """Members of this generation that have not sent SyncGroup yet."""
         self.initial_delay: InitialDelay | None = None
         """Delay of a rebalance that began in an empty group, None in any other state."""
+        self.steering: Callable[[dict[str, bytes]], dict[str, bytes]] | None = None
+        """Function that replaces the assignments of the leader, None if the leader decides."""
         self._supported: Counter[str] = Counter()
 
     def transition(self, state: GroupState, now: float) -> None:

@@ -31,12 +31,23 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, parked: object, now: fl
     if group.state is GroupState.STABLE:
         # As in Kafka, only a heartbeat, a join or a commit restarts the session.
         group.env.respond(parked, group.sync_response(member))
+        _steer_on(group, now)
         return
     group.complete_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
     member.parked_sync = parked
     if member.member_id == group.leader:
         given = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
         _become_stable(group, given, now)
+        _steer_on(group, now)
+
+
+def _steer_on(group: ClassicGroup, now: float) -> None:
+    """Start the next rebalance if partitions of a steered group wait for their former owners.
+
+    All members must have their assignments first. Otherwise an owner does not give up anything.
+    """
+    if group.steering is not None and not group.pending_syncs:
+        prepare_or_complete(group, now)
 
 
 def _check_member(group: ClassicGroup, request: SyncGroupRequest | HeartbeatRequest) -> ErrorCode:
@@ -67,6 +78,8 @@ def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 def _become_stable(group: ClassicGroup, given: dict[str, bytes], now: float) -> None:
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    if group.steering is not None:
+        assignments = group.steering(assignments)
     append_group_metadata(group, assignments)
     for member in group.members.values():
         member.assignment = assignments[member.member_id]
