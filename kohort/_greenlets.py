@@ -8,14 +8,14 @@ process ends.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 import threading
 
 from kohort.errors import ThreadStartError
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 
 class SharedLoop:

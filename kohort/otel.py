@@ -6,7 +6,6 @@ no name for lag, so those begin with ``kohort.``.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from kohort.config import VERSION
 from kohort.consumer import AsyncKafkaConsumer
 from kohort.health._answers import AnyConsumer
 from kohort.health._questions import samples_of
+from kohort.logs import get_logger
 from kohort.records import ConsumerRecord
 from kohort.types import LazyModule
 
@@ -30,7 +30,7 @@ else:
 
 __all__ = ["observe", "traced"]
 
-logger: logging.Logger = logging.getLogger("kohort.otel")
+logger = get_logger("kohort.otel")
 
 H = TypeVar("H", bound=Callable[..., Any])
 Attributes = dict[str, str | int | bool]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import weakref
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
@@ -21,9 +20,10 @@ from kohort.config import (
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._driver import Driver, DriverOwner
 from kohort.errors import InvalidOptionError, UnsupportedOptionError
+from kohort.logs import get_logger
 from kohort.types import TopicPartition
 
-logger = logging.getLogger("kohort.admin")
+logger = get_logger("kohort.admin")
 
 
 class AdminBase(DriverOwner):

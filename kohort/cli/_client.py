@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli._numbers import above_zero
 from kohort.config.properties import read_properties
 from kohort.errors import KafkaError
+from kohort.logs import get_logger
 
 if TYPE_CHECKING:
     from kohort import AsyncKafkaConsumer, KafkaAdminClient, KafkaConsumer
@@ -84,7 +85,7 @@ def producer_of(consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
 def run(name: str, command: Callable[[], int]) -> int:
     """Run a command. Print its error and return 1 if it fails."""
     # The error has the text of these warnings. Python prints them if there is no handler.
-    logging.getLogger("kohort.transport").addHandler(logging.NullHandler())
+    get_logger("kohort.transport").addHandler(logging.NullHandler())
     try:
         return command()
     except (CommandError, KafkaError, OSError, UnicodeDecodeError) as error:

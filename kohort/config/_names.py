@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from kohort.errors import (
     UnknownOptionError,
     UnsupportedOptionError,
 )
+from kohort.logs import error_text, get_logger
 
 JAAS = "sasl.jaas.config"
 QUEUE = "queued.max.messages.kbytes"
@@ -35,7 +35,7 @@ TRANSLATED = frozenset(
 REFRESH = "topic.metadata.refresh.interval.ms"
 """librdkafka's age at which metadata is read again. Its metadata.max.age.ms is that of a cache."""
 
-logger = logging.getLogger("kohort.config")
+logger = get_logger("kohort.config")
 
 _PEM_STORES = {"ssl_truststore_location": "ssl_cafile", "ssl_keystore_location": "ssl_certfile"}
 """Option that takes the place of a store in PEM."""
@@ -201,7 +201,7 @@ def _refuse(name: str, value: Any, known: Mapping[str, Option], only_warn: bool)
         error = _unknown(name, [*known, *TRANSLATED, *_UNSUPPORTED])
         if not only_warn:
             raise error
-        logger.warning("%s. The option is ignored", str(error))
+        logger.warning("%s. The option is ignored", error_text(error))
     else:
         unsupported.check(value, name, only_warn=only_warn)
 

@@ -5,7 +5,6 @@ A class name only selects an entry of a table here. No class is loaded, and no t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -15,8 +14,9 @@ from kohort.config.options._secret import Concealed, Secret, conceal, without_fr
 from kohort.config.security._oauth import CLIENT_CREDENTIALS, JWT_BEARER
 from kohort.config.security._sasl import msk_region_of
 from kohort.errors import ConfigurationError, InvalidOptionError, UnsupportedOptionError
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.config")
+logger = get_logger("kohort.config")
 
 JAAS = "sasl.jaas.config"
 _MSK = "use sasl.mechanism=AWS_MSK_IAM without sasl.jaas.config, or the module IAMLoginModule"

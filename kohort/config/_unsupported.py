@@ -6,13 +6,13 @@ other options here are refused, except with a value that says what kohort does a
 
 from __future__ import annotations
 
-import logging
 import selectors
 from typing import Any, Final
 
 from kohort.errors import UnsupportedOptionError
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.config")
+logger = get_logger("kohort.config")
 
 
 class Unsupported:

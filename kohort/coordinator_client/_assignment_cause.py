@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Collection
 
@@ -23,9 +22,10 @@ from kohort.coordinator_client.machine._member import NO_GENERATION, NO_PARTITIO
 from kohort.coordinator_client.machine._membership import Membership
 from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import KafkaError
+from kohort.logs import error_text, get_logger
 from kohort.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FIRST_SECONDS = 5.0
 """Seconds from a new epoch or assignment to the look-up, if the member has no partitions.
@@ -154,7 +154,7 @@ class CauseLookup:
         try:
             return await describe_group(self._coordinator, self._group_id, self._request_timeout)
         except KafkaError as error:
-            logger.debug("[%s] ConsumerGroupDescribe failed: %s", self._group_id, str(error))
+            logger.debug("[%s] ConsumerGroupDescribe failed: %s", self._group_id, error_text(error))
             raise
 
     def _note_described(self, group: Group, key: _Key) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from collections import deque
@@ -74,6 +73,7 @@ from kohort.coordinator_client.machine._rebalance_history import RebalanceRecord
 from kohort.coordinator_client.machine._state import MemberState
 from kohort.coordinator_client.offsets._offsets import OffsetManager
 from kohort.errors import GroupError, KafkaError, KafkaTimeoutError
+from kohort.logs import get_logger
 from kohort.transport import (
     SYSTEM_RNG,
     Backoff,
@@ -87,7 +87,7 @@ from kohort.types import OffsetAndMetadata, RebalanceCause, RebalanceContext, To
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class CoordinatorClient:

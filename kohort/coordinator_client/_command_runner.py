@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -54,10 +53,11 @@ from kohort.coordinator_client.machine._events import (
 )
 from kohort.coordinator_client.machine._group_callbacks import GroupCallbacks
 from kohort.errors import AssignorError, UnsupportedVersionError
+from kohort.logs import get_logger
 from kohort.protocol.messages import ConsumerGroupHeartbeatResponse, JoinGroupResponse
 from kohort.types import ConsumerGroupMetadata, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -25,12 +25,13 @@ from kohort.errors import (
     UnsupportedVersionError,
     error_name,
 )
+from kohort.logs import PlacedText, get_logger
 from kohort.protocol import ApiKey, Request, Response
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from kohort.transport import Backoff, RepeatedLog, escaped, with_principal
 from kohort.types import NamedTuple
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 R = TypeVar("R", bound=Response)
 
@@ -95,7 +96,7 @@ class CoordinatorConnection:
         if self.node is None or node not in (None, self.node):
             return
         text = f"[{self._group_id}] coordinator {self.node} is unavailable: {escaped(reason)}"
-        self._repeats.log("unavailable", logging.INFO, text)
+        self._repeats.log("unavailable", logging.INFO, PlacedText(text, group=self._group_id))
         self.node = None
 
     async def request(
@@ -157,7 +158,7 @@ class CoordinatorConnection:
         match action_for(ApiKey.FIND_COORDINATOR, code):
             case CoordinatorAction.PROCEED if node > _NO_NODE:
                 text = f"[{self._group_id}] node {node} coordinates the group"
-                self._repeats.log("found", logging.INFO, text)
+                self._repeats.log("found", logging.INFO, PlacedText(text, group=self._group_id))
                 self.node = node
                 self.on_found()
                 return ""

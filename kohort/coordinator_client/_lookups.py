@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Collection
 
@@ -33,6 +32,7 @@ from kohort.errors import (
     broker_error,
     error_name,
 )
+from kohort.logs import get_logger
 from kohort.protocol import ApiKey, Request
 from kohort.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, MetadataRequest
 from kohort.transport import versions_request
@@ -141,7 +141,7 @@ def described_assignment(
     return ClusterTopics({topic: len(each) for topic, each in numbers.items()})
 
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BY_ID_VERSION = 12
 """First version of a Metadata request with topic ids that brokers respond to (KIP-516)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import random
 from collections.abc import Sequence
 
@@ -21,9 +20,10 @@ from kohort.coordinator_client.consumer._member import ConsumerMemberSettings
 from kohort.coordinator_client.consumer._membership import ConsumerMembership
 from kohort.coordinator_client.machine._events import Choice
 from kohort.coordinator_client.machine._membership import Membership
+from kohort.logs import get_logger
 from kohort.transport import Backoff
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class MembershipFactory:

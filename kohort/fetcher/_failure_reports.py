@@ -12,10 +12,11 @@ from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._retries import Retries
 from kohort.fetcher.buffer._completed import FailedFetch
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
+from kohort.logs import PlacedText, error_text, get_logger
 from kohort.transport import RepeatedLog, is_end_of_client, with_principal
 from kohort.types import TopicPartition
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 LOGGED_POLICIES = ("skip", "pause")
 """Values of ``on_error`` by which a missing right is logged instead of raised."""
@@ -81,18 +82,18 @@ class FailingPartitions:
         while self._unlogged:
             key, _ = self._unlogged.popitem()
             cause = self._causes[key]
-            text = f"{_text(cause, self._attempt)}; trying again"
+            text = _text(cause, self._attempt) + "; trying again"
             self._repeats.log(key, logging.INFO, text, same=str(key))
 
 
-def _text(cause: _Cause, attempt: str) -> str:
+def _text(cause: _Cause, attempt: str) -> PlacedText:
     count, error = len(cause.partitions), cause.error
     if count == 1:
-        return str(error)
+        return error_text(error)
     topic, partition = next(iter(cause.partitions))
     if isinstance(error, BrokerResponseError):
         error = broker_error(error.code)
-    return f"{attempt} {count:,} partitions, {topic}-{partition} one of them: {error}"
+    return PlacedText(f"{attempt} {count:,} partitions, {topic}-{partition} one of them: {error}")
 
 
 class DeniedTopics:
@@ -117,7 +118,7 @@ class DeniedTopics:
         if is_news and not self._only_logs:
             return self._queues.append(FailedFetch(tp, epoch, error, is_transient=True))
         if is_news:
-            logger.warning("%s", str(error))
+            logger.warning("%s", error_text(error))
         self._queues.note_error(tp, epoch, error)
         return False
 

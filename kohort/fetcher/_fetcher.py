@@ -43,7 +43,6 @@ A change must keep these invariants:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -65,6 +64,7 @@ from kohort.fetcher.requests._response_intake import ResponseIntake
 from kohort.fetcher.requests._sending import FetchSender
 from kohort.fetcher.requests._sessions import end_sessions
 from kohort.fetcher.requests._sizes import FetchSizes
+from kohort.logs import get_logger
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import OneShot, TaskSignal, running_clock, start_soon, weak_callback
 from kohort.types import OffsetAndTimestamp, TopicPartition
@@ -72,7 +72,7 @@ from kohort.types import OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 
 class Fetcher:

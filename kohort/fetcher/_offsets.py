@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -14,11 +13,12 @@ from kohort.config import FetchConfig
 from kohort.errors import KafkaError, LeaderNotAvailableError, OffsetsTimeoutError
 from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import Failure, FailureAction, lookup_failure
+from kohort.logs import error_text, get_logger
 from kohort.protocol import messages
 from kohort.transport import Backoff, Leader, TopicMetadata, in_seconds, start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 EARLIEST = -2
 """The timestamp that stands for the first offset of the log."""
@@ -134,7 +134,7 @@ class OffsetLookup:
                 # The look-up of a mistyped topic must not create it.
                 known = (await self._cluster.fetch_topics(topics, may_create=False)).topics
             except KafkaError as error:
-                logger.debug("no metadata of %s: %s", leaderless, str(error))
+                logger.debug("no metadata of %s: %s", leaderless, error_text(error))
             else:
                 by_node, leaderless = self.by_leader(timestamps)
         async with anyio.create_task_group() as tasks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
 from kohort.fetcher._recreated import recreated_error
 from kohort.fetcher._validation import PositionCheck, Validation
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
+from kohort.logs import get_logger
 from kohort.subscription import NO_ID, OffsetReset, PendingReset, SubscriptionState
 from kohort.transport import start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition
@@ -25,7 +25,7 @@ from kohort.types import OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 MAX_NAMED = 5
 """Largest number of partitions named in a log line."""

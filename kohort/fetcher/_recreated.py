@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable
 
 from kohort.errors import TopicRecreatedError
 from kohort.fetcher.buffer._completed import FailedFetch
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
+from kohort.logs import get_logger
 from kohort.subscription import RecreatedPartition, SubscriptionState
 from kohort.types import TopicPartition
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 
 class RecreatedTopics:

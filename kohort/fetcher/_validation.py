@@ -9,7 +9,6 @@ leader's log. Nothing more is fetched before.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +20,7 @@ from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, truncation, validation_failure
 from kohort.fetcher._failure_reports import LookupFailures
 from kohort.fetcher._offsets import left_out
+from kohort.logs import error_text, get_logger
 from kohort.protocol import messages
 from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.transport import Leader, start_soon
@@ -29,7 +29,7 @@ from kohort.types import NamedTuple, TopicPartition
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 MIN_VERSION = 3
 """Lowest version that clients may use (Kafka 2.3)."""
@@ -144,7 +144,9 @@ class Validation:
                 _request(checks), node=node, min_version=MIN_VERSION
             )
         except UnsupportedVersionError as error:
-            logger.debug("broker %d does not support checks for truncation: %s", node, str(error))
+            logger.debug(
+                "broker %d does not support checks for truncation: %s", node, error_text(error)
+            )
             return dict.fromkeys(partitions, EpochEnd(-1, -1))
         except KafkaError as error:
             self._cluster.request_refresh()
@@ -172,7 +174,7 @@ class Validation:
             # Brokers forget an epoch without records. A missing epoch proves truncation only if
             # the consumer has read a batch of it. Brokers without epochs respond with 0.
             error = truncation(tp, target.offset, result)
-            logger.error("%s", str(error))
+            logger.error("%s", error_text(error))
             self._failures.report(tp, epoch, error, is_transient=False)
             return
         self.mark_validated(tp, epoch, leader.epoch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import socketserver
 import threading
@@ -13,8 +12,9 @@ from typing import Any, Self
 
 from kohort.health._answers import Answer, AnyConsumer
 from kohort.health._questions import Questions
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.health")
+logger = get_logger("kohort.health")
 
 REQUEST_SECONDS = 10.0
 """Longest wait for the request of a client that has connected."""

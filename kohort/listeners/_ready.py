@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from kohort.listeners._base import AsyncRebalanceListener, ConsumerRebalanceListener
 from kohort.listeners._dispatch import CallbackName, check_listener, describe, invoke, is_awaited
+from kohort.logs import get_logger
 from kohort.types import RebalanceContext, TopicPartition
 
 Partitions = frozenset[TopicPartition]
@@ -33,7 +34,7 @@ class LoggingRebalanceListener(ConsumerRebalanceListener):
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
-        self._logger = logger or logging.getLogger("kohort.rebalance")
+        self._logger = logger or get_logger("kohort.rebalance")
         self._level = level
 
     def on_partitions_revoked(self, revoked: Partitions) -> None:

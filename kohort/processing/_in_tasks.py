@@ -30,6 +30,7 @@ from kohort import (
 )
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.listeners import RebalanceContext
+from kohort.logs import error_text
 from kohort.processing import _consumer
 from kohort.processing._context import Slot, current_slot
 from kohort.processing._dead_letters import DeadLetters
@@ -185,7 +186,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                     if isinstance(error, ConsumerClosedError):
                         return
                 else:
-                    logger.warning("process() goes on after an error: %s", str(error))
+                    logger.warning("process() goes on after an error: %s", error_text(error))
                 if passed is None:
                     await anyio.sleep(RETRY_SECONDS)
                     continue

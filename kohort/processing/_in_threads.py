@@ -35,6 +35,7 @@ from kohort import (
 )
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.listeners import RebalanceContext
+from kohort.logs import error_text
 from kohort.processing import _consumer
 from kohort.processing._context import Slot, current_slot
 from kohort.processing._dead_letters import DeadLetters
@@ -220,7 +221,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
 
     def _note_error(self, error: KafkaError) -> None:
         if error.retriable:
-            logger.warning("process() goes on after an error: %s", str(error))
+            logger.warning("process() goes on after an error: %s", error_text(error))
         else:
             self._fail(error)
             if isinstance(error, ConsumerClosedError):

@@ -7,6 +7,7 @@ from typing import Any
 
 from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer
 from kohort.errors import RecordTooLargeError
+from kohort.logs import error_text
 from kohort.processing import _consumer
 from kohort.processing._dead_letters import DeadLetter, DeadLetters, letter_of
 from kohort.processing._reports import logger
@@ -98,6 +99,6 @@ def _smaller(letter: DeadLetter, error: RecordTooLargeError) -> DeadLetter:
         "a dead letter for %s is too large, so its value of %d bytes is left out: %s",
         letter.topic,
         len(letter.value),
-        str(error),
+        error_text(error),
     )
     return letter.without_value()

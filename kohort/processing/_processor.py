@@ -19,6 +19,7 @@ from kohort import (
     TopicPartition,
 )
 from kohort.errors import InvalidCommitOffsetSizeError, OffsetMetadataTooLargeError
+from kohort.logs import error_text
 from kohort.processing import _consumer
 from kohort.processing._batches import Chunk, Unreadable, table_of
 from kohort.processing._commands import Opened, Pause, Resume, StopRequest
@@ -248,11 +249,11 @@ class Processor(Generic[C]):
         logger.warning(
             "the done sets of new partitions cannot be read: %s. Records that their former owner "
             "finished after the committed offset are handled again",
-            str(error),
+            error_text(error),
         )
 
     def _log_commit(self, error: Exception) -> None:
-        logger.info("commit failed: %s. The next commit has its offsets, too", str(error))
+        logger.info("commit failed: %s. The next commit has its offsets, too", error_text(error))
 
     def _leave_out_done_sets(
         self, error: KafkaError, offsets: dict[TopicPartition, OffsetAndMetadata]
@@ -266,7 +267,7 @@ class Processor(Generic[C]):
                 "the broker refused the done set of a commit: %s. Commits go on without large "
                 "done sets, so a new owner handles more records again. Raise the option "
                 "offset.metadata.max.bytes of the brokers to 4096",
-                str(error),
+                error_text(error),
             )
 
 

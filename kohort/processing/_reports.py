@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any
 
 from kohort import TopicPartition
+from kohort.logs import PlacedText, error_text, get_logger
 from kohort.processing._commands import PolicyFailed, Retried, Skipped
 from kohort.processing._core import Core
 from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._partition import Lane
 
-logger = logging.getLogger("kohort.processing")
+logger = get_logger("kohort.processing")
 
 MAX_NAMED = 5
 """Most stuck records that are named at a time."""
@@ -25,12 +25,17 @@ CHECK_SECONDS = 1.0
 def place(load: Any) -> str:
     """Return the place of a record or a batch, such as ``orders-0 offset 17``."""
     first = load[0] if isinstance(load, list) else load
-    return f"{first.topic}-{first.partition} offset {first.offset}"
+    return PlacedText(
+        f"{first.topic}-{first.partition} offset {first.offset}",
+        topic=first.topic,
+        partition=first.partition,
+        offset=first.offset,
+    )
 
 
 def described(error: BaseException) -> str:
     """Return the type and the text of an error."""
-    return f"{type(error).__name__}: {error}"
+    return PlacedText(f"{type(error).__name__}: {error}", **error_text(error).fields)
 
 
 def report(command: Retried | Skipped | PolicyFailed) -> None:
@@ -132,7 +137,7 @@ class StuckWatch:
             state = f"its dead letter for the topic {self._letters.topic!r} is not acknowledged"
             if lane.failures:
                 state += f". The latest attempt raised {described(lane.failure)}"
-        return f"{place(lane.load)}: in flight for {seconds:.0f} s, because {state}"
+        return place(lane.load) + f": in flight for {seconds:.0f} s, because {state}"
 
 
 _MORE = "%d more records are in flight as long"

@@ -265,9 +265,9 @@ def _start_of(tp: TopicPartition, stored: int, first: int, last: int, *, is_rese
     if stored >= first or not is_reset:
         return stored
     logger.warning(
-        "%s: the offsets from %d to %d were deleted before they were handled. process() begins "
+        "%s-%d: the offsets from %d to %d were deleted before they were handled. process() begins "
         "at offset %d",
-        place,
+        *tp,
         stored,
         first - 1,
         first,

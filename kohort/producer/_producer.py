@@ -24,7 +24,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -44,6 +43,7 @@ from kohort.errors import (
     UnknownTopicOrPartitionError,
     broker_error,
 )
+from kohort.logs import PlacedText, error_text, get_logger
 from kohort.producer._reactions import Reaction, may_be_appended, reaction_to
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import (
@@ -68,7 +68,7 @@ from kohort.types import NamedTuple, TopicPartition
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-logger = logging.getLogger("kohort.producer")
+logger = get_logger("kohort.producer")
 
 PURPOSE: Final = "produce"
 BATCH_BYTES: Final = 900_000
@@ -326,7 +326,8 @@ class RecordProducer:
 
     async def _deliver(self, tp: TopicPartition, lane: _Lane, batch: list[Posted]) -> None:
         """Send a batch until it is acknowledged, refused for good, or late. Set its results."""
-        place = f"{escaped(tp.topic)}-{tp.partition}"
+        name = f"{escaped(tp.topic)}-{tp.partition}"
+        place = PlacedText(name, topic=tp.topic, partition=tp.partition)
         first = min(batch, key=lambda posted: posted.deadline)
         deadline = first.deadline
         attempts = _Attempts()
@@ -353,12 +354,12 @@ class RecordProducer:
                     break
                 if reaction is Reaction.NEW_ID:
                     logger.info(
-                        "%s: %s. The next attempt uses a new producer id", place, str(error)
+                        "%s: %s. The next attempt uses a new producer id", place, error_text(error)
                     )
                     self._end_identity(attempts.identity)
                     attempts.identity, attempts.may_be_appended = None, False
                 else:
-                    logger.debug("%s: a batch is sent again: %s", place, str(error))
+                    logger.debug("%s: a batch is sent again: %s", place, error_text(error))
                 attempts.note_failure(error)
                 if attempts.pauses:
                     await anyio.sleep(self._backoff.delay(attempts.failures, self._rng))

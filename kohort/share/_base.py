@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -22,6 +21,7 @@ from kohort.errors import (
     KafkaError,
     UnsupportedOptionError,
 )
+from kohort.logs import get_logger
 from kohort.share._delivery import PoisonPolicy, ShareDelivery
 from kohort.share._record import ShareRecord
 from kohort.share.client._client import ShareClient
@@ -30,7 +30,7 @@ from kohort.share.client._settings import AcquireMode, ShareSettings
 from kohort.share.machine._acquired import Acknowledgement
 from kohort.types import TopicPartition
 
-logger = logging.getLogger("kohort.share")
+logger = get_logger("kohort.share")
 
 T = TypeVar("T")
 

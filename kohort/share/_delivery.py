@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
@@ -15,13 +14,14 @@ from kohort.errors import (
     RecordDeserializationError,
 )
 from kohort.fetcher.buffer._deserialize import KeptBytes, record_deserializer
+from kohort.logs import PlacedText, get_logger
 from kohort.records import ConsumerRecord, Record, RecordSet, Scratch
 from kohort.share._record import ShareRecord, share_record
 from kohort.share.client._locks import Fetched, Locks
 from kohort.share.machine._acquired import Acknowledgement, Hold
 from kohort.types import TopicPartition
 
-logger = logging.getLogger("kohort.share")
+logger = get_logger("kohort.share")
 
 PoisonPolicy: TypeAlias = Literal["reject", "release", "raise"]
 """What becomes of data that cannot be read."""
@@ -177,4 +177,5 @@ _POLICIES = {
 
 
 def _described(tp: TopicPartition, error: DataError) -> str:
-    return f"{tp.topic}-{tp.partition} offset {error.offset} cannot be read: {error.reason}"
+    text = f"{tp.topic}-{tp.partition} offset {error.offset} cannot be read: {error.reason}"
+    return PlacedText(text, topic=tp.topic, partition=tp.partition, offset=error.offset)

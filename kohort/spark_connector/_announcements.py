@@ -18,7 +18,6 @@ An announcement is a file in the folder of ``_stop_requests``. A lock shows that
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import time
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from kohort.errors import InvalidOptionError
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector._processes import VARIABLE
 from kohort.spark_connector._stop_requests import MAX_SIZE, check_owner, directory
 from kohort.spark_connector.options._options import SourceOptions
@@ -39,7 +39,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 SUFFIX = ".source"
 WAIT_S = 30.0
@@ -69,7 +69,7 @@ class Announcement:
                 logger.warning(
                     "[%s] a second source of this query in the same group cannot be noticed: %s",
                     options.group_id,
-                    str(error),
+                    error_text(error),
                 )
 
     def withdraw(self) -> None:

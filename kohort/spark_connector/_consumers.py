@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,13 +10,14 @@ from weakref import WeakKeyDictionary
 
 from kohort import KafkaConsumer
 from kohort.errors import ConfigurationError, DataError
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector.options._consumer_options import (
     TOKEN_PROVIDER,
     for_queries,
     token_provider,
 )
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 MAX_IDLE_CONSUMERS = 4
 """Idle consumers per configuration. A worker runs one task at a time."""
@@ -62,7 +62,7 @@ def _made(properties: Mapping[str, Any]) -> KafkaConsumer:
     skipped: list[DataError] = []
 
     def skip(error: DataError) -> str:
-        logger.warning("%s. The task continues without it (on.error=skip)", str(error))
+        logger.warning("%s. The task continues without it (on.error=skip)", error_text(error))
         skipped.append(error)
         return "skip"
 

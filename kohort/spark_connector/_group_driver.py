@@ -7,11 +7,11 @@ limits.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
 from kohort import KafkaTimeoutError, TopicPartition
+from kohort.logs import get_logger
 from kohort.spark_connector._batch_ends import ReportedEnds
 from kohort.spark_connector._offsets import Offsets, StreamOffset, new_query_id
 from kohort.spark_connector.member._member import LEAVE_GROUP_S, GroupMember
@@ -26,7 +26,7 @@ from kohort.spark_connector.options._options import MAX_POLL_INTERVAL_MS, Source
 from kohort.spark_connector.planning._batch_limits import BatchDelay, limited_ends
 from kohort.spark_connector.planning._loss import LossCheck, next_ids, was_recreated
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 FIRST_ASSIGNMENT_S = 10.0
 """Time that the first call waits for an assignment, so that the first batch has partitions."""

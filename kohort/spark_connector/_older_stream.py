@@ -14,17 +14,17 @@ So a query without such a call has no checkpoint. Spark calls ``latestOffset()``
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pyspark
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from kohort.logs import get_logger
 from kohort.spark_connector._stream import KohortStreamReader
 from kohort.spark_connector.options._options import SourceOptions
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 
 class OlderStreamReader(KohortStreamReader):

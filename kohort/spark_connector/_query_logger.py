@@ -16,12 +16,13 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kohort import TopicPartition
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector._batch_ends import remove_end, report_end
 from kohort.spark_connector._errors import OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset, flat, is_planned_end
 from kohort.spark_connector._stop_requests import as_dict
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 
 def lag(progress: Any) -> dict[TopicPartition, int]:
@@ -59,7 +60,7 @@ class RebalanceLogger(StreamingQueryListener):
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
-        self._logger = logger or logging.getLogger("kohort.spark_connector.rebalance")
+        self._logger = logger or get_logger("kohort.spark_connector.rebalance")
         self._level = level
         self._partitions_by_run: dict[str, frozenset[TopicPartition]] = {}
 
@@ -126,7 +127,7 @@ class BatchEndListener(StreamingQueryListener):
                 report_end(query_id, offset)
                 reported[query_id] = text
             except OSError as error:
-                logger.warning("the end of a micro-batch was not reported: %s", str(error))
+                logger.warning("the end of a micro-batch was not reported: %s", error_text(error))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing, because no batch has ended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 
@@ -20,6 +19,7 @@ from kohort.errors import (
     TopicRecreatedError,
     UnknownTopicOrPartitionError,
 )
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector._arrow import (
     BatchShaper,
     SkippedData,
@@ -34,7 +34,7 @@ from kohort.spark_connector._schema import has_errors
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import log_bounds
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 MAX_BATCH_BYTES = 8 << 20
 """Limit of a batch for Spark. A larger batch of Kafka's is split."""
@@ -234,7 +234,7 @@ class _RangeReader:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            logger.info("the lookup of the log bounds failed: %s", str(error))
+            logger.info("the lookup of the log bounds failed: %s", error_text(error))
             return {}
         lost: _MissingRanges = {}
         positions = self._positions()

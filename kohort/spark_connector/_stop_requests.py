@@ -8,7 +8,6 @@ these offsets to a folder that both can find. The source that knows the offsets 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import stat
 import tempfile
@@ -20,10 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector._errors import OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 CHECK_S = 0.1
 """Seconds between two looks for requests. Spark calls an idle source every 10 ms."""
@@ -69,7 +69,7 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     try:
         rested = _wait_for_commit(query, time.monotonic() + timeout_s)
     except OSError as error:
-        logger.warning("the query did not get the request to stop: %s", str(error))
+        logger.warning("the query did not get the request to stop: %s", error_text(error))
     finally:
         query.stop()
     if not rested:
@@ -185,7 +185,9 @@ class StopRequests:
                 if not request.exists():  # stop() has ended in the meantime
                     done.unlink(missing_ok=True)
             except OSError as error:
-                logger.warning("the request to stop could not be acknowledged: %s", str(error))
+                logger.warning(
+                    "the request to stop could not be acknowledged: %s", error_text(error)
+                )
         self._acknowledged = set(self._requests)
 
     def _is_addressed_here(self, path: Path) -> bool:

@@ -5,12 +5,12 @@ All methods run in the thread in which Spark calls the reader.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
 from kohort import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kohort.errors import KafkaError, OffsetsTimeoutError
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector._offsets import METADATA, Offsets, StreamOffset, new_query_id
 from kohort.spark_connector._processes import SparkFolders
 from kohort.spark_connector.options._options import SourceOptions
@@ -23,7 +23,7 @@ from kohort.spark_connector.planning._planning import (
     offsets_found,
 )
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 ENDS_REFRESH_S = 0.1
 """Seconds between two lookups of ends. Spark calls an idle source every 10 ms."""
@@ -59,7 +59,9 @@ class TrackedPartitions:
         except KafkaError as error:
             if not error.retriable or is_first:
                 raise
-            logger.warning("the ends of the partitions could not be looked up: %s", str(error))
+            logger.warning(
+                "the ends of the partitions could not be looked up: %s", error_text(error)
+            )
         self.ends_due = self._clock() + ENDS_REFRESH_S
 
     def _look_up(self, now: float, *, is_first: bool, force: bool) -> None:
@@ -81,7 +83,7 @@ class TrackedPartitions:
 
     def note_timeout(self, error: KafkaError) -> None:
         """Log a timeout. The next refresh looks up the partitions, as a topic may be deleted."""
-        logger.warning("%s", str(error))
+        logger.warning("%s", error_text(error))
         self._partitions_due = self._clock()
 
 
@@ -122,7 +124,9 @@ class GroupCommits:
             )
         except KafkaError as error:
             self._due = self._clock() + RETRY_COMMIT_S
-            logger.warning("[%s] a commit failed and will be retried: %s", self._group, str(error))
+            logger.warning(
+                "[%s] a commit failed and will be retried: %s", self._group, error_text(error)
+            )
             return False
         self._committed = {**self._committed, **new}
         return True

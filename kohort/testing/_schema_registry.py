@@ -7,7 +7,6 @@ the same id, and accepts every new version. It has no login, no TLS and no delet
 from __future__ import annotations
 
 import json
-import logging
 import socketserver
 import threading
 import uuid
@@ -18,7 +17,9 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-logger = logging.getLogger("kohort.testing")
+from kohort.logs import get_logger
+
+logger = get_logger("kohort.testing")
 
 KINDS = ("AVRO", "JSON", "PROTOBUF")
 REQUEST_SECONDS = 10.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,8 +15,9 @@ import anyio.lowlevel
 
 from kohort._greenlets import shared_loop, threads_are_greenlets
 from kohort.errors import ThreadStartError
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.testing")
+logger = get_logger("kohort.testing")
 
 STOP_SECONDS = 10.0
 """Seconds that stop() waits for the service to end."""

@@ -15,8 +15,8 @@ ON_PUBLIC_NAMES = (
     "schemas",
     "health",
 )  # what a user of kohort could have written
-VALUES = ("types", "errors", "config")  # the lowest layer, in its internal order
-CLUSTER = {"errors", "types", "records", "protocol"}  # all that the brokers may import
+VALUES = ("types", "errors", "logs", "config")  # the lowest layer, in its internal order
+CLUSTER = {"errors", "logs", "types", "records", "protocol"}  # all that the brokers may import
 THIRD_PARTY = {
     # pyarrow is needed for tables. Type checkers read typing_extensions.
     "records": {"crc32c", "cramjam", "lz4", "pyarrow", "typing_extensions"},
@@ -56,7 +56,7 @@ INJECTED = {
 def drawn_layers() -> list[set[str]]:
     """Return the layers of the drawing in docs/architecture.md, lowest first."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    drawing = re.search(r"```\n(errors types config ->.*?)\nbroker ->", text, re.DOTALL)
+    drawing = re.search(r"```\n(errors types logs config ->.*?)\nbroker ->", text, re.DOTALL)
     assert drawing is not None, "docs/architecture.md has lost its drawing of the layers"
     return [set(re.findall(r"\w+", layer)) for layer in drawing[1].split("->")]
 
@@ -115,7 +115,7 @@ def test_spark_and_the_command_use_public_names_alone() -> None:
 
 
 def is_public_to(part: str, name: str, public: set[str]) -> bool:
-    """True if the part may import the name: a public one, an error, a listener, or its own.
+    """True if the part may import the name: a public one, an error, a listener, a log, or its own.
 
     Messages are records, whose slots their compiled class reads.
     """
@@ -123,7 +123,7 @@ def is_public_to(part: str, name: str, public: set[str]) -> bool:
         return True
     if part == "compat" and name.partition(".")[0] == "records":
         return True
-    return name.partition(".")[0] in ("errors", "listeners", part)
+    return name.partition(".")[0] in ("errors", "listeners", "logs", part)
 
 
 def test_each_part_needs_only_the_libraries_it_declares() -> None:

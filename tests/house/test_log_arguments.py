@@ -40,6 +40,28 @@ def test_exceptions_logged_are_found(line: str, found: list[str]) -> None:
     assert exceptions_logged(ast.parse(line)) == found
 
 
+def test_every_logger_adds_fields() -> None:
+    """Loggers come from ``get_logger``, except for ``kohort``, which logs one line."""
+    found = {
+        module.name
+        for module in modules()
+        if module.part != "logs" and "getLogger(" in ast.unparse(module.tree)
+    }
+    assert found == {"kohort.consumer.driver._driver"}
+
+
+def test_errors_in_log_calls_bring_their_fields() -> None:
+    found = [
+        f"{module.name}:{call.lineno}"
+        for module in modules()
+        for call in ast.walk(module.tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if isinstance(call.func.value, ast.Name) and call.func.value.id in LOGGERS
+        if any(ast.unparse(argument) == "str(error)" for argument in call.args)
+    ]
+    assert found == []
+
+
 def test_log_calls_pass_texts_and_no_exceptions() -> None:
     """The traceback of an exception refers to frames, and these to the whole consumer.
 

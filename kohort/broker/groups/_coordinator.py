@@ -6,7 +6,6 @@ leads. It loads them from the log when its broker becomes the leader, and drops 
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -55,6 +54,7 @@ from kohort.broker.groups.share._records import load_share_groups
 from kohort.broker.groups.share._requests import ShareRequests
 from kohort.broker.groups.share._states import delete_states, forget_topic
 from kohort.errors import ErrorCode
+from kohort.logs import get_logger
 from kohort.protocol import Buffer, Response
 from kohort.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -72,7 +72,7 @@ from kohort.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 
-logger = logging.getLogger("kohort.testing")
+logger = get_logger("kohort.testing")
 
 PARTITIONS = 50
 """Number of partitions of ``__consumer_offsets``."""

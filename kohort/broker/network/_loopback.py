@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine
@@ -19,8 +18,9 @@ from kohort.broker.network._server_connection import SocketConnection
 from kohort.broker.network._tls_socket import accept_tls
 from kohort.broker.requests._dispatch import RequestDispatcher
 from kohort.broker.security import Listener
+from kohort.logs import error_text, get_logger
 
-logger = logging.getLogger("kohort.testing")
+logger = get_logger("kohort.testing")
 
 ServeSocket = Callable[[socket.socket], Coroutine[object, object, None]]
 
@@ -91,7 +91,7 @@ class LoopbackNetwork:
                 reserved.bind((self._config.host, port))
             except OSError as error:
                 # Another process has taken the port. Starting the broker again then raises OSError.
-                logger.warning("port %d of broker %d is lost: %s", port, node.id, str(error))
+                logger.warning("port %d of broker %d is lost: %s", port, node.id, error_text(error))
 
     def close(self) -> None:
         for listening in self._listeners.values():
@@ -119,7 +119,7 @@ async def _accept_all(
             continue
         except OSError as error:
             # The client has gone, or there are no file descriptors left. Wait to avoid a busy loop.
-            logger.debug("broker %d cannot accept: %s", broker.node.id, str(error))
+            logger.debug("broker %d cannot accept: %s", broker.node.id, error_text(error))
             await anyio.sleep(_ACCEPT_PAUSE)
 
 

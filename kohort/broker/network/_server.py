@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import struct
 from collections.abc import Sequence
@@ -17,9 +16,10 @@ from kohort.broker.requests._dispatch import Channel, RequestDispatcher
 from kohort.broker.requests._faults import SendRate
 from kohort.broker.security import ANONYMOUS, Listener, LoginBrokenError, Phase
 from kohort.errors import ErrorCode, FrameTooLargeError, MessageDecodeError
+from kohort.logs import error_text, get_logger
 from kohort.protocol import Buffer
 
-logger = logging.getLogger("kohort.testing")
+logger = get_logger("kohort.testing")
 
 _SIZE = struct.Struct(">i")
 
@@ -53,10 +53,14 @@ async def serve_connection(
             await anyio.lowlevel.checkpoint()
     except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:
         host = channel.client_host
-        logger.info("broker %d closes the connection of %s: %s", broker.node.id, host, str(error))
+        logger.info(
+            "broker %d closes the connection of %s: %s", broker.node.id, host, error_text(error)
+        )
     except OSError as error:
         host = channel.client_host
-        logger.debug("broker %d lost the connection of %s: %s", broker.node.id, host, str(error))
+        logger.debug(
+            "broker %d lost the connection of %s: %s", broker.node.id, host, error_text(error)
+        )
     except Exception:
         host = channel.client_host
         logger.exception("broker %d failed on a request of %s", broker.node.id, host)

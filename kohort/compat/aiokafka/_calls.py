@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-logger = logging.getLogger("kohort.compat.aiokafka")
+from kohort.logs import get_logger
+
+logger = get_logger("kohort.compat.aiokafka")
 
 
 class CallQueue:

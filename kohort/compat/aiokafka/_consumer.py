@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import sys
 import warnings
@@ -41,8 +40,9 @@ from kohort.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from kohort.logs import error_text, get_logger
 
-logger = logging.getLogger("kohort.compat.aiokafka")
+logger = get_logger("kohort.compat.aiokafka")
 
 STOP_SECONDS = 5.0
 """Time that ``stop()`` gives to pending calls to return."""
@@ -163,7 +163,7 @@ class AIOKafkaConsumer:
         try:
             await self._kohort.native.close()
         except KafkaError as error:
-            logger.warning("closing after a failed start() failed: %s", str(error))
+            logger.warning("closing after a failed start() failed: %s", error_text(error))
         if not self._closed:
             self._kohort.renew()
 
@@ -217,7 +217,7 @@ class AIOKafkaConsumer:
         try:
             await self._kohort.native.close()
         except KafkaError as error:
-            logger.error("stop() failed: %s", str(error))
+            logger.error("stop() failed: %s", error_text(error))
         if not INSIDE_LISTENER.get():
             await self._kohort.calls.readers_returned(STOP_SECONDS)
 

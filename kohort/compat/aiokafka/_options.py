@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from kohort.compat._peer import peer_name
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.compat.aiokafka")
+logger = get_logger("kohort.compat.aiokafka")
 
 PEER_CONSUMER: Any = peer_name("aiokafka.consumer.consumer", "AIOKafkaConsumer")
 """aiokafka's consumer, or None."""

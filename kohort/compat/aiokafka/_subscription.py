@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import re
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -15,8 +14,9 @@ from kohort import TopicPartition as NativePartition
 from kohort.compat.aiokafka import errors
 from kohort.compat.aiokafka._values import to_partitions
 from kohort.compat.aiokafka.structs import TopicPartition
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.compat.aiokafka")
+logger = get_logger("kohort.compat.aiokafka")
 
 INSIDE_LISTENER: ContextVar[bool] = ContextVar("kohort_inside_listener", default=False)
 """True in the methods of a program's listener."""

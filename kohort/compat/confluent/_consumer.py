@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 import time
@@ -43,8 +42,9 @@ from kohort.compat.confluent._values import (
 )
 from kohort.errors import IllegalStateError, NotAssignedError, RebalanceListenerError
 from kohort.errors import KafkaError as NativeError
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.compat")
+logger = get_logger("kohort.compat")
 
 MAX_MESSAGES = 1_000_000
 PREFETCHED = 500

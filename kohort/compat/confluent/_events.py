@@ -16,6 +16,7 @@ from kohort.compat.confluent._offsets import OffsetStore
 from kohort.compat.confluent._options import Options
 from kohort.compat.confluent._stats import statistics
 from kohort.compat.confluent._values import OFFSET_INVALID, KafkaError, Message, ThrottleEvent
+from kohort.logs import get_logger
 
 _REPEAT_S = 10.0
 """Time in which an error is reported once. kohort repeats its errors."""
@@ -43,7 +44,7 @@ class Events:
         self._offsets = offsets
         self._made_at = time.monotonic()
         self._options = options
-        self._logger: logging.Logger = options.logger or logging.getLogger("kohort.compat")
+        self._logger: logging.Logger = options.logger or get_logger("kohort.compat")
         self._reported: dict[tuple[Any, ...], float] = {}
         self._ends: dict[TopicPartition, int] = {}
         """Positions at which the end of a partition was reported."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -13,8 +12,9 @@ from kohort.compat.confluent._buffer import Buffer
 from kohort.compat.confluent._errors import to_error
 from kohort.compat.confluent._values import KafkaError, TopicPartition, partition, to_commit
 from kohort.errors import KafkaError as NativeError
+from kohort.logs import error_text, get_logger
 
-logger = logging.getLogger("kohort.compat")
+logger = get_logger("kohort.compat")
 
 Offsets = dict[NativePartition, OffsetAndMetadata]
 
@@ -118,7 +118,7 @@ class OffsetStore:
 
     def _finished(self, offsets: Any, error: Exception | None) -> None:
         if error is not None:
-            logger.warning("commit failed: %s", str(error))
+            logger.warning("commit failed: %s", error_text(error))
             for tp in offsets:
                 self._committed.pop(tp, None)  # the next commit tries it again
         if self._on_commit is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 import time
@@ -51,8 +50,9 @@ from kohort.errors import (
     NoBrokersAvailable,
     NotAssignedError,
 )
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.compat")
+logger = get_logger("kohort.compat")
 
 _STATES = {
     "<unjoined>": MemberState.UNJOINED,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kohort.compat._peer import peer_name
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.compat")
+logger = get_logger("kohort.compat")
 
 
 class Future:

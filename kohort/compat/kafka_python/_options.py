@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import socket
 from collections.abc import Mapping
@@ -11,8 +10,9 @@ from typing import Any
 from kohort.compat._peer import peer_name
 from kohort.compat.kafka_python import errors
 from kohort.compat.kafka_python._values import ListHeaders
+from kohort.logs import get_logger
 
-logger = logging.getLogger("kohort.compat")
+logger = get_logger("kohort.compat")
 
 SESSION_TIMEOUT_BEFORE_3_0 = 30000
 """Default of ``session_timeout_ms`` if ``api_version`` names a broker before 3.0 (KIP-735)."""

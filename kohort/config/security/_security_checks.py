@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
@@ -12,13 +11,14 @@ from kohort.config.options._url import is_loopback
 from kohort.config.security._oauth import JWT_BEARER
 from kohort.config.security._sasl import MECHANISMS, SCRAM
 from kohort.errors import InvalidOptionError
+from kohort.logs import get_logger
 
 if TYPE_CHECKING:
     from kohort.config.security._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
     from kohort.config.security._sasl import SaslConfig
     from kohort.config.security._tls import StoreConfig, TlsConfig
 
-logger = logging.getLogger("kohort.config")
+logger = get_logger("kohort.config")
 
 _warned: set[str] = set()
 """Hosts for which a warning about clear text was logged."""

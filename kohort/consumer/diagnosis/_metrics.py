@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,13 +11,14 @@ import anyio
 
 from kohort.consumer.engine._callback_queue import AssignorCallback
 from kohort.errors import KafkaError
+from kohort.logs import get_logger
 from kohort.subscription import PartitionState
 from kohort.types import MetricSample, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer.engine._parts import ConsumerParts
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 Metrics = dict[str, dict[str, float]]
 

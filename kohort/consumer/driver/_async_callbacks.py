@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import logging
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -18,9 +17,10 @@ from kohort.consumer.driver._life import ConsumerLife
 from kohort.consumer.engine._callback_queue import ListenerCallback
 from kohort.consumer.engine._engine import Engine
 from kohort.errors import KafkaError, ReentrantCallError
+from kohort.logs import error_text, get_logger
 from kohort.transport import TaskSignal, start_soon
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 
 class AsyncCallbacks:
@@ -187,7 +187,7 @@ class AsyncCallbacks:
                     await close_pending()
                 except KafkaError as error:
                     logger.error(
-                        "close() called in a callback failed: %s", str(error), exc_info=error
+                        "close() called in a callback failed: %s", error_text(error), exc_info=error
                     )
             elif not life.is_ending:
                 self._start_unpolled()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -14,9 +13,10 @@ import anyio
 import anyio.lowlevel
 
 from kohort.errors import IllegalStateError
+from kohort.logs import get_logger
 from kohort.transport import OneShot, running_clock
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 STOP_SECONDS = 5.0
 """Seconds that stop() waits for the cancelled task on asyncio. On trio it waits without a limit."""

@@ -6,7 +6,6 @@ block the thread instead. So :func:`run_inline` runs them to their end in one st
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -19,9 +18,10 @@ from kohort.consumer.engine._callback_queue import (
 from kohort.consumer.engine._engine import Engine, LeaveCause
 from kohort.errors import KafkaError, RebalanceListenerError, WakeupError
 from kohort.listeners._dispatch import CallbackName
+from kohort.logs import error_text, get_logger
 from kohort.types import RebalanceContext, TopicPartition
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class CallbackRunner:
         if self._listener_error is None:
             self._listener_error = error
         else:
-            logger.error("%s. poll() raises the error before it", str(error), exc_info=error)
+            logger.error("%s. poll() raises the error before it", error_text(error), exc_info=error)
 
     def take_listener_error(self) -> RebalanceListenerError | None:
         """Return the kept error of a listener and clear it."""
@@ -223,7 +223,7 @@ class CallbackRunner:
         except WakeupError:
             self._engine.callback_queue.request_wakeup()
         except KafkaError as error:
-            logger.info("ending the fetch sessions failed: %s", str(error))
+            logger.info("ending the fetch sessions failed: %s", error_text(error))
 
     def abandon(self) -> None:
         """Drop the queued callbacks, because the engine has ended."""

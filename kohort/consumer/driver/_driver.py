@@ -41,6 +41,7 @@ from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
 from kohort.consumer.driver._life import ConsumerLife
 from kohort.consumer.engine._callback_queue import CommitCallback
 from kohort.consumer.engine._engine import Engine
+from kohort.logs import get_logger
 from kohort.records import RecordRun, decoder_choice
 from kohort.subscription import SubscriptionState
 from kohort.types import NamedTuple, OffsetAndMetadata, TopicPartition
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 CommitFunction: TypeAlias = Callable[
     [dict[TopicPartition, OffsetAndMetadata], Exception | None], object

@@ -7,7 +7,6 @@ callbacks. The owner lock lets one thread at a time poll.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -47,6 +46,7 @@ from kohort.errors import (
     SecurityError,
 )
 from kohort.listeners._dispatch import CallbackName, call_listener
+from kohort.logs import get_logger
 from kohort.records import ConsumerRecord
 from kohort.subscription import NO_GROUP
 from kohort.types import OffsetAndMetadata, RebalanceContext, TopicPartition
@@ -54,7 +54,7 @@ from kohort.types import OffsetAndMetadata, RebalanceContext, TopicPartition
 if TYPE_CHECKING:
     from kohort.consumer.driver._thread import ConsumerThread
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -13,11 +12,12 @@ from kohort.config import GroupConfig
 from kohort.consumer.engine._callback_queue import CallbackQueue
 from kohort.consumer.engine._requests import OffsetRequests
 from kohort.errors import KafkaError, WakeupError
+from kohort.logs import error_text, get_logger
 from kohort.subscription import SubscriptionState
 from kohort.transport import ClusterClient
 from kohort.types import OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 T = TypeVar("T")
 
@@ -206,4 +206,4 @@ class AutoCommit:
 
 
 def _log_failure(error: KafkaError) -> None:
-    logger.warning("automatic commit failed: %s", str(error))
+    logger.warning("automatic commit failed: %s", error_text(error))

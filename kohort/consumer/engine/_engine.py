@@ -39,7 +39,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Collection
@@ -58,6 +57,7 @@ from kohort.consumer.engine._requests import ClusterRequests, OffsetRequests
 from kohort.consumer.engine._topics import TopicChecks, TopicEvents, TopicWatch
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaError
 from kohort.fetcher import LOGGED_POLICIES, Fetcher, FetcherEvents, FetcherOptions
+from kohort.logs import error_text, get_logger
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import (
     SYSTEM_RNG,
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from kohort.coordinator_client import CoordinatorClient
     from kohort.producer import RecordProducer
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 LeaveCause: TypeAlias = Literal["closed", "unsubscribed", "failed"]
 LEAVE_REASONS: dict[LeaveCause, str] = {
@@ -411,7 +411,9 @@ class Engine:
                 reason = LEAVE_REASONS[cause]
                 await self.coordinator.leave(reason, timeout, leave_group=leave_group, cause=cause)
         except KafkaError as error:
-            logger.info("[%s] leaving the group failed: %s", self.config.group.group_id, str(error))
+            logger.info(
+                "[%s] leaving the group failed: %s", self.config.group.group_id, error_text(error)
+            )
 
     async def leave_at_once(self, send: Callable[..., Awaitable[Any]] | None = None) -> None:
         """Leave the group without callbacks and commits, because there is no time for them.
@@ -428,7 +430,7 @@ class Engine:
                     2 * LAST_REQUEST_SECONDS, send, leave_group=self.leave_group
                 )
         except Exception as error:  # an exiting interpreter refuses threads, for example
-            logger.debug("[%s] leaving failed: %s", self.config.group.group_id, str(error))
+            logger.debug("[%s] leaving failed: %s", self.config.group.group_id, error_text(error))
 
     def finish_leave(self) -> None:
         """Finish :meth:`leave` after the subscription was removed or replaced."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 from kohort.errors import KafkaError
+from kohort.logs import error_text, get_logger
 from kohort.transport import is_end_of_client, with_principal
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 E = TypeVar("E", bound=BaseException)
 
@@ -47,7 +47,7 @@ class ErrorReports:
     def report_refusal(self, error: KafkaError) -> None:
         """Let poll() raise an authorization error, or only log it, as ``on_error`` says."""
         if self._logs_refusals:
-            logger.warning("%s", str(self._named(error)))
+            logger.warning("%s", error_text(self._named(error)))
         else:
             self.report(error)
 

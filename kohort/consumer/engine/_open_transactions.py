@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import anyio
 
 from kohort.errors import KafkaError
+from kohort.logs import PlacedText, error_text, get_logger
 from kohort.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from kohort.subscription import PartitionState, SubscriptionState
 from kohort.transport import ClusterClient, counted, escaped, start_soon
 from kohort.types import NamedTuple, TopicPartition
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 CHECK_SECONDS = 5.0
 """Seconds between two checks. A partition that waits at both is looked up."""
@@ -116,7 +116,7 @@ class OpenTransactions:
                 _request(partitions), node=node, timeout_ms=self._timeout_ms
             )
         except KafkaError as error:
-            logger.debug("DescribeProducers to node %d failed: %s", node, str(error))
+            logger.debug("DescribeProducers to node %d failed: %s", node, error_text(error))
             return
         for tp, producers in _partitions(response, partitions):
             transaction = _oldest(producers)
@@ -131,7 +131,10 @@ class OpenTransactions:
         if before is None or before[:3] != transaction[:3]:
             self._logged[tp] = transaction
             hidden = hidden_offsets(state)
-            logger.info("%s", transaction.text(tp, hidden, self._wall_clock()))
+            text = transaction.text(tp, hidden, self._wall_clock())
+            offset = transaction.first_offset
+            place = PlacedText(text, topic=tp.topic, partition=tp.partition, offset=offset)
+            logger.info("%s", place)
 
 
 def offsets_wait(number: int) -> str:

@@ -43,6 +43,7 @@ from kohort.errors import (
     SecurityError,
 )
 from kohort.fetcher import Fetcher, denied_topics_error
+from kohort.logs import get_logger
 from kohort.subscription import NO_ID, OffsetReset, SubscriptionState
 from kohort.transport import (
     SYSTEM_RNG,
@@ -54,7 +55,7 @@ from kohort.transport import (
 )
 from kohort.types import NamedTuple, OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 UPDATES_UNTIL_KNOWN = 3
 """Number of metadata updates without a partition after which it counts as new in any case.

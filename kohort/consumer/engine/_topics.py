@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from kohort.errors import (
     broker_error,
 )
 from kohort.fetcher import denied_topics_error
+from kohort.logs import error_text, get_logger
 from kohort.subscription import SubscriptionMode, SubscriptionState
 from kohort.transport import (
     ClusterClient,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kohort.coordinator_client import CoordinatorClient
 
 
-logger = logging.getLogger("kohort.consumer")
+logger = get_logger("kohort.consumer")
 
 UNKNOWN_TOPIC_REFRESHES = 3
 """Consecutive metadata updates without a topic or partition before an error is reported.
@@ -366,7 +366,7 @@ class TopicWatch:
             with anyio.move_on_after(REFRESH_SECONDS) as scope:
                 await self._cluster.wait_refreshed()
         except KafkaError as error:
-            logger.debug("the topics of the pattern could not be refreshed: %s", str(error))
+            logger.debug("the topics of the pattern could not be refreshed: %s", error_text(error))
             return
         if scope.cancelled_caught or self._leaving or pattern is not self._subscription.pattern:
             return

@@ -30,7 +30,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -57,9 +56,10 @@ from kohort.coordinator_client.machine._pending_commands import Role
 from kohort.coordinator_client.machine._rebalance_history import RebalanceRecord
 from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import InconsistentGroupProtocolError
+from kohort.logs import get_logger
 from kohort.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _JOIN_EPOCH = 0
 """The member epoch of a heartbeat that joins."""

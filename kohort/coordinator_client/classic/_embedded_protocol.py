@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Iterable, Mapping
 
 from kohort.coordinator_client.assignors import Assignment, Steps, Subscription
 from kohort.errors import MessageDecodeError
+from kohort.logs import error_text, get_logger
 from kohort.protocol import Buffer, decode_from, encode
 from kohort.protocol.messages import (
     ConsumerProtocolAssignment,
@@ -17,7 +17,7 @@ from kohort.protocol.messages import (
 from kohort.transport import escaped
 from kohort.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Members = Mapping[str, Subscription]
 """Subscriptions by member id."""
@@ -97,7 +97,7 @@ def read_members(response: JoinGroupResponse, group_id: str) -> Steps[dict[str, 
                 "[%s] member %s gets no partitions, because its subscription cannot be decoded: %s",
                 group_id,
                 escaped(member.member_id),
-                str(error),
+                error_text(error),
             )
             subscription = Subscription(topics=(), group_instance_id=member.group_instance_id)
         members[member.member_id] = subscription

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import NoReturn
@@ -52,12 +51,13 @@ from kohort.errors import (
     ProtocolError,
     error_name,
 )
+from kohort.logs import get_logger
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from kohort.transport import escaped
 from kohort.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MISFITS = 3
 """Number of times in a row that a member rejoins because its assignment has unsubscribed topics."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from kohort.coordinator_client.classic._heartbeats import Heartbeats
 from kohort.coordinator_client.classic._leadership import Leadership
 from kohort.coordinator_client.classic._member import MemberData
@@ -11,9 +9,10 @@ from kohort.coordinator_client.machine._commands import LeaveGroup, StopDelivery
 from kohort.coordinator_client.machine._failure_reports import FailureReports
 from kohort.coordinator_client.machine._partition_text import describe
 from kohort.coordinator_client.machine._pending_commands import PendingCommands, Role
+from kohort.logs import get_logger
 from kohort.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class MembershipFailures(FailureReports):
@@ -53,6 +52,7 @@ class MembershipFailures(FailureReports):
             describe(partitions),
             member.owned_generation,
             member.generation,
+            extra=member.log_fields,
         )
         self._pending.emit(StopDelivery(partitions))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from kohort.coordinator_client.assignors import Assignment
@@ -29,10 +28,11 @@ from kohort.coordinator_client.machine._pending_commands import (
 )
 from kohort.coordinator_client.machine._rebalance_history import RebalanceHistory
 from kohort.coordinator_client.machine._state import MemberState
+from kohort.logs import get_logger
 from kohort.transport import counted, escaped
 from kohort.types import RebalanceCause, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Rebalance:
@@ -227,6 +227,7 @@ class Rebalance:
             describe(record.lost),
             counted(len(record.assignment), "partition"),
             escaped(record.reason),
+            extra=self._member.log_fields,
         )
 
     def _second_round(self, revoked: frozenset[TopicPartition]) -> RebalanceStart:

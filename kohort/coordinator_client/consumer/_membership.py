@@ -38,7 +38,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Iterator
 
@@ -75,9 +74,10 @@ from kohort.coordinator_client.machine._membership import CommonMembership
 from kohort.coordinator_client.machine._pending_commands import PendingCommands, Role
 from kohort.coordinator_client.machine._poll_interval import PollInterval
 from kohort.coordinator_client.machine._rebalance_history import RebalanceHistory
+from kohort.logs import get_logger
 from kohort.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class ConsumerMembership(CommonMembership):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Generator, Mapping
 from typing import TypeVar
@@ -34,10 +33,11 @@ from kohort.coordinator_client.machine._pending_commands import (
 )
 from kohort.coordinator_client.machine._rebalance_history import RebalanceHistory
 from kohort.coordinator_client.machine._state import MemberState
+from kohort.logs import get_logger
 from kohort.transport import counted, escaped
 from kohort.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 FIRST_SECONDS = 2.0
@@ -289,6 +289,7 @@ class Reconciliation:
             describe(record.lost),
             counted(len(record.assignment), "partition"),
             escaped(record.reason),
+            extra=self._member.log_fields,
         )
 
     # --- after an assignment --------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from kohort.coordinator_client.consumer._failures import ConsumerFailures, leave_command
@@ -35,11 +34,12 @@ from kohort.coordinator_client.machine._pending_commands import PendingCommands
 from kohort.coordinator_client.machine._rebalance_history import RebalanceHistory
 from kohort.coordinator_client.machine._refusal_series import RefusalSeries
 from kohort.errors import ErrorCode, error_name
+from kohort.logs import get_logger
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
 from kohort.types import RebalanceCause
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 API = ApiKey.CONSUMER_GROUP_HEARTBEAT
 FIRST_EPOCH = 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from kohort.coordinator_client.machine._commands import ReportFailure, StopDelivery
 from kohort.coordinator_client.machine._events import CommandFailed, Event
 from kohort.coordinator_client.machine._member import CommonMemberData
@@ -20,9 +18,10 @@ from kohort.errors import (
     UnreleasedInstanceIdError,
     UnsupportedVersionError,
 )
+from kohort.logs import get_logger
 from kohort.transport import escaped
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 REFUSED_SECONDS = 10.0
 """Longest pause between two attempts to join a group without the required permission."""
@@ -58,6 +57,7 @@ class FailureReports:
                 member.settings.group_id,
                 escaped(reason),
                 describe(member.owned),
+                extra=member.log_fields,
             )
             # The callback waits for poll(), which must not return records fetched since.
             self._pending.emit(StopDelivery(member.owned))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator
 from typing import Protocol
 
@@ -28,11 +27,12 @@ from kohort.coordinator_client.machine._member import CommonMemberData
 from kohort.coordinator_client.machine._pending_commands import PendingCommands, Role
 from kohort.coordinator_client.machine._state import MemberState
 from kohort.errors import error_name
+from kohort.logs import error_text, get_logger
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import ConsumerGroupHeartbeatResponse, LeaveGroupResponse
 from kohort.transport import escaped, weak_callback
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LEAVE_MIN_SECONDS = 0.5
 """Minimum seconds for the last request, even if the callbacks took the whole timeout."""
@@ -111,7 +111,7 @@ class LastRequest:
         if action in (CoordinatorAction.FAIL, CoordinatorAction.REPORT):
             group = self._member.settings.group_id
             error = error_for(self._api, code, group)
-            logger.warning("[%s] leaving the group failed: %s", group, str(error))
+            logger.warning("[%s] leaving the group failed: %s", group, error_text(error))
         return action
 
 

@@ -78,6 +78,13 @@ class CommonMemberData:
         return self.cell.state
 
     @property
+    def log_fields(self) -> dict[str, str | int]:
+        """The fields of log records about this member that their messages leave out."""
+        if not self.in_generation:
+            return {}
+        return {"member": self.member_id, "generation": self.generation}
+
+    @property
     def in_generation(self) -> bool:
         """True if this member has a generation and does not know that it has lost it."""
         return self.generation != NO_GENERATION

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 from kohort.coordinator_client.machine._member import CommonSettings
+from kohort.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SHARE_OF_WARNING = 0.8
 """Fraction of ``max_poll_interval_ms`` without a poll() after which a warning is logged."""

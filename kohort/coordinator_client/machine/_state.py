@@ -5,10 +5,11 @@ Both group protocols share the states. Each membership uses the states that it n
 
 from __future__ import annotations
 
-import logging
 from enum import Enum
 
-logger = logging.getLogger(__name__)
+from kohort.logs import get_logger
+
+logger = get_logger(__name__)
 
 
 class MemberState(Enum):

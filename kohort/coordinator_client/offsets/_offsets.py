@@ -40,11 +40,12 @@ from kohort.errors import (
     UnknownTopicOrPartitionError,
     error_name,
 )
+from kohort.logs import PlacedText, get_logger
 from kohort.protocol import ApiKey
 from kohort.transport import RepeatedLog, escaped, in_seconds, with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 UNRESOLVED_RETRIES = 5
 """Number of reads that follow one that says nothing of a partition's committed offset."""
@@ -310,7 +311,7 @@ class OffsetManager:
     def _note_failed_read(self, what: str, reason: str) -> None:
         self.read_failure = reason
         text = f"[{escaped(self._group_id)}] {what} failed: {reason}; trying again"
-        self._repeats.log(what, logging.INFO, text)
+        self._repeats.log(what, logging.INFO, PlacedText(text, group=self._group_id))
 
     def _group_denied_error(self, api: ApiKey, code: int) -> KafkaError:
         """Return the error for a missing right on the group."""

@@ -16,7 +16,6 @@ and the next drain raises the error. See :meth:`FetchBuffer.drain`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +30,14 @@ from kohort.fetcher.buffer._drain import DrainSteps, DrainTarget, Records, Recor
 from kohort.fetcher.buffer._error_policy import ErrorPolicy, Item, OnError
 from kohort.fetcher.buffer._memory import FetchMemory
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
+from kohort.logs import get_logger
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.records import SizeHistory
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 
 class FetchBuffer:

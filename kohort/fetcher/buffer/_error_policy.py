@@ -12,7 +12,6 @@ have caused the error.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import Any, TypeAlias
@@ -29,10 +28,11 @@ from kohort.errors import (
 )
 from kohort.fetcher.buffer._completed import CompletedFetch, FailedFetch
 from kohort.fetcher.buffer._oversized import OversizedFetch
+from kohort.logs import get_logger
 from kohort.subscription import PartitionState, SubscriptionState
 from kohort.types import NamedTuple, TopicPartition
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 OnError: TypeAlias = str | Callable[[DataError], Any]
 Item: TypeAlias = CompletedFetch | FailedFetch

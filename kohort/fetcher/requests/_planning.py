@@ -7,7 +7,6 @@ choice differs each time. So they are while a distant broker has parallel connec
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -20,10 +19,11 @@ from kohort.fetcher.requests._connections import FetchConnection, LongPolls, Nod
 from kohort.fetcher.requests._parallel import IDLE_SECONDS, Delivery, ParallelFetches, is_distant
 from kohort.fetcher.requests._request import FetchRequestPlan, FetchResult, PartitionRequest
 from kohort.fetcher.requests._sizes import FetchSizes
+from kohort.logs import get_logger
 from kohort.transport import Line
 from kohort.types import NamedTuple, TopicPartition
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 UNKNOWN_LINE = Line()
 

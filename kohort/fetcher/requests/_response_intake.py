@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable
 
 from kohort.errors import ErrorCode, KafkaError, LogTruncationError, broker_error
@@ -17,10 +16,11 @@ from kohort.fetcher.buffer._completed import CompletedFetch, FailedFetch
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.fetcher.requests._request import BatchTooLarge, FetchResult, PartitionRequest, Redirect
 from kohort.fetcher.requests._sizes import FetchSizes
+from kohort.logs import get_logger
 from kohort.subscription import Watermarks
 from kohort.types import TopicPartition
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 
 class FetchCounters:

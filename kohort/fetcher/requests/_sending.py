@@ -26,6 +26,7 @@ from kohort.fetcher.requests._planning import UNKNOWN_LINE, FetchPlanner, Planne
 from kohort.fetcher.requests._request import FetchResult, fetch_request, partitions_of, read_results
 from kohort.fetcher.requests._response_intake import ResponseIntake
 from kohort.fetcher.requests._sessions import SESSION_ERRORS
+from kohort.logs import error_text, get_logger
 from kohort.transport import Leased, OversizedFrameError, RepeatedLog, is_end_of_client
 from kohort.types import TopicPartition
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     _Response = Leased[FetchResponse]
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 SMALL_RESPONSE_BYTES = 16 << 10
 """Bytes that the caller decodes quickly. For larger responses, the next fetch is sent first."""
@@ -317,7 +318,9 @@ class FetchSender:
             session.restart(response.error_code)
             error = broker_error(response.error_code)
             if is_session_lost:
-                logger.debug("broker %d: %s. A full fetch starts a new session", node, str(error))
+                logger.debug(
+                    "broker %d: %s. A full fetch starts a new session", node, error_text(error)
+                )
                 return False
             return self._note_node_failure(connection, error)
         self._planner.note_success(node)
@@ -368,7 +371,7 @@ class FetchSender:
             found = None
         may_fit = found is None or found.size is None or found.size < error.limit
         if may_fit and (len(requests) > 1 or next(iter(requests.values())).max_bytes > 1):
-            logger.info("broker %d: %s. Fetching one partition at a time", node, str(error))
+            logger.info("broker %d: %s. Fetching one partition at a time", node, error_text(error))
             self._planner.fetch_alone(node, requests if found is None else [found.topic_partition])
             return False
         if found is None:
@@ -394,6 +397,6 @@ class FetchSender:
             return False
         if is_end_of_client(error):
             return False
-        logger.warning("fetching from broker %d failed: %s", node, str(error))
+        logger.warning("fetching from broker %d failed: %s", node, error_text(error))
         self._buffer.report(error)
         return True

@@ -8,7 +8,6 @@ The broker then drops the old session.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from kohort.config import FetchConfig
 from kohort.errors import ErrorCode, KafkaError
 from kohort.fetcher._environment import FetchCluster
 from kohort.fetcher.requests._request import FetchRequestPlan, PartitionRequest, fetch_request
+from kohort.logs import error_text, get_logger
 from kohort.protocol import ZERO_UUID
 from kohort.subscription import Watermarks
 from kohort.transport import start_soon
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kohort.protocol.messages import FetchResponse
 
 
-logger = logging.getLogger("kohort.fetcher")
+logger = get_logger("kohort.fetcher")
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -276,7 +276,7 @@ async def end_sessions(
                 fetch_request(config, plan, 0, 0), node=node, max_version=plan.max_version
             )
         except KafkaError as error:
-            logger.debug("closing a fetch session at broker %d failed: %s", node, str(error))
+            logger.debug("closing a fetch session at broker %d failed: %s", node, error_text(error))
 
     with anyio.move_on_after(timeout):
         async with anyio.create_task_group() as tasks:

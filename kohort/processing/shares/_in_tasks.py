@@ -9,6 +9,7 @@ import anyio
 
 from kohort import AsyncShareConsumer, KafkaError, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
+from kohort.logs import error_text
 from kohort.processing._in_tasks import POLL_MS, AsyncProcessor
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
@@ -45,7 +46,7 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
             if not error.retriable:
                 self._warn_of_configs(error)
             else:
-                logger.warning("process() goes on after an error: %s", str(error))
+                logger.warning("process() goes on after an error: %s", error_text(error))
                 await anyio.sleep(RETRY_SECONDS)
 
     async def _poll(self) -> None:
@@ -67,7 +68,7 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
                 continue
             except KafkaError as error:
                 if error.retriable:
-                    logger.warning("process() goes on after an error: %s", str(error))
+                    logger.warning("process() goes on after an error: %s", error_text(error))
                 else:
                     self._fail(error)
                     if isinstance(error, ConsumerClosedError):
@@ -103,7 +104,7 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
         except ConsumerClosedError:
             return True
         except KafkaError as error:
-            logger.info("commit failed: %s", str(error))
+            logger.info("commit failed: %s", error_text(error))
             return False
         self._log_failed(failed)
         return True

@@ -8,6 +8,7 @@ from typing import Any
 
 from kohort import KafkaError, ShareConsumer, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
+from kohort.logs import error_text
 from kohort.processing._in_threads import LOOK_SECONDS, ThreadProcessor
 from kohort.processing._options import ProcessOptions
 from kohort.processing._partition import Lane
@@ -84,7 +85,7 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
             except ConsumerClosedError:
                 return
             except KafkaError as error:
-                logger.info("commit failed: %s", str(error))
+                logger.info("commit failed: %s", error_text(error))
                 time.sleep(RETRY_SECONDS)
             else:
                 self._log_failed(failed)

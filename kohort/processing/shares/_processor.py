@@ -7,6 +7,7 @@ from typing import Any
 
 from kohort import KafkaError, ProcessingFacts, TopicPartition
 from kohort.errors import ConfigurationError
+from kohort.logs import error_text
 from kohort.processing._commands import Acknowledge, Overdue, Released
 from kohort.processing._core import Core
 from kohort.processing._dead_letters import DeadLetters
@@ -68,7 +69,7 @@ class ShareSteps:
         logger.warning(
             "the configs of the share group cannot be read: %s. So process() does not know the "
             "last delivery of a record, and the brokers archive it without a call of failed=",
-            str(error),
+            error_text(error),
         )
 
     def _carry_out(self, command: Any) -> None:
@@ -103,7 +104,7 @@ class ShareSteps:
         """Log the acknowledgements of a commit that failed."""
         for errors in failed.values():
             for each in errors.values():
-                logger.info("%s", str(each))
+                logger.info("%s", error_text(each))
 
     def _note_failures(self) -> None:
         """Log acknowledgements that failed, and renew no more if the brokers refuse that."""
@@ -111,13 +112,13 @@ class ShareSteps:
         for tp, errors in _client.take_failures(self._consumer).items():
             for offset, error in errors.items():
                 if not core.is_held(tp, offset):
-                    logger.info("%s", str(error))
+                    logger.info("%s", error_text(error))
                 elif core.may_renew:
                     core.may_renew = False
                     logger.warning(
                         "the brokers refuse to renew locks: %s. A handler that takes longer than "
                         "%.0f s is called again for the same record. Raise "
                         "share.record.lock.duration.ms of the group, or let it renew",
-                        str(error),
+                        error_text(error),
                         core.lock_seconds,
                     )

@@ -7,7 +7,6 @@ first request.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,11 +16,12 @@ import anyio
 
 from kohort.config import Secret
 from kohort.errors import OAuthTokenError, OAuthTokenUnavailableError
+from kohort.logs import error_text, get_logger
 from kohort.security._calls import CALL_SECONDS, Waiting, call
 from kohort.security._secrets import printable, text_of
 from kohort.security.oauth._jwt import MAX_TOKEN, claims_of, epoch_seconds, shown_claims, time_claim
 
-logger = logging.getLogger("kohort.security")
+logger = get_logger("kohort.security")
 
 USED_PART = 0.8
 """Part of its life after which a token is replaced."""
@@ -215,13 +215,13 @@ class TokenSource:
                 if (old := self._token) is not None and old.is_sendable(now):
                     self._not_before = now + pause
                     self.waiting.error = None  # no login waits, because logins use the old one
-                    logger.warning("the OAuth token is not replaced yet: %s", str(error))
+                    logger.warning("the OAuth token is not replaced yet: %s", error_text(error))
                     return old
                 self._token = None
                 if not error.retriable or anyio.current_time() + pause >= end:
                     raise
                 if is_news:
-                    logger.warning("no OAuth token yet, trying on: %s", str(error))
+                    logger.warning("no OAuth token yet, trying on: %s", error_text(error))
                 await anyio.sleep(pause)
             else:
                 self._pause = FIRST_PAUSE

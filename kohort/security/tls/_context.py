@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import ssl
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.config import without_frames
 from kohort.errors import InvalidOptionError, KafkaError
+from kohort.logs import error_text, get_logger
 from kohort.security.tls._certificate import Certificate, read_pem
 from kohort.security.tls._pem import (
     check_folder,
@@ -25,7 +25,7 @@ from kohort.security.tls._pem import (
 if TYPE_CHECKING:
     from kohort.config import SecurityConfig
 
-logger = logging.getLogger("kohort.security")
+logger = get_logger("kohort.security")
 
 SYSTEM = "system"
 """The value of ssl_cafile for the trust store of the operating system (macOS, Windows)."""
@@ -70,7 +70,7 @@ class TlsContexts:
             self.certificate = former
             logger.warning(
                 "changed TLS files do not load, so new connections use the former ones: %s",
-                str(error),
+                error_text(error),
             )
         else:
             self._stamp = stamp

@@ -18,7 +18,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import deque
 from collections.abc import Callable
@@ -39,6 +38,7 @@ from kohort.errors import (
     UnsupportedVersionError,
     broker_error,
 )
+from kohort.logs import error_text, get_logger
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import (
     ShareAcknowledgeRequest,
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 
     from kohort.consumer.engine._engine import Engine
 
-logger = logging.getLogger("kohort.share")
+logger = get_logger("kohort.share")
 
 PURPOSE: Final = "share"
 """The connection of the sessions. Their locks end with it."""
@@ -328,7 +328,7 @@ class ShareClient:
             # Only the look-up raises it, for an error that does not pass.
             self._apply(Answered(error.code, 0, 0.0, None, None))
         except KafkaError as error:
-            logger.debug("[%s] no heartbeat: %s", self._settings.group_id, str(error))
+            logger.debug("[%s] no heartbeat: %s", self._settings.group_id, error_text(error))
             self._apply(Unanswered())
         else:
             self._apply(heartbeat_answer(response))
@@ -344,7 +344,9 @@ class ShareClient:
                 [self._heartbeat_form(LEAVE_EPOCH, frozenset())], timeout=self._request_seconds
             )
         except KafkaError as error:
-            logger.info("[%s] leaving the group failed: %s", self._settings.group_id, str(error))
+            logger.info(
+                "[%s] leaving the group failed: %s", self._settings.group_id, error_text(error)
+            )
 
     async def _set_start(self) -> None:
         """Set where the group begins, unless it is set. A first fetch would fix the start."""
@@ -613,7 +615,7 @@ class ShareClient:
             "[%s] the session at broker %d is lost: %s",
             self._settings.group_id,
             node,
-            str(error),
+            error_text(error),
         )
         session.reset()
         self.locks.void(node, DISCONNECTED)

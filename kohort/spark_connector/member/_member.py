@@ -13,7 +13,6 @@ may report the end before (``_batch_ends``). The member's thread looks for that.
 from __future__ import annotations
 
 import enum
-import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -33,6 +32,7 @@ from kohort.errors import (
     UnknownTopicOrPartitionError,
     WakeupError,
 )
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._offsets import METADATA, Offsets
 from kohort.spark_connector._processes import SparkFolders
@@ -74,7 +74,7 @@ class Schedule:
             self._due.pop(task, None)
 
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 POLL_MS = 50
 ENDS_REFRESH_S = 0.15
@@ -177,7 +177,11 @@ class GroupMember:
             try:
                 self._consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
             except KafkaError as error:
-                logger.warning("%s the member did not leave cleanly: %s", self._group, str(error))
+                logger.warning(
+                    "[%s] the member did not leave cleanly: %s",
+                    self._options.group_id,
+                    error_text(error),
+                )
 
     def _subscribe(self) -> None:
         self._refresh_partitions(must_exist=self._options.fail_on_data_loss)
@@ -355,7 +359,7 @@ class GroupMember:
         self._consumer.pause(*partitions)
         for tp in partitions:
             self._consumer.seek(tp, 0)
-        logger.info("%s assigned %s", self._group, partitions_text(partitions))
+        logger.info("[%s] assigned %s", self._options.group_id, partitions_text(partitions))
         self.partitions.add_assigned(partitions)
         if not partitions <= self.partitions.all_partitions:
             self._schedule.make_due(Task.PARTITIONS)  # the group's leader knows newer ones
@@ -367,24 +371,28 @@ class GroupMember:
             partitions, self._options.rebalance_wait_s, self._look_for_end
         )
         logger.info(
-            "%s revoked %s after %.2f s",
-            self._group,
+            "[%s] revoked %s after %.2f s",
+            self._options.group_id,
             partitions_text(partitions),
             self._clock() - begun,
         )
         if released.unfinished and not released.is_ending:
             logger.warning(
-                "%s revoked %s before the end of a micro-batch was known, within rebalanceWait "
+                "[%s] revoked %s before the end of a micro-batch was known, within rebalanceWait "
                 "(%g s). Other members will read its records again. With a trigger interval, "
                 "register kohort.spark_connector.BatchEndListener",
-                self._group,
+                self._options.group_id,
                 partitions_text(released.unfinished),
                 self._options.rebalance_wait_s,
             )
         try:
             self._commit_before_revocation(released.to_commit)
         except KafkaError as error:
-            logger.warning("%s commit failed before a revocation: %s", self._group, str(error))
+            logger.warning(
+                "[%s] commit failed before a revocation: %s",
+                self._options.group_id,
+                error_text(error),
+            )
 
     def _commit_before_revocation(self, offsets: Offsets) -> None:
         """Commit in short attempts, so that the end of the query can stop them.
@@ -401,14 +409,10 @@ class GroupMember:
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Remove the partitions without a commit, which the broker would refuse."""
-        logger.warning("%s lost %s", self._group, partitions_text(partitions))
+        logger.warning("[%s] lost %s", self._options.group_id, partitions_text(partitions))
         self.partitions.remove(partitions)
 
     # -- helpers ------------------------------------------------------------------------------
-
-    @property
-    def _group(self) -> str:
-        return f"[{self._options.group_id}]"
 
     def _note_timeout(self, error: OffsetsTimeoutError) -> None:
         self._note_error(error)
@@ -425,7 +429,12 @@ class GroupMember:
         task = f"warning about {what}"
         if self._schedule.is_due(task):
             self._schedule.postpone(task, WARN_S)
-            logger.warning("%s %s failed and will be retried: %s", self._group, what, str(error))
+            logger.warning(
+                "[%s] %s failed and will be retried: %s",
+                self._options.group_id,
+                what,
+                error_text(error),
+            )
 
 
 def _checkpoint_of(committed: OffsetAndMetadata | None) -> str | None:

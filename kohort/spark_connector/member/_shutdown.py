@@ -6,7 +6,6 @@ handler itself does nothing, because it interrupts the main thread, which may ho
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -15,7 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-logger = logging.getLogger("kohort.spark_connector")
+from kohort.logs import error_text, get_logger
+
+logger = get_logger("kohort.spark_connector")
 
 LEAVE_TIMEOUT_S = 3.0
 """Seconds in which the members can leave. Then the process ends in any case."""
@@ -49,7 +50,7 @@ def leave_on_sigterm(leaver: GroupLeaver) -> Callable[[], None]:
         except (RuntimeError, MemoryError) as error:
             logger.warning(
                 "no thread for SIGTERM, which will end the query before it leaves its group: %s",
-                str(error),
+                error_text(error),
             )
             return _do_nothing
     _leavers.add(leaver)

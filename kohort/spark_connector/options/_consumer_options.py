@@ -7,15 +7,15 @@ timeout_ms to the call", are replaced here. Options of Java that change no recor
 from __future__ import annotations
 
 import importlib
-import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kohort.errors import ConfigurationError, InvalidOptionError
+from kohort.logs import get_logger
 from kohort.spark_connector.options._option_values import PREFIX, listener
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 TOKEN_PROVIDER = "sasl.oauth.token.provider"
 """Option of the source, ``package.module:Name``."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 
 from kohort import KafkaError, TopicPartition
 from kohort.errors import InvalidOptionError
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._offsets import Offsets, StreamOffset, short
@@ -15,7 +15,7 @@ from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import positions_within_log
 from kohort.spark_connector.planning._planning import OffsetPlanner
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 TOPIC_IDS_TIMEOUT_MS = 5_000
 
@@ -115,7 +115,7 @@ class LossCheck:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            logger.info("the lookup of the log bounds failed: %s", str(error))
+            logger.info("the lookup of the log bounds failed: %s", error_text(error))
             return set()
         return {tp for tp, at in behind.items() if self._unstable.get(tp) != at}
 
@@ -149,7 +149,7 @@ def _current_ids(batch: StreamOffset, options: SourceOptions) -> Mapping[str, st
     try:
         return OffsetPlanner(consumer, options).ids(batch.end, TOPIC_IDS_TIMEOUT_MS)
     except KafkaError as error:
-        logger.warning("the lookup of the topic ids failed: %s", str(error))
+        logger.warning("the lookup of the topic ids failed: %s", error_text(error))
         return {}
     finally:
         consumer.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -15,6 +14,7 @@ from kohort.errors import (
     OffsetsTimeoutError,
     UnknownTopicOrPartitionError,
 )
+from kohort.logs import error_text, get_logger
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._offsets import (
     ALL_PARTITIONS,
@@ -30,7 +30,7 @@ from kohort.spark_connector._ranges import OffsetRange
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import positions_within_log
 
-logger = logging.getLogger("kohort.spark_connector")
+logger = get_logger("kohort.spark_connector")
 
 T = TypeVar("T")
 
@@ -212,7 +212,9 @@ class OffsetPlanner:
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                logger.warning("a lookup of offsets failed and will be retried: %s", str(error))
+                logger.warning(
+                    "a lookup of offsets failed and will be retried: %s", error_text(error)
+                )
                 self._sleep(self._options.lookup_retry_interval_s)
         return look_up()
 

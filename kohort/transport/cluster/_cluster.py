@@ -40,7 +40,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -55,6 +54,7 @@ from kohort.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
+from kohort.logs import get_logger
 from kohort.protocol import Request, Response, VersionRange, messages
 from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._printable import in_seconds, reason
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from kohort.transport.cluster._tls_connector import TlsConnector
     from kohort.transport.network._attempts import Attempt
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 R = TypeVar("R", bound=Response)
 

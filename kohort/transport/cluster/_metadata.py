@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from kohort.errors import ErrorCode, error_class
+from kohort.logs import get_logger
 from kohort.protocol import ZERO_UUID
 from kohort.types import NamedTuple, TopicPartition, escaped
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import MetadataResponse
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 UNKNOWN_RESPONSES = 3
 """Responses in a row that must report a known topic as unknown before its partitions are removed.

@@ -21,6 +21,7 @@ from kohort.errors import (
     RebootstrapRequiredError,
     broker_error,
 )
+from kohort.logs import get_logger
 from kohort.protocol import messages
 from kohort.transport._backoff import Backoff
 from kohort.transport._printable import address, reason
@@ -71,7 +72,7 @@ def _kind(errors: list[CredentialsUnavailableError]) -> type[CredentialsUnavaila
     return kinds.pop() if len(kinds) == 1 else CredentialsUnavailableError
 
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 MetadataCallback: TypeAlias = Callable[[ClusterMetadata, ClusterMetadata], None]
 MIN_BOOTSTRAP_SECONDS = 0.1

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +26,7 @@ from kohort.errors import (
     TlsVerificationError,
     WrongListenerError,
 )
+from kohort.logs import get_logger
 from kohort.protocol import VersionRange
 from kohort.transport._backoff import Backoff
 from kohort.transport._printable import address, reason
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from kohort.security import Mechanism
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 REFUSED_BACKOFF = Backoff(1.0, 30.0)
 """Pauses before another connection to a broker that refused this client."""

@@ -33,7 +33,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -51,6 +50,7 @@ from kohort.errors import (
     ProtocolError,
     SaslAuthenticationFailedError,
 )
+from kohort.logs import error_text, get_logger
 from kohort.protocol import Message, Request, Response, encode_request, messages
 from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
 from kohort.transport.connection._frames import Frame, FrameSource, Leased, OversizedFrameError
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 DEFAULTS = ClientConfig()
 """Defaults for callers without a configuration."""
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 R = TypeVar("R", bound=Response)
 
@@ -288,7 +288,7 @@ class BrokerConnection:
                     f"{self.peer} did not respond within {in_seconds(seconds)} after "
                     f"{in_seconds(silence)} without a request"
                 )
-                logger.info("%s: a new connection replaces this one", str(error))
+                logger.info("%s: a new connection replaces this one", error_text(error))
                 self.retire(error)
         except KafkaError:
             pass  # the connection is closed, or the request does not suit the broker

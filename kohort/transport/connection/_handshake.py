@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import random
 import re
 import struct
@@ -26,6 +25,7 @@ from kohort.errors import (
     broker_error,
     error_name,
 )
+from kohort.logs import get_logger
 from kohort.protocol import Buffer, decode_response, encode_request, messages
 from kohort.transport._backoff import SYSTEM_RNG
 from kohort.transport._printable import LOOKS_LIKE_TLS, address, in_seconds, reason
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kohort.security import Mechanism
     from kohort.transport.connection._login_renewal import Logins
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 USUAL_GREETING = Greeting()
 MAX_BYTES = 1 << 19

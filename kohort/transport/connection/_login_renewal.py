@@ -15,7 +15,6 @@ The broker does not close it meanwhile.
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from kohort.errors import (
     KafkaError,
     MessageDecodeError,
 )
+from kohort.logs import get_logger
 from kohort.protocol import Buffer, Message, Request, Response, decode_response
 from kohort.protocol.messages import (
     SaslAuthenticateRequest,
@@ -48,7 +48,7 @@ from kohort.transport.network._loop import TaskSignal, running_clock
 if TYPE_CHECKING:
     from kohort.security import Mechanism
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 R = TypeVar("R", bound=Response)
 

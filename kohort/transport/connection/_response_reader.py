@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from kohort.errors import KafkaConnectionError
+from kohort.logs import get_logger
 from kohort.transport._printable import in_seconds
 from kohort.transport.connection._frames import FrameSource
 from kohort.transport.connection._pipeline import (
@@ -21,7 +21,7 @@ from kohort.transport.network._lifetimes import weak_callback
 from kohort.transport.network._loop import CallbackLoop
 from kohort.transport.network._tcp import TcpConnection
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 LEAST_RATE = 1 << 10
 """Bytes per second below which the deadline of a request does not move."""

@@ -12,7 +12,6 @@ TcpConnection. Each record releases the interpreter's lock, so a wake-up for eac
 
 from __future__ import annotations
 
-import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +20,7 @@ from typing import Protocol, cast
 import anyio
 
 from kohort.errors import KafkaTimeoutError
+from kohort.logs import get_logger
 from kohort.protocol import Buffer
 from kohort.transport._printable import in_seconds
 from kohort.transport.network._bytes import Progress
@@ -29,7 +29,7 @@ from kohort.transport.network._tcp import HAS_LOW_WATER, unread, unsent_after
 from kohort.transport.network._waits import SocketWaits
 from kohort.types import NamedTuple
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 RECORD = 16 << 10
 """Largest TLS record in bytes. A shorter one is mostly the last of a message."""

@@ -6,18 +6,18 @@ Our own sockets use :class:`~kohort.transport.network._tls.TlsConnection`, which
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import anyio
 
+from kohort.logs import get_logger
 from kohort.protocol import Buffer
 from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection
 from kohort.transport.network._tls import NO_ALERT, TlsServer, within_handshake
 
-logger = logging.getLogger("kohort.transport")
+logger = get_logger("kohort.transport")
 
 RECEIVE_SIZE = 64 << 10
 """Most bytes of one receive. They are four TLS records of the largest size."""
