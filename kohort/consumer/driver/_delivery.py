@@ -38,6 +38,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol, TypeAlias
 
 from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
+from kohort.consumer.engine._observed import Observed
 from kohort.fetcher import FetchBuffer, RecordTarget
 from kohort.types import TopicPartition
 
@@ -57,6 +58,14 @@ class Delivery(Protocol):
 
     def roll_back(self) -> None:
         """Return the records to where the next poll finds them, because this one failed."""
+        ...
+
+
+class CallDelivery(Delivery, Protocol):
+    """The delivery of a call, which may be observed."""
+
+    def observed(self) -> Observed | None:
+        """Return what was delivered, or None for nothing."""
         ...
 
 
@@ -87,6 +96,12 @@ class PollDelivery:
 
     def roll_back(self) -> None:
         self._iterated.load(self.target.records, undelivered=True)
+
+    def observed(self) -> Observed | None:
+        records = self.target.records
+        if not records:
+            return None
+        return Observed(records.keys(), sum(map(len, records.values())), records)
 
 
 class IterationDelivery:

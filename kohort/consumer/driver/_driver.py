@@ -41,6 +41,7 @@ from kohort.consumer.driver._iteration_buffer import DrainSize, IterationBuffer
 from kohort.consumer.driver._life import ConsumerLife
 from kohort.consumer.engine._callback_queue import CommitCallback
 from kohort.consumer.engine._engine import Engine
+from kohort.consumer.engine._observed import Observer
 from kohort.logs import get_logger
 from kohort.records import RecordRun, decoder_choice
 from kohort.subscription import SubscriptionState
@@ -149,6 +150,12 @@ class Driver:
         """A weak reference to the consumer that has this driver."""
         self.processing: Callable[[], ProcessingFacts] | None = None
         """The state of process(), which any thread may read, also after its end."""
+        self.observe_poll: Observer | None = None
+
+    def observe(self, poll: Observer, commit: Observer) -> None:
+        """Let these functions observe the polls and the commits from now on."""
+        self.observe_poll = poll
+        self.engine.offset_requests.observe = commit
 
     @property
     def request_seconds(self) -> float:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Generic, TypeVar
 
 from kohort.config import ConsumerConfig
+from kohort.consumer.engine._observed import Observed
 from kohort.fetcher import FetchBuffer, TableTarget
 from kohort.records import Allocate, SizeHistory, TablePlan
 from kohort.types import TopicPartition
@@ -85,3 +86,10 @@ class TablePoll(Generic[T]):
         """Let the rows be fetched again, because the table did not reach the caller."""
         if self._target is not None:
             self._buffer.undo(self._target)
+
+    def observed(self) -> Observed | None:
+        target = self._target
+        if target is None or self.table is None:
+            return None
+        partitions = {drained.fetch.topic_partition for drained in target.drained}
+        return Observed(partitions, target.plan.rows)

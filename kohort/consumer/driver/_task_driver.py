@@ -30,7 +30,7 @@ from kohort.consumer.driver._background_task import (
 )
 from kohort.consumer.driver._callback_runner import CallbackRunner
 from kohort.consumer.driver._commit_future import AsyncCommitFuture
-from kohort.consumer.driver._delivery import Chosen, Delivery, IterationDelivery
+from kohort.consumer.driver._delivery import CallDelivery, Chosen, Delivery, IterationDelivery
 from kohort.consumer.driver._driver import CommitFunction, Driver, Plan, leave_timeout, make_engine
 from kohort.consumer.driver._iteration_buffer import YIELD_SECONDS
 from kohort.consumer.driver._life import (
@@ -197,6 +197,7 @@ class TaskDriver(Driver):
             subscription=old.subscription,
         )
         self.engine.iterated_timestamp = self.iteration_buffer.timestamp_at
+        self.engine.offset_requests.observe = old.offset_requests.observe
         self.engine.group_adapter.has_listener = old.group_adapter.has_listener
         self.engine.auto_commit.is_enabled = old.auto_commit.is_enabled
         self.engine.callback_queue.is_wakeup_requested = old.callback_queue.is_wakeup_requested
@@ -416,8 +417,9 @@ class TaskDriver(Driver):
 
     # -- records ------------------------------------------------------------------------------
 
-    async def deliver(self, delivery: Delivery, timeout: float, chosen: Chosen) -> None:
+    async def deliver(self, delivery: CallDelivery, timeout: float, chosen: Chosen) -> None:
         """Poll until the delivery may end, and roll it back after an error."""
+        end = None if self.observe_poll is None else self.observe_poll()
         try:
             await self._enter_poll("poll()")
             try:  # a context manager would take longer
@@ -426,8 +428,12 @@ class TaskDriver(Driver):
                 self.engine.callback_queue.has_returned_records |= taken
             finally:
                 await self._leave_poll()
-        except BaseException:
+            if end is not None:
+                end(delivery.observed(), None)
+        except BaseException as error:
             delivery.roll_back()
+            if end is not None:
+                end(None, error)
             raise
 
     async def _next(self) -> ConsumerRecord[Any, Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer.driver._callback_runner import CallbackRunner, run_inline
-from kohort.consumer.driver._delivery import Chosen, Delivery, IterationDelivery
+from kohort.consumer.driver._delivery import CallDelivery, Chosen, Delivery, IterationDelivery
 from kohort.consumer.driver._driver import CommitFunction, Driver, Plan, leave_timeout, make_engine
 from kohort.consumer.driver._iteration_buffer import RUN_SECONDS
 from kohort.consumer.driver._life import (
@@ -501,12 +501,17 @@ class ThreadDriver(Driver):
 
     # -- records ------------------------------------------------------------------------------
 
-    def deliver(self, delivery: Delivery, timeout: float, chosen: Chosen) -> None:
+    def deliver(self, delivery: CallDelivery, timeout: float, chosen: Chosen) -> None:
         """Poll until the delivery may end, and roll it back after an error."""
+        end = None if self.observe_poll is None else self.observe_poll()
         try:
             self._run_as_owner("poll()", lambda: self._poll(delivery, timeout, chosen))
-        except BaseException:
+            if end is not None:
+                end(delivery.observed(), None)
+        except BaseException as error:
             delivery.roll_back()
+            if end is not None:
+                end(None, error)
             raise
 
     def _poll(self, delivery: Delivery, timeout: float, chosen: Chosen) -> None:

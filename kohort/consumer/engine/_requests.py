@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from kohort.consumer.engine._observed import Observed, Observer
 from kohort.errors import (
     ConsumerClosedError,
     ErrorCode,
@@ -220,6 +221,8 @@ class OffsetRequests:
         self._fetcher = fetcher
         self._coordinator = coordinator
         self.statistics = CommitStatistics()
+        self.observe: Observer | None = None
+        """The observer of commits."""
         self.former_ids: dict[TopicPartition, bytes] = {}
         """Topic ids of partitions that are no longer assigned, for commits of their offsets."""
         self.futures: set[Any] = set()
@@ -247,6 +250,7 @@ class OffsetRequests:
         """
         if not offsets:
             return
+        end = None if self.observe is None else self.observe()
         group, begun = self._group(), anyio.current_time()
         if ids is None:
             ids = self.ids_of(offsets)
@@ -256,8 +260,12 @@ class OffsetRequests:
             await group.commit(offsets, timeout=left, ids=ids)
         except KafkaError as error:
             self.statistics.note_failed_commit(error)
+            if end is not None:
+                end(Observed(offsets.keys()), error)
             raise
         self.statistics.note_commit(offsets, anyio.current_time() - begun)
+        if end is not None:
+            end(Observed(offsets.keys()), None)
 
     def use_tasks(self, tasks: TaskGroup) -> None:
         """Run later commits of :meth:`start_commit` in this task group."""
