@@ -90,7 +90,7 @@ def add_to(commands: Commands) -> None:
         "--during",
         type=above_zero,
         metavar="SECONDS",
-        help="look again after this time, to find owners that do not commit",
+        help="look again after this time, to find owners that do not commit, or end --sample",
     )
     parser.add_argument(
         "--read-committed",
@@ -139,9 +139,16 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if action is _reset and options.to is None:
         parser.error("groups reset needs --to")
     if action is not _history.run and (
-        options.since or options.until or options.html or options.svg or options.arrow
+        options.since
+        or options.until
+        or options.sample
+        or options.html
+        or options.svg
+        or options.arrow
     ):
-        parser.error("--from, --until, --html, --svg and --arrow need `groups history G`")
+        parser.error("--from, --until, --sample, --html, --svg and --arrow need `groups history G`")
+    if options.sample and (options.since or options.until):
+        parser.error("--sample shows the present. It takes --during, and no --from or --until")
     if action in (_reset, _delete_offsets, _history.run) and len(names) != 1:
         parser.error("name one group")
     if action is _delete_offsets and not (options.topic or options.partition):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kohort.cli import _range
 from kohort.cli._client import CommandError
+from kohort.cli._numbers import above_zero
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient, RecordTable
@@ -25,6 +29,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--from", dest="since", metavar="TIME", help="a time ago such as -2h, or a time with a zone"
     )
     history.add_argument("--until", metavar="TIME", help="end of the history (now)")
+    history.add_argument(
+        "--sample",
+        type=above_zero,
+        metavar="SECONDS",
+        help="ask for the present at this interval, until Ctrl-C or for --during SECONDS. It needs "
+        "no right to read __consumer_offsets",
+    )
     history.add_argument("--html", metavar="FILE", help="write a page with a picture to open")
     history.add_argument("--svg", metavar="FILE", help="write the picture alone")
     history.add_argument("--arrow", metavar="FILE", help="write the spans of ownership as Arrow")
@@ -32,7 +43,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]) -> int:
     """Show the history of a group. Return the exit status."""
-    from kohort.history import read_history_with, to_html, to_json, to_svg, to_text
+    from kohort.history import read_history_with
 
     def batches(partition: int) -> Iterator[RecordTable]:
         from kohort.reading import find_bounds, read_bounds
@@ -44,6 +55,8 @@ def run(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]) 
 
     timeout_ms = options.timeout * 1000
     [group] = names
+    if options.sample:
+        return _write(options, _sampled(options, admin, group))
     has_picture = options.html or options.svg
     try:
         history = read_history_with(
@@ -57,6 +70,27 @@ def run(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]) 
         )
     except ValueError as error:
         raise CommandError(str(error)) from error
+    return _write(options, history)
+
+
+def _sampled(options: argparse.Namespace, admin: KafkaAdminClient, group: str) -> GroupHistory:
+    """Return the history from samples of the present."""
+    from kohort.history import GroupSampler
+
+    sampler = GroupSampler(admin, group, timeout_ms=options.timeout * 1000)
+    sampler.take()
+    end = time.monotonic() + (options.during or math.inf)
+    with suppress(KeyboardInterrupt):
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(options.sample, left))
+            sampler.take()
+    return sampler.history()
+
+
+def _write(options: argparse.Namespace, history: GroupHistory) -> int:
+    """Print a history, and write the files. Return the exit status."""
+    from kohort.history import to_html, to_json, to_svg, to_text
+
     if options.arrow:
         _write_arrow(history, options.arrow)
     for file, made in ((options.html, to_html), (options.svg, to_svg)):

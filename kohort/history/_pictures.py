@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from kohort.history._text import commit_rates, time_text
+from kohort.history._text import commit_rates, is_numbered, missing_text, time_text
 from kohort.history._timeline import GroupHistory
 from kohort.types import TopicPartition
 
@@ -63,7 +64,8 @@ def _svg(history: GroupHistory) -> Iterator[str]:
         yield f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{_text(_cut(name))}</text>'
         yield _rect(_LEFT, y, _WIDTH - _RIGHT - _LEFT, 'class="empty"', f"{name}: no owner")
     yield from _strips(history, rows)
-    if history.complete_since_ms > history.since_ms:
+    yield from _between_samples(history, rows)
+    if history.complete_since_ms > history.since_ms and not history.samples:
         width = _x(history, history.complete_since_ms) - _LEFT
         title = "before the compaction of the log: changes may be missing"
         yield (
@@ -73,7 +75,8 @@ def _svg(history: GroupHistory) -> Iterator[str]:
     for event in history.events:
         if event.kind == "rebalance":
             x = _x(history, event.at_ms)
-            title = _text(f"{time_text(event.at_ms)} {event.epoch}: {event.text}")
+            number = f" {event.epoch}" if is_numbered(event) else ""
+            title = _text(f"{time_text(event.at_ms)}{number}: {event.text}")
             yield (
                 f'<line class="rebalance" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{axis}">'
                 f"<title>{title}</title></line>"
@@ -103,6 +106,22 @@ def _strips(history: GroupHistory, rows: dict[TopicPartition, int]) -> Iterator[
         yield _rect(begin, y, max(end - begin, 0.5), f'fill="{colours[span.member_id]}"', title)
         if end - begin > 7 * len(name) + 8:
             yield f'<text class="inside" x="{begin + 4:.1f}" y="{y + 14}">{_text(name)}</text>'
+
+
+def _between_samples(history: GroupHistory, rows: dict[TopicPartition, int]) -> Iterator[str]:
+    """Yield a shade from the sample before each change of an owner to the one that shows it."""
+    changes = {
+        (span.partition, at_ms)
+        for span in history.spans
+        for at_ms in (span.start_ms, span.end_ms)
+        if at_ms is not None and span.partition in rows
+    }
+    for tp, at_ms in sorted(changes):
+        before = history.samples[: bisect_left(history.samples, at_ms)]
+        if before:
+            begin, end = _x(history, before[-1]), _x(history, at_ms)
+            title = "between two samples: the owner changed here"
+            yield _rect(begin, rows[tp], end - begin, 'class="unknown"', title)
 
 
 def _rect(x: float, y: int, width: float, look: str, title: str) -> str:
@@ -187,9 +206,8 @@ def to_html(history: GroupHistory) -> str:
     group = _text(history.group_id)
     begin, end = time_text(history.since_ms), time_text(history.until_ms)
     notes = [f"{history.protocol.capitalize()} protocol, {begin} to {end} UTC."]
-    if history.complete_since_ms > history.since_ms:
-        complete = time_text(history.complete_since_ms)
-        notes.append(f"Complete since {complete}. Compaction may have deleted changes before.")
+    if missing := missing_text(history):
+        notes.append(f"{missing[0].upper()}{missing[1:]}.")
     if history.unread:
         notes.append(f"{history.unread} records are in a version that this release does not know.")
     members = [
@@ -203,7 +221,7 @@ def to_html(history: GroupHistory) -> str:
     events = [
         [
             time_text(each.at_ms),
-            str(each.epoch) if each.kind == "rebalance" else "",
+            str(each.epoch) if is_numbered(each) else "",
             _text(each.text),
         ]
         for each in history.events

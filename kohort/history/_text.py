@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
-from kohort.history._timeline import GroupHistory
+from kohort.history._timeline import GroupEvent, GroupHistory
 from kohort.types import TopicPartition, escaped
 
 
@@ -20,14 +21,14 @@ def time_text(at_ms: int, *, digits: bool = True) -> str:
 def to_text(history: GroupHistory) -> str:
     """Return the history as lines: a heading, a line for each change, and the commits."""
     lines = [_heading(history)]
-    if history.complete_since_ms > history.since_ms:
-        lines.append(f"complete since {time_text(history.complete_since_ms)} (compacted before)")
+    if missing := missing_text(history):
+        lines.append(missing)
     if history.unread:
         lines.append(f"{history.unread} records are in a version that this release does not know")
     lines.append("")
     word = "epoch" if history.protocol == "consumer" else "generation"
     for event in history.events:
-        mark = f"{word} {event.epoch}" if event.kind == "rebalance" else ""
+        mark = f"{word} {event.epoch}" if is_numbered(event) else ""
         lines.append(f"{time_text(event.at_ms)}  {mark:<{len(word) + 5}}  {escaped(event.text)}")
     if not history.events:
         lines.append("no change in this time")
@@ -36,6 +37,30 @@ def to_text(history: GroupHistory) -> str:
         for tp, (count, moved, rate) in commit_rates(history).items()
     ]
     return "\n".join([*lines, *([""] if commits else []), *commits])
+
+
+def is_numbered(event: GroupEvent) -> bool:
+    """True for a rebalance with a known generation or epoch."""
+    return event.kind == "rebalance" and event.epoch >= 0
+
+
+def missing_text(history: GroupHistory) -> str:
+    """Return what may be missing in a history, or nothing."""
+    if history.samples:
+        seconds = longest_gap(history) / 1000
+        return (
+            f"incomplete: from {len(history.samples)} samples, at most {seconds:g} s apart. What "
+            "happened between two samples is not known"
+        )
+    if history.complete_since_ms > history.since_ms:
+        return f"complete since {time_text(history.complete_since_ms)} (compacted before)"
+    return ""
+
+
+def longest_gap(history: GroupHistory) -> int:
+    """Return the longest time between two samples in milliseconds."""
+    times = history.samples
+    return max((after - before for before, after in pairwise(times)), default=0)
 
 
 def _heading(history: GroupHistory) -> str:
@@ -106,6 +131,7 @@ def as_dict(history: GroupHistory) -> dict[str, Any]:
             for each in history.lags
         ],
         "unread": history.unread,
+        "samples": history.samples,
     }
 
 

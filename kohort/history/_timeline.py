@@ -99,6 +99,11 @@ class GroupHistory(NamedTuple):
     """Lag at moments of equal distance, if it was asked for."""
     unread: int = 0
     """Records of the group in a version that this release does not know."""
+    samples: tuple[int, ...] = ()
+    """Times of the samples, if the history comes from samples of the present.
+
+    A change then has the time of the first sample that shows it.
+    """
 
     @property
     def names(self) -> dict[str, str]:
@@ -130,6 +135,16 @@ class GroupHistory(NamedTuple):
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
 
+class GroupState(NamedTuple):
+    """Members and owners of a group in a sample."""
+
+    protocol: Protocol
+    epoch: int | None
+    """Group epoch. None in a classic group, whose description has no generation."""
+    members: dict[str, PastMember]
+    has: dict[str, frozenset[TopicPartition]]
+
+
 class Timeline:
     """The replay. See the top of the package for its invariants."""
 
@@ -154,6 +169,8 @@ class Timeline:
         self._commits: list[Commit] = []
         self._next_offset: int | None = None
         self._complete_since = 0
+        self._is_sampled = False
+        self._sampled_offsets: dict[TopicPartition, int] = {}
         self.unread = 0
 
     def add(self, offset: int, at_ms: int, key: bytes | None, value: bytes | None) -> None:
@@ -172,6 +189,29 @@ class Timeline:
             self._settle()
             self._now = at_ms
         self._apply(*found)
+
+    def sample(
+        self, at_ms: int, state: GroupState | None, committed: Mapping[TopicPartition, int]
+    ) -> None:
+        """Compare a sample of the group with the one before. None stands for a deleted group."""
+        self._now = at_ms
+        if state is None:
+            self._is_deleted = bool(self._sampled_offsets or self._present or self._epoch >= 0)
+            self._epoch = -1
+        else:
+            self._protocol, self._present, self._has = state.protocol, state.members, state.has
+            self._epoch = -1 if state.epoch is None else state.epoch
+            self._members.update(state.members)
+            if not self._is_sampled:
+                self._settled, self._settled_epoch = self._present, self._epoch
+            elif state.epoch is None and self._present != self._settled:
+                self._events.append(GroupEvent(at_ms, "rebalance", -1, self._cause()))
+        self._is_sampled = True
+        self._settle()
+        for tp in sorted(committed.keys() | self._sampled_offsets.keys()):
+            if committed.get(tp) != self._sampled_offsets.get(tp):
+                self._commits.append(Commit(at_ms, tp, committed.get(tp)))
+        self._sampled_offsets = dict(committed)
 
     def finish(self, since_ms: int, until_ms: int) -> GroupHistory:
         """Return the history of this time."""
@@ -285,15 +325,18 @@ class Timeline:
             self._events.append(GroupEvent(self._now, "deletion", self._epoch, "group deleted"))
             self._is_deleted = False
             self._clear()
-        elif self._epoch != self._settled_epoch:
-            self._events.append(GroupEvent(self._now, "rebalance", self._epoch, self._cause()))
+        elif self._epoch != self._settled_epoch and self._epoch >= 0:
+            cause, hidden = self._cause(), self._epoch - self._settled_epoch - 1
+            if self._is_sampled and self._settled_epoch >= 0 and hidden > 0:
+                cause += f", in {hidden + 1} rebalances since the sample before"
+            self._events.append(GroupEvent(self._now, "rebalance", self._epoch, cause))
         self._settled, self._settled_epoch = self._present, self._epoch
         self._hashes_differ = False
         self._settle_owners()
 
     def _cause(self) -> str:
         before, after = self._settled, self._present
-        if self._settled_epoch < 0 and not after:
+        if self._settled_epoch < 0 and not before and not after:
             return CREATED
         parts = []
         if joined := [each for key, each in after.items() if key not in before]:
@@ -335,7 +378,8 @@ class Timeline:
         for member, tps in lost.items():
             self._note_owner(member, f"gave up {partitions_text(tps)}")
         for member, tps in gained.items():
-            gap = f", without an owner for {free[member] / 1000:.2f} s" if free[member] else ""
+            is_known = free[member] and not self._is_sampled
+            gap = f", without an owner for {free[member] / 1000:.2f} s" if is_known else ""
             self._note_owner(member, f"has {partitions_text(tps)}{gap}")
 
     def _note_owner(self, member: str, text: str) -> None:
