@@ -1,4 +1,4 @@
-"""The record deserializer for Avro, over fastavro."""
+"""The deserializer for Avro, over fastavro."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from copy import deepcopy
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from kohort.schemas._avro_block import Block, DecodeOne, decode_block
+from kohort.schemas._avro_block import DecodeOne, avro_block
 from kohort.schemas._avro_types import NO_TYPE, AvroTypes
+from kohort.schemas._blocks import Block, decode_block
 from kohort.schemas._deserializer import Failure, SchemaDeserializer, mismatch
 from kohort.schemas._errors import UnsupportedSchemaError
 from kohort.schemas._framing import Framed, SchemaId
@@ -60,7 +61,9 @@ class AvroDeserializer(SchemaDeserializer):
             return lambda body: body
         return lambda body: schemaless_reader(BytesIO(body), writer, reader)
 
-    def column(self, schema_id: SchemaId, bodies: pa.Array) -> tuple[pa.Array, list[Failure]]:
+    def column(
+        self, schema_id: SchemaId, message: Any, bodies: pa.Array
+    ) -> tuple[pa.Array, list[Failure]]:
         """Return data of a schema as an array, null for bad rows, and the bad rows with errors."""
         if schema_id not in self._blocks:
             self._blocks[schema_id] = self._block(parsed(self._checked_schema(schema_id)))
@@ -81,7 +84,7 @@ class AvroDeserializer(SchemaDeserializer):
         decode_one = self._decode_body(writer)
         if self._reader is None:
             written = AvroTypes().of(writer)
-            return Block(written, written, decode_one)
+            return avro_block(written, written, decode_one)
         try:
             written = AvroTypes().of(writer)
         except UnsupportedSchemaError:  # the reader's schema may be a column
@@ -89,7 +92,7 @@ class AvroDeserializer(SchemaDeserializer):
         wanted = AvroTypes().of(self._reader)
         if _has_aliases(self._reader):
             wanted = wanted._replace(plain=None)
-        return Block(written, wanted, decode_one)
+        return avro_block(written, wanted, decode_one)
 
 
 def _has_aliases(schema: Any) -> bool:

@@ -9,8 +9,8 @@ Invariants:
    them as a double. Otherwise a record with bytes too many or too few would shift the others,
    because polars checks neither its end nor that of the block. If a number does not come back, no
    row of the block is used.
-2. A block that fails is halved. A part of at most ``FEW`` records is read one by one by fastavro,
-   which decides which records are bad. So the result does not depend on the reader.
+2. A block that fails is halved, and few records are read by fastavro (``decode_block``). So the
+   result does not depend on the reader.
 3. Both readers give the type of ``AvroTypes``.
 
 polars may read a record that has the right length and breaks a rule of Avro, such as a boolean of
@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kohort.schemas._avro_evolution import branch, evolved, is_covered
 from kohort.schemas._avro_types import AvroType
+from kohort.schemas._blocks import Block, joined, values_one_by_one
 from kohort.schemas._deserializer import Failure
 from kohort.schemas._needs import LateModule
 
@@ -37,95 +38,29 @@ else:
     pa = LateModule("pyarrow")
     pc = LateModule("pyarrow.compute")
 
-FEW = 1024
-"""Records that fastavro reads. polars needs about as long for a block with fewer."""
-MOST_BYTES = 1 << 30
-"""Bytes of a block."""
 SYNC = b"kohort's columns"
 """The marker after each block of a container: any 16 bytes."""
 
 DecodeOne = Callable[[bytes], Any]
 
 
-class Block(NamedTuple):
-    """How the records of one schema are decoded."""
+def avro_block(written: AvroType, wanted: AvroType, decode_one: DecodeOne) -> Block:
+    """Return how records are decoded from the writer's type to the wanted one."""
 
-    written: AvroType
-    """The type of the writer."""
-    wanted: AvroType
-    """The type of the values."""
-    decode_one: DecodeOne
-    """Decodes one record, from the writer's schema to the wanted one."""
+    def at_once(bodies: pa.Array) -> pa.Array | None:
+        values = _at_once(bodies, written)
+        if values is None or written is wanted:
+            return values
+        return evolved(values, written.plain, wanted.plain, wanted.arrow)
 
-    @property
-    def is_whole(self) -> bool:
-        """True if polars and :func:`evolved` can read many records at once."""
-        plain = self.written.plain
-        return plain is not None and (
-            self.written is self.wanted or is_covered(plain, self.wanted.plain)
+    def one_by_one(bodies: pa.Array) -> tuple[pa.Array, list[Failure]]:
+        return values_one_by_one(
+            bodies, wanted.arrow, lambda body: _storable(decode_one(body), wanted.arrow)
         )
 
-
-def decode_block(bodies: pa.Array, block: Block) -> tuple[pa.Array, list[Failure]]:
-    """Return the values of Avro data, null for bad rows, and the bad rows with their errors."""
-    parts, failures, is_whole, wanted = [], [], block.is_whole, block.wanted
-    for start, count in _spans(bodies):
-        waiting = [(start, count)]
-        while waiting:
-            begin, rows = waiting.pop()
-            part = bodies.slice(begin, rows)
-            if rows <= FEW or not is_whole:
-                values, bad = _one_by_one(part, wanted, block.decode_one)
-                failures += [(begin + row, error) for row, error in bad]
-            elif (values := _at_once(part, block.written)) is not None:
-                if block.written is not wanted:
-                    values = evolved(values, block.written.plain, wanted.plain, wanted.arrow)
-            if values is None:
-                half = rows // 2
-                waiting += [(begin + half, rows - half), (begin, half)]
-            else:
-                parts.append(values)
-    return pa.concat_arrays(parts) if parts else pa.nulls(0, wanted.arrow), failures
-
-
-def _spans(bodies: pa.Array) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows that have at most ``MOST_BYTES``, or one row."""
-    waiting = [(0, len(bodies))] if len(bodies) else []
-    while waiting:
-        start, count = waiting.pop()
-        if count > 1 and bodies.slice(start, count).nbytes > MOST_BYTES:
-            half = count // 2
-            waiting += [(start + half, count - half), (start, half)]
-        else:
-            yield start, count
-
-
-def _one_by_one(
-    bodies: pa.Array, of: AvroType, decode_one: DecodeOne
-) -> tuple[pa.Array, list[Failure]]:
-    values: list[Any] = []
-    failures: list[Failure] = []
-    for row, body in enumerate(bodies.to_pylist()):
-        try:
-            values.append(_storable(decode_one(body), of.arrow))
-        except Exception as error:
-            values.append(None)
-            failures.append((row, error))
-    try:
-        return pa.array(values, of.arrow), failures
-    except _NOT_STORED:
-        pass
-    for row, value in enumerate(values):
-        try:
-            pa.array([value], of.arrow)
-        except _NOT_STORED as error:
-            values[row] = None
-            failures.append((row, error))
-    return pa.array(values, of.arrow), failures
-
-
-_NOT_STORED = (ValueError, TypeError, OverflowError, NotImplementedError)
-"""Errors of pyarrow for a value that its type does not take, such as a decimal that is too long."""
+    plain = written.plain
+    is_whole = plain is not None and (written is wanted or is_covered(plain, wanted.plain))
+    return Block(wanted.arrow, at_once if is_whole else None, one_by_one)
 
 
 def _storable(value: Any, kind: pa.DataType) -> Any:
@@ -230,10 +165,7 @@ def _joined(marks: pa.Array, bodies: pa.Array) -> pa.Buffer:
         pa.binary(8), len(marks), [None, marks.buffers()[1]], offset=marks.offset
     )
     nothing = pa.scalar(b"", pa.large_binary())
-    joined = pc.binary_join_element_wise(raw.cast(pa.large_binary()), bodies, nothing)
-    ends = memoryview(joined.buffers()[1]).cast("q")
-    begin, end = ends[joined.offset], ends[joined.offset + len(joined)]
-    return joined.buffers()[2].slice(begin, end - begin)
+    return joined(pc.binary_join_element_wise(raw.cast(pa.large_binary()), bodies, nothing))
 
 
 def _container(schema: Any, count: int, block: pa.Buffer) -> bytes:

@@ -13,7 +13,8 @@ import anyio.to_thread
 
 from kohort import RecordDeserializationError, TopicPartition
 from kohort.errors import InvalidOptionError
-from kohort.schemas._deserializer import SchemaDeserializer
+from kohort.schemas._blocks import LONGEST
+from kohort.schemas._deserializer import Failure, SchemaDeserializer
 from kohort.schemas._errors import (
     FramingError,
     SchemaError,
@@ -85,6 +86,10 @@ async def columns_async(
     )
 
 
+_Group = tuple[SchemaId, "bytes | None", Any, Any]
+"""Id of a schema, bytes after an id in a header, rows and data."""
+
+
 class _Column:
     """One column of framed bytes, and the rows of each schema."""
 
@@ -93,28 +98,31 @@ class _Column:
         # The cast comes first, because bytes beyond 2 GiB have no offsets of 32 bits.
         self._data = table.column(name).cast(pa.large_binary()).combine_chunks()
         self._headers = table.column("headers") if "headers" in table.column_names else None
-        self._failures: list[tuple[int, Exception]] = []
+        self._failures: list[Failure] = []
 
-    def decode(self) -> tuple[pa.Array, list[tuple[int, Exception]]]:
+    def decode(self) -> tuple[pa.Array, list[Failure]]:
         """Return the values, null for bad rows, and the bad rows with their errors."""
         groups = self._groups()
         registry = self._deserializer.registry
-        try:
-            registry.prepare(schema_id for schema_id, _, _ in groups)
-        except UnknownSchemaError:
-            pass  # an error of its rows
-        order, parts = [], []
-        for schema_id, rows, bodies in groups:
+        if self._deserializer.needs_schema or self._deserializer.column_type() is None:
             try:
-                values, failures = self._deserializer.column(schema_id, bodies)
-            except (UnknownSchemaError, SchemaMismatchError) as error:
-                self._failures += [(row, error) for row in rows.to_pylist()]
-                continue
-            if failures:
-                numbers = rows.to_pylist()
-                self._failures += [(numbers[row], error) for row, error in failures]
-            order.append(rows)
-            parts.append((schema_id, values))
+                registry.prepare(schema_id for schema_id, _, _, _ in groups)
+            except UnknownSchemaError:
+                pass  # an error of its rows
+        order, parts = [], []
+        for schema_id, tail, all_rows, all_bodies in groups:
+            messages, failures = self._deserializer.messages(tail, all_bodies)
+            self._fail(all_rows, failures)
+            for message, places, bodies in messages:
+                rows = all_rows if places is None else all_rows.take(places)
+                try:
+                    values, failures = self._deserializer.column(schema_id, message, bodies)
+                except (FramingError, UnknownSchemaError, SchemaMismatchError) as error:
+                    self._failures += [(row, error) for row in rows.to_pylist()]
+                    continue
+                self._fail(rows, failures)
+                order.append(rows)
+                parts.append((schema_id, values))
         size = len(self._data)
         if not parts:
             return pa.nulls(size, self._deserializer.column_type()), self._failures
@@ -131,8 +139,13 @@ class _Column:
         found = pc.index_in(_numbers(size), value_set=rows)
         return values.take(by_row.take(found)), self._failures
 
-    def _groups(self) -> list[tuple[SchemaId, pa.Array, pa.Array]]:
-        """Return id, rows and data of each schema. Rows without an id are failures."""
+    def _fail(self, rows: pa.Array, failures: list[Failure]) -> None:
+        if failures:
+            numbers = rows.to_pylist()
+            self._failures += [(numbers[row], error) for row, error in failures]
+
+    def _groups(self) -> list[_Group]:
+        """Return the rows of each schema. Rows without an id are failures."""
         data = self._data
         size = len(data)
         in_header, frames = self._framed_by_header()
@@ -180,8 +193,8 @@ class _Column:
 
     def _split(
         self, frames: pa.Array, rows: pa.Array, data: pa.Array, *, has_frame: bool
-    ) -> list[tuple[SchemaId, pa.Array, pa.Array]]:
-        """Return id, rows and data of each schema by the frames of the rows."""
+    ) -> list[_Group]:
+        """Return the rows of each schema by the frames of the rows."""
         groups = []
         same = bool(len(frames)) and pc.all(pc.equal(frames, frames[0])).as_py()
         codes = None if same else frames.dictionary_encode()
@@ -198,8 +211,8 @@ class _Column:
                 chosen = pc.equal(codes.indices, pa.scalar(code, codes.indices.type))
                 some, bodies = rows.filter(chosen), data.filter(chosen)
             if has_frame:
-                bodies = pc.binary_slice(bodies, length, _LONGEST)
-            groups.append((schema_id, some, bodies))
+                bodies = pc.binary_slice(bodies, length, LONGEST)
+            groups.append((schema_id, None if has_frame else frame[length:], some, bodies))
         if wrong:
             errors = dict(wrong)
             numbers = rows.to_pylist()
@@ -210,10 +223,6 @@ class _Column:
                 if code in errors
             ]
         return groups
-
-
-_LONGEST = (1 << 31) - 1
-"""Bytes of the longest record. binary_slice() of pyarrow 26 fails without an end."""
 
 
 def _numbers(count: int) -> pa.Array:
@@ -247,9 +256,7 @@ def _unified(kinds: list[pa.DataType]) -> pa.DataType:
     return found
 
 
-def _decided(
-    table: pa.Table, name: str, failures: list[tuple[int, Exception]], on_error: OnRowError
-) -> set[int]:
+def _decided(table: pa.Table, name: str, failures: list[Failure], on_error: OnRowError) -> set[int]:
     """Apply ``on_error`` to bad rows, in their order. Return the rows to skip."""
     skipped = set()
     for row, cause in sorted(failures, key=lambda failure: failure[0]):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort import KafkaError
-from kohort.schemas._errors import SchemaMismatchError, UnsupportedSchemaError
+from kohort.schemas._errors import SchemaMismatchError
 from kohort.schemas._framing import Framed, SchemaId, header_name, unframe
 from kohort.schemas._needs import LateModule
 from kohort.schemas._registry import Schema, SchemaRegistry
@@ -81,14 +81,25 @@ class SchemaDeserializer(ABC):
                     pass
         return found
 
-    def column(self, schema_id: SchemaId, bodies: pa.Array) -> tuple[pa.Array, list[Failure]]:
+    def messages(
+        self, tail: bytes | None, bodies: pa.Array
+    ) -> tuple[list[tuple[Any, pa.Array | None, pa.Array]], list[Failure]]:
+        """Return data by their kind of message: kind, rows and data. None stands for all rows.
+
+        Only Protobuf has several kinds. ``tail`` has the bytes after an id in a header. Rows
+        without a kind are returned with their errors.
+        """
+        return [(None, None, bodies)], []
+
+    @abstractmethod
+    def column(
+        self, schema_id: SchemaId, message: Any, bodies: pa.Array
+    ) -> tuple[pa.Array, list[Failure]]:
         """Return data of a schema as an array, null for bad rows, and the bad rows with errors.
 
-        Raises UnsupportedSchemaError for schemas that are no columns.
+        ``message`` is a kind of :meth:`messages`. Raises UnsupportedSchemaError for schemas that
+        are no columns.
         """
-        raise UnsupportedSchemaError(
-            f"{type(self).__name__} has no columns. Use it as a deserializer of a consumer"
-        )
 
     def column_type(self) -> pa.DataType | None:
         """Return the type of all columns, or None if the schemas of the records decide."""

@@ -1,4 +1,4 @@
-"""The record deserializer for Protobuf, over google.protobuf.
+"""The deserializer for Protobuf, over google.protobuf.
 
 After the id of the schema comes the index of the message in its file, as zigzag varints. They are
 the number of levels and the index at each level. A single 0 stands for the first message.
@@ -12,16 +12,27 @@ from __future__ import annotations
 from base64 import standard_b64decode
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kohort.schemas._deserializer import SchemaDeserializer
+from kohort.schemas._blocks import LONGEST, Block, decode_block
+from kohort.schemas._deserializer import Failure, SchemaDeserializer, mismatch
 from kohort.schemas._errors import FramingError, UnsupportedSchemaError
-from kohort.schemas._framing import Framed
-from kohort.schemas._needs import check_installed
+from kohort.schemas._framing import Framed, SchemaId
+from kohort.schemas._needs import LateModule, check_installed
+from kohort.schemas._protobuf_block import protobuf_block
 from kohort.schemas._registry import Schema, SchemaRegistry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = LateModule("pyarrow")
+    pc = LateModule("pyarrow.compute")
 
 DEEPEST = 100
 """Levels of nested messages, above which an index is not one."""
+LONGEST_INDEX = 10 * (DEEPEST + 1)
+"""Bytes of the longest index."""
 KNOWN = ("google/protobuf/", "google/type/")
 """Files of installed packages, which no schema has to refer to."""
 
@@ -42,6 +53,8 @@ class ProtobufDeserializer(SchemaDeserializer):
         super().__init__(registry, is_key=is_key)
         self.needs_schema: bool = message_type is None
         self._message_type = message_type
+        self._messages: dict[SchemaId, _Messages] = {}
+        self._blocks: dict[Any, Block] = {}
 
     def decoder(self, schema: Schema | None) -> Callable[[Framed], Any]:
         """Return a function that decodes data of a schema, or of any schema for None."""
@@ -59,6 +72,66 @@ class ProtobufDeserializer(SchemaDeserializer):
             return message.FromString(data)
 
         return decode
+
+    def messages(
+        self, tail: bytes | None, bodies: pa.Array
+    ) -> tuple[list[tuple[Any, pa.Array | None, pa.Array]], list[Failure]]:
+        """Return data by the index of their message: index, rows and data."""
+        if tail is not None:
+            try:
+                return [(read_index(tail)[0], None, bodies)], []
+            except FramingError as error:
+                return [], [(row, error) for row in range(len(bodies))]
+        heads = pc.binary_slice(bodies, 0, LONGEST_INDEX)
+        first = heads[0].as_py()
+        rows: dict[bytes, list[int]] = {}
+        failures: list[Failure] = []
+        try:
+            length = read_index(first)[1]
+            if pc.all(pc.starts_with(heads, first[:length])).as_py():
+                return [(read_index(first)[0], None, _after(bodies, length))], []
+        except FramingError:
+            pass
+        for row, head in enumerate(heads.to_pylist()):
+            try:
+                rows.setdefault(head[: read_index(head)[1]], []).append(row)
+            except FramingError as error:
+                failures.append((row, error))
+        found = []
+        for head, some in rows.items():
+            places = pa.array(some, pa.int64())
+            found.append((read_index(head)[0], places, _after(bodies.take(places), len(head))))
+        return found, failures
+
+    def column(
+        self, schema_id: SchemaId, message: Any, bodies: pa.Array
+    ) -> tuple[pa.Array, list[Failure]]:
+        """Return data of a message as an array, null for bad rows, and the bad rows with errors."""
+        known = None if self._message_type is not None else (schema_id, message)
+        block = self._blocks.get(known)
+        if block is None:
+            block = self._blocks[known] = protobuf_block(self._type_of(schema_id, message))
+        values, failures = decode_block(bodies, block)
+        return values, [(row, mismatch(schema_id, error)) for row, error in failures]
+
+    def column_type(self) -> pa.DataType | None:
+        """Return the type of the class that was passed, or None without one."""
+        if self._message_type is None:
+            return None
+        if None not in self._blocks:
+            self._blocks[None] = protobuf_block(self._message_type)
+        return self._blocks[None].kind
+
+    def _type_of(self, schema_id: SchemaId, message: Any) -> Any:
+        if self._message_type is not None:
+            return self._message_type
+        if schema_id not in self._messages:
+            self._messages[schema_id] = _Messages(self._checked_schema(schema_id))
+        return self._messages[schema_id].message_type(message)
+
+
+def _after(bodies: pa.Array, length: int) -> pa.Array:
+    return pc.binary_slice(bodies, length, LONGEST)
 
 
 def read_index(data: bytes) -> tuple[tuple[int, ...], int]:

@@ -21,14 +21,36 @@ SCALARS: list[dict[str, Any]] = [
     {"$ref": "#/definitions/tea"},
     {},
 ]
+TYPED: list[dict[str, Any]] = [
+    {"type": "string"},
+    {"type": "string", "minLength": 1, "maxLength": 2},
+    {"type": "string", "pattern": "^t"},
+    {"type": "integer"},
+    {"type": "integer", "minimum": 0, "exclusiveMaximum": 9},
+    {"type": "number", "multipleOf": 0.5},
+    {"type": "number", "exclusiveMinimum": 0, "maximum": 1.5},
+    {"type": "boolean"},
+    {"type": ["null", "string"], "title": "Tea"},
+    {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    {"type": "string", "enum": ["tea", "RED"]},
+    {"type": ["string", "null"], "enum": ["tea", None]},
+    {"enum": ["", "te"]},
+    {"$ref": "#/definitions/tea"},
+]
+"""Schemas whose values have one type."""
 VALUES: list[Any] = ["", "zoë", "RED", 3, -1, 2.5, 0.25, True, None, [], {}, ["a", 1], {"a": "b"}]
 
 
 class RandomJson:
     """A source of schemas and values."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, *, scalars: list[dict[str, Any]] = SCALARS, errors: float = 0.2
+    ) -> None:
         self.random = Random(seed)
+        self._scalars = scalars
+        self._errors = errors
+        """Share of values of another type."""
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of an object."""
@@ -47,7 +69,7 @@ class RandomJson:
 
     def _any(self, depth: int) -> dict[str, Any]:
         if depth <= 0 or self.random.random() < 0.6:
-            return self.random.choice(SCALARS)
+            return self.random.choice(self._scalars)
         if self.random.random() < 0.5:
             return {"type": "array", "items": self._any(depth - 1), "maxItems": 2}
         return self._object(depth)
@@ -55,14 +77,14 @@ class RandomJson:
     def value(self, schema: dict[str, Any]) -> Any:
         """Return a value that is often valid."""
         random = self.random
-        if schema.get("type") == "object" and random.random() < 0.95:
+        if schema.get("type") == "object" and random.random() > self._errors / 4:
             properties = schema["properties"]
             chosen = [name for name in properties if random.random() < 0.9]
             return {name: self.value(properties[name]) for name in chosen}
-        if schema.get("type") == "array" and random.random() < 0.95:
+        if schema.get("type") == "array" and random.random() > self._errors / 4:
             return [self.value(schema["items"]) for _ in range(random.randrange(3))]
         fitting = {"string": "tea"[: random.randrange(4)], "integer": 7, "number": 1.5}
         kind = str(schema.get("type"))
-        if random.random() < 0.8 and kind in fitting:
+        if random.random() > self._errors and kind in fitting:
             return fitting[kind]
         return random.choice(VALUES)

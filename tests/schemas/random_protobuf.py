@@ -79,6 +79,10 @@ class RandomProtobuf:
     def message(self, message_type: Any, depth: int = 3) -> Any:
         """Return a message of a class."""
         found = message_type()
+        if message_type.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
+            found.seconds = self.random.randrange(-62_135_596_800, 253_402_300_800)
+            found.nanos = self.random.randrange(1_000_000_000)
+            return found
         for field in message_type.DESCRIPTOR.fields:
             is_many = field.is_repeated
             for _ in range(self.random.randrange(3) if is_many else self.random.randrange(2)):

@@ -24,8 +24,9 @@ from kohort.schemas import (
     columns,
     columns_async,
 )
-from kohort.schemas._avro_block import FEW, _at_once
+from kohort.schemas._avro_block import _at_once
 from kohort.schemas._avro_types import AvroTypes
+from kohort.schemas._blocks import FEW
 from kohort.testing import Cluster
 from tests.schemas.framed import avro, framed, table
 from tests.schemas.random_avro import RandomAvro
@@ -83,7 +84,7 @@ def read_at_once(bodies: Any, of: Any, read: Any = _at_once) -> Any:
 @pytest.mark.cases(1)
 def test_columns_equal_records_for_random_schemas(seed: int, monkeypatch: Any) -> None:
     """Twenty schemas each, with blocks of few records so that polars reads them, without fail."""
-    monkeypatch.setattr("kohort.schemas._avro_block.FEW", 4)
+    monkeypatch.setattr("kohort.schemas._blocks.FEW", 4)
     monkeypatch.setattr("kohort.schemas._avro_block._at_once", read_at_once)
     for number in range(20):
         source = RandomAvro(20 * seed + number)
@@ -204,7 +205,7 @@ MIXED = {
 @pytest.mark.cases(1)
 def test_changed_bytes_change_no_other_row(seed: int, monkeypatch: Any) -> None:
     """Every row is as fastavro reads it, except for changed ones that polars may read, too."""
-    monkeypatch.setattr("kohort.schemas._avro_block.FEW", 2)
+    monkeypatch.setattr("kohort.schemas._blocks.FEW", 2)
     random = Random(seed)
     rows: list[bytes] = []
     for number in range(60):
@@ -301,7 +302,7 @@ def test_reader_schema_decides_the_type() -> None:
 @pytest.mark.cases(1)
 def test_reader_columns_equal_records(seed: int, monkeypatch: Any) -> None:
     """Twenty schemas each, of which fields are dropped, moved, widened, made nullable and added."""
-    monkeypatch.setattr("kohort.schemas._avro_block.FEW", 4)
+    monkeypatch.setattr("kohort.schemas._blocks.FEW", 4)
     for number in range(20):
         source = RandomAvro(20 * seed + number)
         schema = source.record()
@@ -335,7 +336,7 @@ def test_reader_schema_is_as_fast_as_none(monkeypatch: pytest.MonkeyPatch) -> No
     def fail(*_: Any) -> Any:
         raise AssertionError("read one by one")
 
-    monkeypatch.setattr("kohort.schemas._avro_block._one_by_one", fail)
+    monkeypatch.setattr("kohort.schemas._avro_block.values_one_by_one", fail)
     added = {"name": "currency", "type": "string", "default": "EUR"}
     reader = ORDER | {"fields": [added, {"name": "price", "type": ["null", "long"]}]}
     deserializer = AvroDeserializer(registry({1: ORDER}), reader)

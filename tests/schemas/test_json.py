@@ -14,9 +14,8 @@ from kohort.schemas import (
     SchemaNotPreparedError,
     SchemaRegistry,
     UnsupportedSchemaError,
-    columns,
 )
-from tests.schemas.framed import framed, table
+from tests.schemas.framed import framed
 
 pytest.importorskip("jsonschema")
 
@@ -71,11 +70,3 @@ def test_schemas_that_are_none_say_so() -> None:
     for schema_id in (1, 2):
         with pytest.raises(UnsupportedSchemaError):
             read(deserializer, "{}", schema_id)
-
-
-def test_columns_of_json_are_not_supported() -> None:
-    pytest.importorskip("pyarrow")
-    pytest.importorskip("polars")
-    deserializer = JsonDeserializer(registry(Schema("{}", "JSON")))
-    with pytest.raises(UnsupportedSchemaError, match="JsonDeserializer has no columns"):
-        columns(table([framed(1, b"{}")]), value=deserializer)
