@@ -73,6 +73,7 @@ __all__ = [
     "RecordTable",
     "Secret",
     "ShareConsumer",
+    "ShareFacts",
     "ShareRecord",
     "SubscriptionPattern",
     "TopicPartition",
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
         KafkaConsumer,
         PartitionFacts,
         ProcessingFacts,
+        ShareFacts,
     )
     from kohort.reading import ReadProgress, read, read_batches
     from kohort.records import RecordColumns, RecordTable
@@ -117,6 +119,7 @@ else:
             "KafkaConsumer": "kohort.consumer",
             "PartitionFacts": "kohort.consumer",
             "ProcessingFacts": "kohort.consumer",
+            "ShareFacts": "kohort.consumer",
             "ReadProgress": "kohort.reading",
             "RecordColumns": "kohort.records",
             "RecordTable": "kohort.records",

@@ -344,6 +344,8 @@ class ShareOptions(AdminOptions, total=False):
 
     group_id: str | None
     """The consumer group. None: no membership and no commits. Default: ``None``."""
+    max_poll_interval_ms: int
+    """Time without a poll after which a consumer leaves its group. Default: ``300000`` ms."""
     client_rack: str | None
     """Rack of this consumer. Assignors prefer partitions with a replica there (KIP-881). Leaders
     name a follower there for fetches, by KIP-392.
@@ -372,6 +374,8 @@ class ShareOptions(AdminOptions, total=False):
     """Check the CRC of each record batch. Default: ``True``."""
     decompression_max_bytes: int
     """Most bytes that one record batch may decompress to. Default: ``67108864`` bytes."""
+    metrics_enabled: bool
+    """False makes metrics() return None. Default: ``True``."""
 
 
 class CommonOptions(AdminOptions, total=False):

@@ -300,7 +300,9 @@ SHARE_OPTIONS = ADMIN_OPTIONS | {
     "fetch_min_bytes",
     "group_id",
     "key_deserializer",
+    "max_poll_interval_ms",
     "max_poll_records",
+    "metrics_enabled",
     "value_deserializer",
 }
 """Names of the options that a share consumer has, too."""

@@ -16,6 +16,7 @@ __all__ = [
     "KafkaConsumer",
     "PartitionFacts",
     "ProcessingFacts",
+    "ShareFacts",
 ]
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         GroupFacts,
         PartitionFacts,
         ProcessingFacts,
+        ShareFacts,
     )
     from kohort.consumer.diagnosis._health import Health
 else:
@@ -41,6 +43,7 @@ else:
             "Health": "kohort.consumer.diagnosis._health",
             "PartitionFacts": "kohort.consumer.diagnosis._facts",
             "ProcessingFacts": "kohort.consumer.diagnosis._facts",
+            "ShareFacts": "kohort.consumer.diagnosis._facts",
             "KafkaConsumer": "kohort.consumer.api._sync",
         }.get,
     )

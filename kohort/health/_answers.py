@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from kohort import AsyncKafkaConsumer, Health, KafkaConsumer, MetricSample
+from kohort import (
+    AsyncKafkaConsumer,
+    AsyncShareConsumer,
+    Health,
+    KafkaConsumer,
+    MetricSample,
+    ShareConsumer,
+)
 
-AnyConsumer = AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
+AnyConsumer = (
+    AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any] | AsyncShareConsumer | ShareConsumer
+)
 
 PATHS = ("/live", "/ready", "/metrics")
 METRICS_KIND = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,6 +1,6 @@
 """Questions of other threads to a consumer.
 
-Any thread may call ``health()`` of a KafkaConsumer. The state of an AsyncKafkaConsumer belongs to
+Any thread may call ``health()`` of a KafkaConsumer. The state of an async consumer belongs to
 its event loop, so a question goes there. A blocked event loop does not answer:
 
 1. Each question has at most one question in the event loop. Later ones wait for the same answer.
@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from kohort import AsyncKafkaConsumer, Health, MetricSample
+from kohort import AsyncKafkaConsumer, AsyncShareConsumer, Health, MetricSample
 from kohort.health._answers import PATHS, Answer, AnyConsumer, answer, of_health, unavailable
 
 T = TypeVar("T")
@@ -48,7 +48,6 @@ class Questions:
         try:
             return self.ask(path, partial(answer, path))
         except SilentLoopError as error:
-            assert isinstance(self._consumer, AsyncKafkaConsumer)
             return _without_answer(path, self._consumer, error.args[0])
 
     def ask(self, name: str, question: Callable[[AnyConsumer], T]) -> T:
@@ -57,7 +56,7 @@ class Questions:
         Raise SilentLoopError if the event loop of the consumer does not answer.
         """
         consumer = self._consumer
-        if not isinstance(consumer, AsyncKafkaConsumer):
+        if not isinstance(consumer, AsyncKafkaConsumer | AsyncShareConsumer):
             return question(consumer)
         task = consumer._driver.background_task
         if task is None or not task.is_alive:
@@ -84,7 +83,7 @@ class _Call:
         self,
         future: Future[T],
         question: Callable[[AnyConsumer], T],
-        consumer: AsyncKafkaConsumer[Any, Any],
+        consumer: AnyConsumer,
     ) -> None:
         self._future: Future[Any] = future
         self._question = question
@@ -112,7 +111,7 @@ def samples_of(consumer: AnyConsumer) -> list[MetricSample]:
         return []
 
 
-def _without_answer(path: str, consumer: AsyncKafkaConsumer[Any, Any], seconds: float) -> Answer:
+def _without_answer(path: str, consumer: AnyConsumer, seconds: float) -> Answer:
     if path == "/metrics":
         return unavailable()
     limit = consumer._driver.config.group.max_poll_interval_ms / 1000

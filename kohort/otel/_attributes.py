@@ -90,7 +90,7 @@ def links_to(contexts: Iterable[context.Context]) -> list[trace.Link]:
 
 def of_consumer(consumer: AnyConsumer, operation: str) -> Attributes:
     """Return the attributes of an operation of a consumer."""
-    config = consumer._driver.config
-    found = of_client(config.client.client_id, config.group.group_id)
+    driver = consumer._driver
+    found = of_client(driver.config.client.client_id, driver.group_id)
     found["messaging.operation.name"] = operation
     return found

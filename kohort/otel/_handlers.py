@@ -9,7 +9,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kohort.config import VERSION
-from kohort.consumer import AsyncKafkaConsumer
 from kohort.health._answers import AnyConsumer
 from kohort.otel._attributes import (
     BUCKETS,
@@ -52,7 +51,7 @@ def traced(
     """
     require_package()
     calls = _Calls(consumer, tracer_provider, meter_provider, is_child=parent)
-    if isinstance(consumer, AsyncKafkaConsumer):
+    if consumer._driver.asynchronous:
 
         @wraps(handler)
         async def handle(given: Any, *more: Any) -> Any:

@@ -140,9 +140,10 @@ class AsyncShareConsumer(_base.ShareBase):
         self._finish_returned()
         found = self._queued_by_partition()
         if not found:
-            await self._driver.call(self._wait_plan(timeout))
-            self._driver.run_commit_callbacks()
-            found = await self._taken()
+            with self._polling():
+                await self._driver.call(self._wait_plan(timeout))
+                self._driver.run_commit_callbacks()
+                found = await self._taken()
         self._returned = found
         return found
 
@@ -156,9 +157,10 @@ class AsyncShareConsumer(_base.ShareBase):
         self._check_subscribed()
         self._finish_returned()
         while (record := self._next_queued()) is None:
-            await self._driver.call(self._wait_plan(1.0))
-            self._driver.run_commit_callbacks()
-            self._extend_queue(await self._taken())
+            with self._polling():
+                await self._driver.call(self._wait_plan(1.0))
+                self._driver.run_commit_callbacks()
+                self._extend_queue(await self._taken())
         self._current = record
         return record
 
@@ -197,6 +199,7 @@ class AsyncShareConsumer(_base.ShareBase):
         ``timeout_ms`` is ``request_timeout_ms``. Raises KafkaTimeoutError.
         """
         self._driver.life.check_usable()
+        self._note_call()
         self._finish_returned()
         if self._client is not None:
             await self._driver.call(self._commit_plan(timeout_ms))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig
 from kohort.consumer.api import _arguments
@@ -28,7 +29,14 @@ from kohort.share.client._client import ShareClient
 from kohort.share.client._locks import Locks
 from kohort.share.client._settings import AcquireMode, ShareSettings
 from kohort.share.machine._acquired import Acknowledgement
-from kohort.types import TopicPartition
+from kohort.types import LazyModule, MetricSample, TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.consumer.diagnosis import _explanation, _health
+    from kohort.share import _diagnosis
+else:
+    _explanation = LazyModule("kohort.consumer.diagnosis._explanation")
+    _health = LazyModule("kohort.consumer.diagnosis._health")
 
 logger = get_logger("kohort.share")
 
@@ -110,6 +118,7 @@ class ShareBase(DriverOwner):
         )
         self._driver = driver = self._make_driver(alone)
         driver.life.what = "share consumer"
+        driver.group_id = group.group_id
         driver.owner = weakref.ref(self)
         self._locks = Locks(lambda: driver.engine.callback_queue.clock())
         self._delivery = ShareDelivery(config, self._locks, on_error)
@@ -188,6 +197,20 @@ class ShareBase(DriverOwner):
             finish(error)
 
         self._driver.call_soon(partial(client.start_commit, self._driver.request_seconds, finished))
+
+    @contextmanager
+    def _polling(self) -> Iterator[None]:
+        """Note that the caller is inside a poll, for explain() and health()."""
+        self._driver.engine.callback_queue.enter_poll()
+        try:
+            yield
+        finally:
+            self._driver.engine.callback_queue.leave_poll()
+
+    def _note_call(self) -> None:
+        """Note a call other than a poll that shows that the caller is alive."""
+        if self._driver.life.is_started:
+            self._driver.engine.callback_queue.note_call()
 
     def _check_subscribed(self) -> None:
         self._driver.life.check_usable()
@@ -355,6 +378,78 @@ class ShareBase(DriverOwner):
         """Return how many acquired records this consumer has not finished. No I/O."""
         self._driver.life.check_process()
         return self._locks.counts()[0]
+
+    def explain(self) -> _explanation.Explanation:
+        """Return the reasons why no records arrive. No I/O.
+
+        The result is that of a :class:`~kohort.KafkaConsumer`, with the locks in ``shares``. It may
+        be called at any time, and on ShareConsumer from any thread.
+        """
+        from kohort.share._diagnosis import collect_facts
+
+        life, processing = self._driver.life, self._driver.processing
+        facts = collect_facts(
+            self._parts(),
+            started=life.is_started,
+            closed=life.is_closed,
+            processing=None if processing is None else processing(),
+        )
+        return _explanation.Explanation(facts)
+
+    def health(self) -> _health.Health:
+        """Return whether the process is live and its consumer ready, with the reasons. No I/O.
+
+        The rules are those of a :class:`~kohort.KafkaConsumer`. A share consumer is ready when the
+        group has accepted it, also without partitions. ``commit()`` counts as a poll. It may be
+        called at any time, and on ShareConsumer from any thread.
+        """
+        life = self._driver.life
+        life.check_process()
+        return _health.assess(
+            self.explain(),
+            has_assignment=self._client is not None
+            and self._client.membership.joined_at is not None,
+            ending=life.is_ending,
+            failure=life.failure,
+        )
+
+    def metrics(self) -> dict[str, dict[str, float]] | None:
+        """Return ``{group: {name: value}}``, or None if ``metrics_enabled=False``. No I/O.
+
+        docs/reference/metrics.md lists the names. There is no lag, which no member of a share group
+        knows.
+        """
+        from kohort.share._diagnosis import collect_metrics
+
+        self._driver.life.check_process()
+        return collect_metrics(self._parts()) if self._driver.config.metrics_enabled else None
+
+    def metric_samples(self) -> list[MetricSample]:
+        """Return the figures of metrics() with labels, for a monitoring system. No I/O.
+
+        The labels are ``client_id`` and ``group_id``. The list is empty if
+        ``metrics_enabled=False``.
+        """
+        from kohort.consumer.diagnosis._metrics import labelled
+
+        client_id, found = self._driver.config.client.client_id, self.metrics()
+        return [] if found is None else labelled(found, client_id, self._settings.group_id)
+
+    def _parts(self) -> _diagnosis.ShareParts:
+        """Return the parts that metrics() and explain() read."""
+        from kohort.share._diagnosis import ShareParts
+
+        return ShareParts(
+            self._driver.engine.parts,
+            self._settings,
+            self._locks,
+            self._client,
+            self._topics,
+            "implicit" if self._is_implicit else "explicit",
+            self.assignment(),
+            self._delivery.delivered,
+            tuple(self._delivery.errors),
+        )
 
     def lock_seconds(self) -> float:
         """Return the duration of a lock in seconds, as of the latest response. No I/O.

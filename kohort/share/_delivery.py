@@ -46,6 +46,8 @@ class ShareDelivery:
         self._check_crcs = config.fetch.check_crcs
         self._budget = config.fetch.decompression_max_bytes
         self._scratch = Scratch()
+        self.delivered: int = 0
+        """The number of records that polls and iterations got."""
         self.errors: list[DataError] = []
         """Errors that later polls raise, one each."""
 
@@ -73,6 +75,7 @@ class ShareDelivery:
                 break
             each = waiting.popleft()
             if records:
+                self.delivered += len(records)
                 found.setdefault(each.partition, []).extend(records)
         return found
 

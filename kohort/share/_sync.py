@@ -153,9 +153,10 @@ class ShareConsumer(_base.ShareBase):
         self._finish_returned()
         found = self._queued_by_partition()
         if not found:
-            self._driver.call(self._wait_plan(timeout))
-            self._driver.run_commit_callbacks()
-            found = self._taken()
+            with self._polling():
+                self._driver.call(self._wait_plan(timeout))
+                self._driver.run_commit_callbacks()
+                found = self._taken()
         self._returned = found
         return found
 
@@ -169,9 +170,10 @@ class ShareConsumer(_base.ShareBase):
         self._check_subscribed()
         self._finish_returned()
         while (record := self._next_queued()) is None:
-            self._driver.call(self._wait_plan(1.0))
-            self._driver.run_commit_callbacks()
-            self._extend_queue(self._taken())
+            with self._polling():
+                self._driver.call(self._wait_plan(1.0))
+                self._driver.run_commit_callbacks()
+                self._extend_queue(self._taken())
         self._current = record
         return record
 
@@ -210,6 +212,7 @@ class ShareConsumer(_base.ShareBase):
         ``timeout_ms`` is ``request_timeout_ms``. Raises KafkaTimeoutError.
         """
         self._driver.life.check_usable()
+        self._note_call()
         self._finish_returned()
         if self._client is not None:
             self._driver.call(self._commit_plan(timeout_ms))

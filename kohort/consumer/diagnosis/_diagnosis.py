@@ -36,14 +36,21 @@ if TYPE_CHECKING:
 
 
 def collect_diagnosis(
-    parts: ConsumerParts, *, started: bool, closed: bool, processing: ProcessingFacts | None
+    parts: ConsumerParts,
+    *,
+    started: bool,
+    closed: bool,
+    processing: ProcessingFacts | None,
+    share_topics: frozenset[str] = frozenset(),
 ) -> ExplanationFacts:
     """Return the state of a consumer without I/O. An Explanation adds the reasons.
 
     The caller passes the keyword arguments, because the engine does not know them.
+    ``share_topics`` are those of a share consumer, whose engine has no subscription.
     """
     config, callback_queue, metadata = parts.config, parts.callback_queue, parts.cluster.metadata
     snapshot = parts.subscription.snapshot()
+    topics = snapshot.topics | share_topics
     servers = config.client.bootstrap_servers
     return {
         "reasons": [],
@@ -68,13 +75,13 @@ def collect_diagnosis(
         },
         "security": _security(parts, running=started and not parts.ended),
         "subscription": {
-            "mode": snapshot.mode.value,
-            "topics": sorted(snapshot.topics),
+            "mode": "topics" if share_topics else snapshot.mode.value,
+            "topics": sorted(topics),
             "pattern": snapshot.pattern,
             "appeared_topics": sorted(snapshot.topics & parts.topic_checks.appeared),
             "unknown_topics": sorted(
                 topic
-                for topic in snapshot.topics - metadata.refused(snapshot.topics)
+                for topic in topics - metadata.refused(topics)
                 if not metadata.partitions_for(topic)
             ),
         },
@@ -87,7 +94,8 @@ def collect_diagnosis(
         "group": _group(parts),
         "rebalances": _rebalances(parts),
         "partitions": _partitions(parts),
-        "missing_rights": _missing_rights(parts),
+        "shares": None,
+        "missing_rights": _missing_rights(parts, share_topics),
         "last_commit_error": parts.commit_statistics.last_commit_error,
         "commits": {
             "automatic": config.group.auto_commit,
@@ -339,7 +347,7 @@ def _name(tp: TopicPartition) -> str:
     return f"{tp.topic}-{tp.partition}"
 
 
-def _missing_rights(parts: ConsumerParts) -> list[RightFacts]:
+def _missing_rights(parts: ConsumerParts, share_topics: frozenset[str]) -> list[RightFacts]:
     """Return the permissions that brokers denied: operation, resource, name and principal.
 
     The principal is the user of the login, the subject of the client certificate, or None.
@@ -347,14 +355,14 @@ def _missing_rights(parts: ConsumerParts) -> list[RightFacts]:
     principal = parts.cluster.principal
     return [
         {"principal": principal, "operation": operation, "resource": kind, "name": name}
-        for operation, kind, name in sorted(set(_missing(parts)))
+        for operation, kind, name in sorted(set(_missing(parts, share_topics)))
     ]
 
 
-def _missing(parts: ConsumerParts) -> Iterator[tuple[str, str, str]]:
+def _missing(parts: ConsumerParts, share_topics: frozenset[str]) -> Iterator[tuple[str, str, str]]:
     """Yield operation, resource type and name of each denied permission."""
     snapshot = parts.subscription.snapshot()
-    named = snapshot.topics | {tp.topic for tp in snapshot.partitions}
+    named = snapshot.topics | share_topics | {tp.topic for tp in snapshot.partitions}
     for topic in parts.cluster.metadata.refused(named):
         yield "DESCRIBE", "topic", topic
     standing = parts.fetcher.buffer.queues.permanent_errors()

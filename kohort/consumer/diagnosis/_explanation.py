@@ -16,6 +16,7 @@ from kohort.consumer.diagnosis._facts import (
     SlowLineFacts,
     SubscriptionFacts,
 )
+from kohort.consumer.diagnosis._share_texts import share_lines, share_reasons
 from kohort.consumer.engine._open_transactions import offsets_wait
 from kohort.transport import counted, escaped
 
@@ -191,6 +192,8 @@ def _group_reasons(facts: ExplanationFacts, group: GroupFacts) -> Iterator[str]:
         fenced = "was fenced, call subscribe() to join again"
         then = fenced if group["fenced"] else "failed, and poll() joins again"
         yield f"the membership {then}: {group['last_failure']}"
+    elif state == "stable" and facts["shares"] is not None:
+        yield from share_reasons(facts["shares"])
     elif state == "stable" and group["assignment_cause"] is not None:
         yield group["assignment_cause"]["text"]
     elif state == "stable" and not facts["partitions"] and _has_epochs(group):
@@ -212,7 +215,7 @@ def _texts(group: GroupFacts) -> dict[str, str]:
 
 
 def _has_epochs(group: GroupFacts) -> bool:
-    return group["group_protocol"] == "consumer"
+    return group["group_protocol"] in ("consumer", "share")
 
 
 def _slow_line_reasons(
@@ -322,7 +325,7 @@ def _lines(facts: ExplanationFacts, reasons: tuple[str, ...]) -> Iterator[str]:
             f"group {escaped(group['group_id'])}: {group['state']}, "
             f"{'epoch' if _has_epochs(group) else 'generation'} "
             f"{group['generation']}, coordinator {_known(group['coordinator'])}, "
-            f"{_assignor(group)}{', leader' if group['leads'] else ''}"
+            f"{_assignor(facts, group)}{', leader' if group['leads'] else ''}"
             + (f", last heartbeat {_ago(group['last_heartbeat_seconds_ago'])}" if alive else "")
         )
         chosen = group["group_protocol"] or "not chosen yet"
@@ -350,6 +353,8 @@ def _lines(facts: ExplanationFacts, reasons: tuple[str, ...]) -> Iterator[str]:
         )
     if group is not None and facts["subscription"]["mode"] == "manual":
         yield _retention(facts["commits"])
+    if facts["shares"] is not None:
+        yield from share_lines(facts["shares"])
     if facts["last_commit_error"]:
         yield f"the latest commit failed: {facts['last_commit_error']}"
     for name, part in facts["partitions"].items():
@@ -399,7 +404,9 @@ def _known(value: object) -> str:
     return "unknown" if value is None else escaped(str(value))
 
 
-def _assignor(group: GroupFacts) -> str:
+def _assignor(facts: ExplanationFacts, group: GroupFacts) -> str:
+    if facts["shares"] is not None:
+        return "share group"
     return "no assignor yet" if group["protocol"] is None else escaped(str(group["protocol"]))
 
 

@@ -127,7 +127,7 @@ class GroupFacts(TypedDict):
     member_id: str
     group_instance_id: str | None
     group_protocol: str | None
-    """``"classic"`` or ``"consumer"``; None until ``"auto"`` has chosen."""
+    """``"classic"``, ``"consumer"`` or ``"share"``; None until ``"auto"`` has chosen."""
     group_protocol_reason: str
     protocol: str | None
     """The name of the assignor."""
@@ -227,6 +227,33 @@ class CommitFacts(TypedDict):
     """The interval of commits of unchanged offsets; None without them."""
 
 
+class ShareFacts(TypedDict):
+    """The records of a share consumer. Its group, poll and subscription have their own keys."""
+
+    acknowledgement: str
+    """``"implicit"`` or ``"explicit"``."""
+    start: str | None
+    partitions: list[str]
+    """The assigned partitions, as in ``jobs-0``."""
+    sessions: list[int]
+    """The brokers that have a share session of this consumer."""
+    nothing_available: bool
+    """True if the latest response of each of them had no records."""
+    lock_seconds: float
+    locked: int
+    """The number of records that this consumer has not finished."""
+    buffered: int
+    """The number of these that wait for a poll."""
+    unacknowledged: int
+    """The number of these that were returned, without an acknowledgement so far."""
+    first_deadline_seconds: float | None
+    """The time until the first lock of a returned record expires; negative if it has."""
+    acquired: int
+    acknowledged: int
+    failed: int
+    """Totals since the start."""
+
+
 class ProcessingFacts(TypedDict):
     """The process() of a consumer."""
 
@@ -260,6 +287,8 @@ class ExplanationFacts(TypedDict):
     """The latest rebalances, the oldest first."""
     partitions: dict[str, PartitionFacts]
     """``topic-number`` -> its facts."""
+    shares: ShareFacts | None
+    """None unless it is a share consumer, which has no ``partitions``."""
     missing_rights: list[RightFacts]
     last_commit_error: str | None
     commits: CommitFacts
@@ -267,5 +296,5 @@ class ExplanationFacts(TypedDict):
     """None without process()."""
 
 
-for _public in (ExplanationFacts, GroupFacts, PartitionFacts, ProcessingFacts):
+for _public in (ExplanationFacts, GroupFacts, PartitionFacts, ProcessingFacts, ShareFacts):
     _public.__module__ = "kohort"

@@ -89,7 +89,7 @@ def collect(parts: ConsumerParts) -> Metrics:
     if ages:
         fetching["lag-seconds-max"] = max(ages.values())
     figures: Metrics = {
-        "consumer-metrics": _polling(parts),
+        "consumer-metrics": polling(parts),
         FETCHING: fetching,
         "consumer-coordinator-metrics": _coordinating(parts, len(by_partition)),
     }
@@ -109,11 +109,17 @@ def collect(parts: ConsumerParts) -> Metrics:
 
 def collect_samples(parts: ConsumerParts) -> list[MetricSample]:
     """Return the figures of :func:`collect`, each with its labels."""
-    labels = {"client_id": parts.config.client.client_id}
-    if parts.config.group.group_id is not None:
-        labels["group_id"] = parts.config.group.group_id
+    config = parts.config
+    return labelled(collect(parts), config.client.client_id, config.group.group_id)
+
+
+def labelled(metrics: Metrics, client_id: str, group_id: str | None) -> list[MetricSample]:
+    """Return the figures of a client, each with its labels."""
+    labels = {"client_id": client_id}
+    if group_id is not None:
+        labels["group_id"] = group_id
     found: list[MetricSample] = []
-    for section, figures in collect(parts).items():
+    for section, figures in metrics.items():
         own = labels
         if section.startswith(_PARTITION):
             topic, _, number = section.removeprefix(_PARTITION).rpartition("-")
@@ -122,11 +128,12 @@ def collect_samples(parts: ConsumerParts) -> list[MetricSample]:
     return found
 
 
-def _polling(parts: ConsumerParts) -> dict[str, float]:
+def polling(parts: ConsumerParts) -> dict[str, float]:
+    """Return the figures of the calls of poll()."""
     callback_queue = parts.callback_queue
     return {
         "poll-total": float(callback_queue.poll_count),
-        "last-poll-seconds-ago": _or_never(parts, callback_queue.last_active_at),
+        "last-poll-seconds-ago": or_never(parts, callback_queue.last_active_at),
         "time-between-poll-max": 1000 * callback_queue.longest_poll_interval,
     }
 
@@ -148,13 +155,14 @@ def _coordinating(parts: ConsumerParts, assigned: int) -> dict[str, float]:
         "rebalance-total": float(group.rebalances),
         "rebalance-latency-avg": 1000 * group.rebalance_seconds / max(1, group.rebalances),
         "rebalance-latency-max": 1000 * group.rebalance_longest,
-        "last-rebalance-seconds-ago": _or_never(parts, last[0].at if last else None),
+        "last-rebalance-seconds-ago": or_never(parts, last[0].at if last else None),
         "heartbeat-total": float(group.heartbeats),
-        "last-heartbeat-seconds-ago": _or_never(parts, group.last_heartbeat),
+        "last-heartbeat-seconds-ago": or_never(parts, group.last_heartbeat),
     }
 
 
-def _or_never(parts: ConsumerParts, then: float | None) -> float:
+def or_never(parts: ConsumerParts, then: float | None) -> float:
+    """Return the seconds since ``then``, or NEVER if that is unknown."""
     seconds = seconds_since(parts, then)
     return NEVER if seconds is None else seconds
 

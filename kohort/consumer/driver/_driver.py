@@ -146,6 +146,8 @@ class Driver:
             config.fetch.max_poll_records, deserializes=deserializes, timed=self.asynchronous
         )
         self.life = ConsumerLife()
+        self.group_id: str | None = config.group.group_id
+        """The group of the consumer. The engine of a share consumer has none."""
         self.owner: Callable[[], object] = lambda: None
         """A weak reference to the consumer that has this driver."""
         self.processing: Callable[[], ProcessingFacts] | None = None

@@ -46,6 +46,11 @@ def set_limit(consumer: AnyShareConsumer, limit: int) -> None:
     consumer._limit = limit
 
 
+def note_alive(consumer: AnyShareConsumer) -> None:
+    """Note that handlers run and no poll does, because as many records as allowed are locked."""
+    consumer._note_call()
+
+
 def flush(consumer: AnyShareConsumer) -> None:
     """Send what is noted now, without a wait."""
     if consumer._client is not None and consumer._driver.life.is_started:

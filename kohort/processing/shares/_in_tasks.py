@@ -56,6 +56,7 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
                 await self._read_configs()
                 continue
             if (free := self._free()) <= 0:
+                _client.note_alive(consumer)
                 news = self._news
                 with anyio.move_on_after(TICK_SECONDS):
                     await news.wait()

@@ -41,6 +41,7 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
         with self._lock:
             free = 0 if core.is_stopping else self._free()
             if free <= 0:
+                _client.note_alive(consumer)
                 self._ended.wait(LOOK_SECONDS)
                 return {}
         _client.set_limit(consumer, free)

@@ -56,6 +56,7 @@ from kohort.share.client._messages import (
     heartbeat_request,
 )
 from kohort.share.client._settings import ShareSettings
+from kohort.share.client._statistics import ShareStatistics
 from kohort.share.machine._acquired import DISCONNECTED, AckUnit, AcquiredRange
 from kohort.share.machine._membership import (
     LEAVE_EPOCH,
@@ -113,7 +114,7 @@ class ShareClient:
         self._rng: random.Random = engine.config.rng or SYSTEM_RNG
         backoff = Backoff.from_ms(client.retry_backoff_ms, client.retry_backoff_max_ms)
         self._request_seconds = client.request_timeout_ms / 1000
-        self._coordinator = CoordinatorConnection(
+        self.coordinator: CoordinatorConnection = CoordinatorConnection(
             self._cluster,
             settings.group_id,
             backoff,
@@ -125,6 +126,7 @@ class ShareClient:
             lambda failures: backoff.delay(failures, self._rng)
         )
         self.locks: Locks = locks
+        self.statistics: ShareStatistics = ShareStatistics()
         self.errors: deque[KafkaError] = deque()
         """Errors that the next polls raise."""
         self._commits: deque[tuple[float, Callable[[KafkaError | None], None]]] = deque()
@@ -147,6 +149,18 @@ class ShareClient:
         self._answer_signal = TaskSignal()
         """Notified after each response, for the calls that wait."""
         self._tasks: TaskGroup | None = None
+
+    # -- state --------------------------------------------------------------------------------
+
+    def session_nodes(self) -> list[int]:
+        """Return the leaders that have a session of this member."""
+        return sorted(node for node, each in tuple(self._sessions.items()) if each.is_open)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the latest response of every leader had no records."""
+        nodes = self.session_nodes()
+        return bool(nodes) and self._empty.issuperset(nodes)
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -294,6 +308,7 @@ class ShareClient:
                     if self._tasks is not None:
                         start_soon(self._tasks, self._leave)
                 case Assign(partitions):
+                    self.statistics.rebalances += 1
                     logger.info(
                         "[%s] assigned %d partitions", self._settings.group_id, len(partitions)
                     )
@@ -302,13 +317,12 @@ class ShareClient:
                         self._cluster.request_refresh()
                     self._signal.notify()
                 case DropCoordinator():
-                    self._coordinator.drop("it does not coordinate the group")
+                    self.coordinator.drop("it does not coordinate the group")
                 case Fail(code, message):
-                    self._report(
-                        error_for(
-                            ApiKey.SHARE_GROUP_HEARTBEAT, code, self._settings.group_id, message
-                        )
-                    )
+                    api, group_id = ApiKey.SHARE_GROUP_HEARTBEAT, self._settings.group_id
+                    failure = error_for(api, code, group_id, message)
+                    self.statistics.last_failure = str(failure)
+                    self._report(failure)
         self._member_signal.notify()
 
     def _report(self, error: KafkaError) -> None:
@@ -316,9 +330,10 @@ class ShareClient:
         self._answer_signal.notify()
 
     async def _heartbeat(self, command: SendHeartbeat) -> None:
+        sent_at = anyio.current_time()
         try:
             await self._set_start()
-            response = await self._coordinator.request(
+            response = await self.coordinator.request(
                 [self._heartbeat_form(command.epoch, command.topics)],
                 timeout=self._request_seconds,
             )
@@ -331,6 +346,8 @@ class ShareClient:
             logger.debug("[%s] no heartbeat: %s", self._settings.group_id, error_text(error))
             self._apply(Unanswered())
         else:
+            self.statistics.heartbeats += 1
+            self.statistics.last_heartbeat = sent_at
             self._apply(heartbeat_answer(response))
 
     def _heartbeat_form(
@@ -340,7 +357,7 @@ class ShareClient:
 
     async def _leave(self) -> None:
         try:
-            await self._coordinator.request(
+            await self.coordinator.request(
                 [self._heartbeat_form(LEAVE_EPOCH, frozenset())], timeout=self._request_seconds
             )
         except KafkaError as error:
@@ -487,8 +504,11 @@ class ShareClient:
                 else None,
             )
         except KafkaError as error:
+            self.statistics.failed_fetches += 1
             self._lost(node, session, error)
         else:
+            self.statistics.fetches.add(anyio.current_time() - sent_at)
+            self.statistics.failed_fetches += response.error_code != 0
             self._fetched(node, session, units, response, sent_at)
         finally:
             self._asked.pop(node, None)
@@ -531,6 +551,7 @@ class ShareClient:
                     )
                     partition = TopicPartition(name.name, each.partition_index)
                     self._empty.discard(node)
+                    self.statistics.bytes_fetched += len(each.records)
                     locks.add(
                         Fetched(
                             key,

@@ -179,6 +179,17 @@ class Locks:
             )
             return held + buffered, buffered
 
+    def unmarked(self) -> tuple[int, float | None]:
+        """Return how many returned records have no mark, and the first deadline of these."""
+        with self._lock:
+            deadlines = [
+                hold.deadline
+                for home in self._homes.values()
+                for hold in home.records.holds.values()
+                if hold.mark is None
+            ]
+        return len(deadlines), min(deadlines, default=None)
+
     # -- the engine's side --------------------------------------------------------------------
 
     @property
