@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from kohort.config import ADMIN_OPTIONS, SHARE_OPTIONS
 from kohort.config._client import ClientConfig, RequestOptions
 from kohort.config._config import ConsumerConfig
 from kohort.config._fetch import FetchConfig
@@ -95,6 +96,15 @@ def _overview() -> Iterator[str]:
     yield from table(
         ("keyword", "default"), ((_link(name), _default(found[name])) for name in sorted(found))
     )
+    yield ""
+    yield "## Share consumers\n"
+    yield wrapped(
+        "[Share consumers](../queues.md#limits) have the options of the client, of security and "
+        "these. Other options raise UnsupportedOptionError."
+    )
+    yield ""
+    own = sorted(SHARE_OPTIONS - ADMIN_OPTIONS)
+    yield from table(("keyword", "default"), ((_link(name), _default(found[name])) for name in own))
     yield ""
 
 

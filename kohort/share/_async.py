@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
-from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._commit_future import AsyncCommitFuture
 from kohort.consumer.driver._life import CloseRequest
@@ -19,9 +19,12 @@ from kohort.share._record import ShareRecord
 from kohort.types import LazyModule, TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from kohort import _options
     from kohort.consumer.api import _typing
 else:
+    pyarrow = LazyModule("pyarrow")
     _options = LazyModule("kohort._options")
     _typing = LazyModule("kohort.consumer.api._typing")
 
@@ -58,7 +61,31 @@ class AsyncShareConsumer(_base.ShareBase):
         conceal_secrets(configs)
         configs["key_deserializer"] = key_deserializer
         configs["value_deserializer"] = value_deserializer
-        self._set_up(topics, configs, acknowledgement, acquire_mode, on_error, start)
+        config = _base.share_config(configs)
+        self._set_up(topics, config, acknowledgement, acquire_mode, on_error, start)
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        on_error: Literal["reject", "release", "raise"] | Callable[[DataError], str] = "reject",
+        start: Literal["earliest"] | None = None,
+        key_deserializer: _typing.Deserializer[Any] | None = None,
+        value_deserializer: _typing.Deserializer[Any] | None = None,
+        unsupported: Literal["raise", "warn"] = "raise",
+    ) -> Self:
+        """Return a share consumer with the dotted names of Java and librdkafka as options.
+
+        ``share.acknowledgement.mode`` and ``share.acquire.mode`` are those of Java. Other rules and
+        errors are those of :meth:`~kohort.KafkaConsumer.from_properties`.
+        """
+        modes = _base.share_modes(properties)  # their values are no secrets
+        properties = conceal_properties(properties)
+        deserializers = key_deserializer, value_deserializer
+        return cls._from_properties(
+            properties, topics, modes, *deserializers, on_error, start, unsupported
+        )
 
     @staticmethod
     def _make_driver(config: ConsumerConfig) -> TaskDriver:
@@ -146,6 +173,37 @@ class AsyncShareConsumer(_base.ShareBase):
                 found = await self._taken()
         self._returned = found
         return found
+
+    async def poll_arrow(self, timeout_ms: float = 0) -> pyarrow.RecordBatch:
+        """Return acquired records as one ``pyarrow.RecordBatch``, maybe with no rows.
+
+        The columns are those of :meth:`~kohort.KafkaConsumer.poll_arrow`, ``delivery_count`` and
+        ``lock_deadline``, which are the attributes of a :class:`~kohort.ShareRecord`. It returns
+        about 4 MiB, or one larger batch. In implicit mode, the next poll accepts all rows. In
+        explicit mode, use :meth:`acknowledge` for each of them.
+
+        Deserializers do not run. The first call warns if one is set. Records that an iteration has
+        still to return are released. Raises ImportError without pyarrow, and the errors of
+        :meth:`poll`.
+        """
+        return await self._poll_rows(timeout_ms)
+
+    async def _poll_rows(self, timeout_ms: float) -> pyarrow.RecordBatch:
+        # Imports come before the poll, so that Ctrl-C interrupts none of them after records came.
+        from kohort.consumer.driver._tables import require_pyarrow, warn_of_deserializers
+
+        require_pyarrow()
+        from kohort.share import _rows  # noqa: F401
+
+        timeout, _ = _arguments.poll_arguments(timeout_ms, None)
+        self._check_subscribed()
+        warn_of_deserializers(self._driver.config, self._driver.engine.fetcher.buffer)
+        self._finish_returned()
+        self._release_queued()
+        with self._polling():
+            await self._driver.call(self._wait_plan(timeout))
+            self._driver.run_commit_callbacks()
+            return self._take_rows()
 
     def __aiter__(self) -> Self:
         self._driver.life.check_usable()

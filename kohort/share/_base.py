@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
-from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig
+from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._driver import Driver, DriverOwner, Plan
 from kohort.consumer.engine._callback_queue import CommitCallback
@@ -28,13 +28,16 @@ from kohort.share._record import ShareRecord
 from kohort.share.client._client import ShareClient
 from kohort.share.client._locks import Locks
 from kohort.share.client._settings import AcquireMode, ShareSettings
-from kohort.share.machine._acquired import Acknowledgement
+from kohort.share.machine._acquired import Acknowledgement, Hold
 from kohort.types import LazyModule, MetricSample, TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from kohort.consumer.diagnosis import _explanation, _health
     from kohort.share import _diagnosis
 else:
+    pyarrow = LazyModule("pyarrow")
     _explanation = LazyModule("kohort.consumer.diagnosis._explanation")
     _health = LazyModule("kohort.consumer.diagnosis._health")
 
@@ -68,6 +71,11 @@ _WHY = {
     "heartbeat_interval_ms": "the group decides it. Set share.heartbeat.interval.ms of the group",
 }
 """Options of consumers that a share consumer refuses, with the reason."""
+_MODES: Final = {
+    "share.acknowledgement.mode": "implicit",
+    "share.acquire.mode": "batch_optimized",
+}
+"""Properties that only share consumers have, with their defaults."""
 
 
 class ShareBase(DriverOwner):
@@ -79,10 +87,38 @@ class ShareBase(DriverOwner):
     def _make_driver(config: ConsumerConfig) -> Driver:
         raise NotImplementedError  # each share consumer has it
 
+    @classmethod
+    def _from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        topics: tuple[str, ...],
+        modes: tuple[Any, Any],
+        key_deserializer: Any,
+        value_deserializer: Any,
+        on_error: PoisonPolicy | Callable[[DataError], str],
+        start: str | None,
+        unsupported: str,
+    ) -> Self:
+        """Return a share consumer with these properties, of which no traceback shows a secret."""
+        config = ConsumerConfig.from_properties(
+            _share_properties(properties, only_warn=unsupported == "warn"),
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            unsupported=unsupported,
+        )
+        consumer = cls.__new__(cls)
+        try:
+            consumer._set_up(topics, config, *modes, on_error, start)
+        except InvalidOptionError as error:
+            wrong, cause = in_dotted_names(error, properties), error.__cause__
+        else:
+            return consumer
+        raise wrong from cause
+
     def _set_up(
         self,
         topics: tuple[str, ...],
-        options: dict[str, Any],
+        config: ConsumerConfig,
         acknowledgement: str,
         acquire_mode: AcquireMode,
         on_error: PoisonPolicy | Callable[[DataError], str],
@@ -93,7 +129,6 @@ class ShareBase(DriverOwner):
         _check_choice("start", start, (None, "earliest"))
         if not callable(on_error):
             _check_choice("on_error", on_error, ("reject", "release", "raise"))
-        config = _config(options)
         group, fetch, client = config.group, config.fetch, config.client
         if group.group_id is None:
             raise InvalidOptionError("a share consumer needs a group. Set the option group_id")
@@ -130,6 +165,8 @@ class ShareBase(DriverOwner):
         self._topics: frozenset[str] = frozenset(_arguments.topic_names(topics))
         self._returned: Records = {}
         """Records of the latest poll, which the next call accepts in implicit mode."""
+        self._returned_rows: list[tuple[TopicPartition, int, Hold]] = []
+        """The same of the latest poll_arrow()."""
         self._queue: deque[ShareRecord[Any, Any]] = deque()
         """Records that iteration has still to return."""
         self._current: ShareRecord[Any, Any] | None = None
@@ -233,9 +270,22 @@ class ShareBase(DriverOwner):
             self._raise_errors()
         return found
 
+    def _take_rows(self) -> pyarrow.RecordBatch:
+        """Return the buffered records as rows, or raise an error if there are none."""
+        from kohort.consumer.driver._tables import TABLE_BYTES
+        from kohort.records import MAX_ROWS, TablePlan, allocate_in_arrow
+
+        plan = TablePlan(MAX_ROWS, TABLE_BYTES, allocate=allocate_in_arrow)
+        found = self._delivery.deliver_rows(self._locks.take(), plan)
+        if not found:
+            self._raise_errors()
+        self._returned_rows = found.holds
+        return found.build()
+
     def _finish_returned(self) -> None:
         """Accept what the caller has processed, in implicit mode."""
         returned, self._returned = self._returned, {}
+        rows, self._returned_rows = self._returned_rows, []
         current, self._current = self._current, None
         if self._is_implicit:
             for records in returned.values():
@@ -243,6 +293,9 @@ class ShareBase(DriverOwner):
                     self._accept_unmarked(record)
             if current is not None:
                 self._accept_unmarked(current)
+            for partition, offset, hold in rows:
+                if hold.mark is None:
+                    self._locks.mark(partition, offset, hold, Acknowledgement.ACCEPT)
 
     def _accept_unmarked(self, record: ShareRecord[Any, Any]) -> None:
         if record._hold.mark is None:
@@ -465,10 +518,43 @@ def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None
         raise InvalidOptionError(f"{name}={value!r}: expected one of {expected}")
 
 
-def _config(options: Mapping[str, Any]) -> ConsumerConfig:
+def share_config(options: Mapping[str, Any]) -> ConsumerConfig:
     """Return the options. Raise UnsupportedOptionError for those that have no meaning here."""
     for name in options:
         if name in OPTIONS and name not in SHARE_OPTIONS:
-            why = _WHY.get(name, "it has no meaning for a share consumer: leave it out")
-            raise UnsupportedOptionError(f"{name} is not supported by share consumers: {why}")
+            raise _unsupported(name, name)
     return ConsumerConfig.from_kwargs(**options)
+
+
+def share_modes(properties: object) -> tuple[Any, Any]:
+    """Return the modes of acknowledging and acquiring that properties have, or the defaults."""
+    given = properties if isinstance(properties, Mapping) else {}
+    acknowledgement, acquire = ((given.get(name) or each) for name, each in _MODES.items())
+    return acknowledgement, acquire
+
+
+def _share_properties(properties: Mapping[str, Any], *, only_warn: bool) -> Mapping[str, Any]:
+    """Return the properties that a consumer has, too, without those that have no meaning here.
+
+    Raise UnsupportedOptionError for these, or log them.
+    """
+    if not isinstance(properties, Mapping):
+        return properties  # ConsumerConfig raises its error
+    names = {dotted: each.name for each in OPTIONS.values() for dotted in each.properties}
+    found = {}
+    for given, value in properties.items():
+        name = names.get(given)
+        if given in _MODES:
+            continue
+        if name is None or name in SHARE_OPTIONS or value is None:
+            found[given] = value
+        elif only_warn:
+            logger.warning("%s", str(_unsupported(given, name)))
+        else:
+            raise _unsupported(given, name)
+    return found
+
+
+def _unsupported(given: str, name: str) -> UnsupportedOptionError:
+    why = _WHY.get(name, "it has no meaning for a share consumer: leave it out")
+    return UnsupportedOptionError(f"{given} is not supported by share consumers: {why}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kohort.config import ConsumerConfig
 from kohort.errors import (
@@ -21,11 +22,17 @@ from kohort.share.client._locks import Fetched, Locks
 from kohort.share.machine._acquired import Acknowledgement, Hold
 from kohort.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kohort.records import TablePlan
+    from kohort.share._rows import SharedRows
+
 logger = get_logger("kohort.share")
 
 PoisonPolicy: TypeAlias = Literal["reject", "release", "raise"]
 """What becomes of data that cannot be read."""
 _ALL = 0x7FFF_FFFF
+_Damage: TypeAlias = tuple[CorruptBatchError, set[int]]
+"""The error of an unreadable batch, and its offsets."""
 
 
 class ShareDelivery:
@@ -80,10 +87,15 @@ class ShareDelivery:
         return found
 
     def _records(self, fetched: Fetched) -> list[ShareRecord[Any, Any]]:
-        acquired = {
-            offset for first, last, _ in fetched.ranges for offset in range(first, last + 1)
-        }
-        records, corrupt = self._decode(fetched, acquired)
+        acquired = fetched.offsets()
+        records: list[Record] = []
+
+        def read(found: RecordSet) -> bool:
+            found.read(_ALL)
+            records.extend(each for each in found.records if each.offset in acquired)
+            return True
+
+        _, corrupt = self._decode(fetched, acquired, read)
         values = [self._value(record) for record in records]  # before anything is acknowledged
         gaps = acquired.difference(record.offset for record in records)
         gaps.difference_update(*(offsets for _, offsets in corrupt))
@@ -101,6 +113,34 @@ class ShareDelivery:
                 delivered.append(share_record(made, hold))
         return delivered
 
+    def deliver_rows(self, fetched: Iterable[Fetched], plan: TablePlan) -> SharedRows:
+        """Return the rows of these fetches, and acknowledge what has no row.
+
+        What the plan has no room for waits for the next call.
+        """
+        from kohort.share._rows import SharedRows
+
+        waiting = deque(fetched)
+        read: list[tuple[Fetched, range, list[_Damage]]] = []
+        while waiting and plan.has_room:
+            each, first = waiting.popleft(), plan.rows
+            passed, corrupt = self._decode(each, each.offsets(), partial(_add_rows, plan))
+            read.append((each, range(first, plan.rows), corrupt))
+            if passed is not None:
+                waiting.appendleft(self._locks.split(each, passed))
+        found = SharedRows(plan)
+        for each, rows, corrupt in read:
+            offsets = found.offsets[rows.start : rows.stop]
+            gaps = each.offsets().difference(offsets, *(damaged for _, damaged in corrupt))
+            holds = self._locks.hold(each, gaps)
+            for error, damaged in corrupt:
+                self._poison(each.partition, error, damaged & holds.keys(), holds)
+            found.add(each.partition, rows, holds)
+        if waiting:
+            self._locks.put_back(waiting)
+        self.delivered += len(found)
+        return found
+
     def _value(self, record: Record) -> ConsumerRecord[Any, Any] | RecordDeserializationError:
         """Return the record as deserialized, or its error. Raises DeserializerNotReadyError."""
         if self._deserialize is None:
@@ -113,14 +153,14 @@ class ShareDelivery:
             return error
 
     def _decode(
-        self, fetched: Fetched, acquired: set[int]
-    ) -> tuple[list[Record], list[tuple[CorruptBatchError, set[int]]]]:
-        """Return the acquired records, and the errors and offsets of batches that are unreadable.
+        self, fetched: Fetched, acquired: set[int], read: Callable[[RecordSet], bool]
+    ) -> tuple[int | None, list[_Damage]]:
+        """Let ``read`` take records until it returns False or all are taken.
 
-        After a batch whose end is unknown, all further offsets are unreadable.
+        Return the offset where it stopped, or None for the end. Return also the errors and offsets
+        of batches that are unreadable. After a batch whose end is unknown, all further offsets are.
         """
-        records: list[Record] = []
-        corrupt: list[tuple[CorruptBatchError, set[int]]] = []
+        corrupt: list[_Damage] = []
         offset, tp = min(acquired), fetched.partition
         while True:
             found = RecordSet(
@@ -134,8 +174,8 @@ class ShareDelivery:
             )
             try:
                 while not found.done:
-                    found.read(_ALL)
-                    records += (each for each in found.records if each.offset in acquired)
+                    if not read(found):
+                        return found.passed, corrupt
             except CorruptBatchError as error:
                 first = found.passed if error.offset is None else max(error.offset, found.passed)
                 end = error.next_offset
@@ -147,7 +187,7 @@ class ShareDelivery:
                 offset = end
             else:
                 break
-        return records, corrupt
+        return None, corrupt
 
     def _poison(
         self,
@@ -169,6 +209,11 @@ class ShareDelivery:
             self.errors.append(error)
         else:
             logger.warning("on_error is %r: %s", policy, _described(tp, error))
+
+
+def _add_rows(plan: TablePlan, found: RecordSet) -> bool:
+    found.add_rows_to(plan)
+    return plan.has_room or found.done
 
 
 _POLICIES = {

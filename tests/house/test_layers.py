@@ -28,7 +28,7 @@ THIRD_PARTY = {
     # trio is notified of Ctrl-C where it runs.
     "consumer": {"anyio", "pyarrow", "trio"},
     "admin": {"anyio"},
-    "share": {"anyio"},
+    "share": {"anyio", "pyarrow"},
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
     "prometheus": {"prometheus_client"},
     "otel": {"opentelemetry"},

@@ -55,11 +55,15 @@ class Fetched:
         self.key: Final = key
         self.partition: Final = partition
         self.node: Final = node
-        self.ranges: Final = ranges
+        self.ranges: tuple[AcquiredRange, ...] = ranges
         self.data: Final = data
         self.deadline: Final = deadline
         self.is_void: bool = False
         """True if the leader has forgotten the locks."""
+
+    def offsets(self) -> set[int]:
+        """Return the acquired offsets."""
+        return {offset for first, last, _ in self.ranges for offset in range(first, last + 1)}
 
 
 class _Home:
@@ -107,6 +111,31 @@ class Locks:
         with self._lock:
             self._taken = []
             self._buffer.extendleft(reversed([each for each in fetched if not each.is_void]))
+
+    def split(self, fetched: Fetched, offset: int) -> Fetched:
+        """Cut a taken fetch before an offset. Return its other part, which is taken, too."""
+        with self._lock:
+            ranges = fetched.ranges
+            fetched.ranges = tuple(
+                each._replace(last=min(each.last, offset - 1))
+                for each in ranges
+                if each.first < offset
+            )
+            rest = Fetched(
+                fetched.key,
+                fetched.partition,
+                fetched.node,
+                tuple(
+                    each._replace(first=max(each.first, offset))
+                    for each in ranges
+                    if each.last >= offset
+                ),
+                fetched.data,
+                fetched.deadline,
+            )
+            rest.is_void = fetched.is_void or not rest.ranges
+            self._taken.append(rest)
+            return rest
 
     def hold(self, fetched: Fetched, gaps: Set[int]) -> dict[int, Hold]:
         """Hold the offsets of a fetch, and acknowledge the gaps. Return the holds by offset.
