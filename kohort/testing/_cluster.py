@@ -56,8 +56,9 @@ class Cluster(ClusterHandle, FaultControl, GroupControl):
     ``consumer_session_timeout_ms``, ``consumer_heartbeat_interval_ms`` and
     ``consumer_assignment_interval_ms`` apply to its groups. They may be below Kafka's minima.
 
-    ``share_version`` 0 switches share groups off. ``share_lock_ms`` is the time of the lock on a
-    record that a member of a share group has acquired. It may be below Kafka's minimum.
+    ``share_version`` 0 switches share groups off, 1 only their dead letters. ``share_lock_ms`` is
+    the time of the lock on a record that a member of a share group has acquired. It may be below
+    Kafka's minimum.
 
     ``configs`` are broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms":
     500}``. A name that Kafka does not have raises InvalidOptionError. ``seed`` is the random seed.

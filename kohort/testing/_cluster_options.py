@@ -55,7 +55,7 @@ class MemoryClusterOptions(TypedDict, total=False):
     consumer_assignment_interval_ms: int | None
     """Time between two assignments of a group of the consumer protocol. Default: 1,000."""
     share_version: int
-    """1 serves share groups, 0 does not. Default: 1."""
+    """2 serves share groups, 1 those without dead letters, and 0 none. Default: 2."""
     share_lock_ms: int | None
     """Time of the lock on a record that a member of a share group has acquired. Default: 30,000."""
     transaction_version: int

@@ -380,7 +380,7 @@ def test_the_transaction_version_is_a_feature_of_the_cluster(level: int) -> None
         response = raw.ask(request, 3)
         levels = {f.name: f.max_version_level for f in response.finalized_features}
         transactions = {"transaction.version": level} if level else {}
-        assert levels == {"group.version": 1, "share.version": 1, **transactions}
+        assert levels == {"group.version": 1, "share.version": 2, **transactions}
 
 
 def test_a_coordinator_that_moves_goes_on_with_what_is_open() -> None:

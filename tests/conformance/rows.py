@@ -256,4 +256,5 @@ ROWS = (
     Row("9.3", "ShareFetch and ShareAcknowledge: sessions, acquired ranges, acknowledgements"),
     Row("9.4", "the share coordinator: epochs of states and leaders, merged batches"),
     Row("9.5", "starts of share groups: described, set and deleted"),
+    Row("9.6", "dead letters of share groups: topics, partitions, headers, copies, stored states"),
 )

@@ -15,7 +15,7 @@ from kohort.broker.apis._registry import SERVED, Context, serves
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
-_FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+_FEATURES = {"group.version": 1, "share.version": 2, "transaction.version": 2}
 """Features of Kafka that this cluster has, with their last levels."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

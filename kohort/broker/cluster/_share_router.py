@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from kohort.broker._broker_node import BrokerNode
 from kohort.broker.cluster._coordinated_topic import CoordinatedCluster, CoordinatedTopic
-from kohort.broker.cluster._topics import SHARE_STATE, Partition, Topic, Topics
+from kohort.broker.cluster._share_letters import LetterCluster, ShareLetters
+from kohort.broker.cluster._topics import SHARE_STATE, Partition, Topic
 from kohort.broker.cluster._transaction_router import stored_records
-from kohort.broker.configs._broker_configs import BrokerConfigs
-from kohort.broker.configs._cluster_config import ClusterConfig
 from kohort.broker.configs._given_configs import SHARE_FACTOR, SHARE_PARTITIONS, SHARE_UPDATES
 from kohort.broker.share import (
     NO_OFFSET,
@@ -34,13 +33,8 @@ from kohort.types import TopicPartition
 _READ_COMMITTED = "read_committed"
 
 
-class ShareCluster(CoordinatedCluster, Protocol):
+class ShareCluster(CoordinatedCluster, LetterCluster, Protocol):
     """Parts of the cluster's state that share groups use."""
-
-    config: ClusterConfig
-    configs: BrokerConfigs
-    topics: Topics
-    changed: Callable[[], None]
 
 
 class ShareRouter:
@@ -50,6 +44,7 @@ class ShareRouter:
         self._cluster = cluster
         given = cluster.config.configs
         self.partition_count: int = int(given.get(SHARE_PARTITIONS, STATE_PARTITIONS))
+        self.letters: ShareLetters = ShareLetters(cluster)
         self._coordinated = CoordinatedTopic(cluster, self.state_topic)
 
     def make_coordinator(self) -> ShareCoordinator:
@@ -169,6 +164,7 @@ class _BrokerView:
             delivery_limit=limits.share_delivery_count_limit,
             max_locks=limits.share_partition_max_record_locks,
             renews=limits.share_renew_acknowledge_enable,
+            has_letters=bool(self._router.letters.topic_of(group_id)),
         )
 
     def led_log(self, key: ShareKey) -> LedLog | ErrorCode:
@@ -215,7 +211,7 @@ class _BrokerView:
         return coordinator.write(key, state_epoch, leader_epoch, start, complete, batches)
 
     def write_letters(self, key: ShareKey, letters: Sequence[Letter]) -> None:
-        """Write nothing: groups have no dead letters at this level of share.version."""
+        self._router.letters.write(self._node, key, letters)
 
     def changed(self) -> None:
         self._cluster.changed()

@@ -48,8 +48,8 @@ class ClusterConfig:
     groups: GroupLimits = field(default_factory=GroupLimits)
     group_version: int = 1
     """Level of the feature group.version. With 0, the consumer protocol is off."""
-    share_version: int = 1
-    """Level of the feature share.version. With 0, share groups are off."""
+    share_version: int = 2
+    """Level of the feature share.version. 0: no share groups. 1: no dead letters of them."""
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     security: Security = PLAINTEXT_ONLY
 
@@ -86,8 +86,8 @@ class ClusterConfig:
             )
         if self.group_version not in (0, 1):
             raise InvalidOptionError(f"group_version={self.group_version}: must be 0 or 1")
-        if self.share_version not in (0, 1):
-            raise InvalidOptionError(f"share_version={self.share_version}: must be 0 or 1")
+        if self.share_version not in (0, 1, 2):
+            raise InvalidOptionError(f"share_version={self.share_version}: must be 0, 1 or 2")
         if isinstance(self.ports, Sequence) and len(self.ports) != self.brokers:
             raise InvalidOptionError(
                 f"ports={self.ports!r}: must have one port for each of {self.brokers} brokers"

@@ -46,6 +46,7 @@ SESSION_TIMEOUT = f"consumer.{_SESSION}"
 HEARTBEAT_INTERVAL = f"consumer.{_HEARTBEAT}"
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 _STANDBY = "streams.num.standby.replicas"
+_LETTERS = "errors.deadletterqueue.topic.name"
 _RESET, _ISOLATION = "share.auto.offset.reset", "share.isolation.level"
 
 GROUP_SETTINGS: Mapping[str, GroupSetting] = {
@@ -55,7 +56,7 @@ GROUP_SETTINGS: Mapping[str, GroupSetting] = {
         _bounded(SESSION_TIMEOUT),
         _bounded(ASSIGNMENT_INTERVAL),
         GroupSetting("errors.deadletterqueue.copy.record.enable", ConfigType.BOOLEAN, "false"),
-        GroupSetting("errors.deadletterqueue.topic.name", ConfigType.STRING, ""),
+        GroupSetting(_LETTERS, ConfigType.STRING, ""),
         _bounded("share.heartbeat.interval.ms"),
         _bounded("share.session.timeout.ms"),
         _bounded("share.record.lock.duration.ms"),
@@ -117,6 +118,8 @@ def _type_problem(setting: GroupSetting, value: str) -> str | None:
     if setting.type is ConfigType.BOOLEAN:
         valid = is_valid(setting.type, value)
         return None if valid else "Expected value to be either true or false"
+    if setting.name == _LETTERS and value.startswith("__"):
+        return "DLQ topic name must not start with '__'"
     if setting.type in (ConfigType.STRING, ConfigType.LIST):
         return None
     if not is_valid(setting.type, value):

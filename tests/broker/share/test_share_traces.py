@@ -31,6 +31,7 @@ CONFIGS = {
     "group.share.min.record.lock.duration.ms": 1000,
     "group.share.min.session.timeout.ms": 1000,
     "group.share.min.heartbeat.interval.ms": 100,
+    "errors.deadletterqueue.auto.create.topics.enable": "true",
 }
 
 Step = dict[str, Any]
@@ -126,7 +127,7 @@ class Replay:
         if (self.name, number) in BEFORE:
             await BEFORE[self.name, number](self)
         handler = getattr(self, f"on_{step['op'].partition(' ')[0]}")
-        if step["op"] not in ("fetch", "persisted"):
+        if step["op"] not in ("fetch", "persisted", "dlq_records"):
             await self.until(step["t"])
         got = await handler(step)
         expected = DIFFERENCES.get((self.name, number), step.get("result"))
@@ -290,6 +291,23 @@ class Replay:
                 lambda state: state.transaction_router.write_marker(partition, marker)
             )
 
+    async def on_dlq_records(self, step: Step) -> None:
+        name = self.trace["group_configs"]["errors.deadletterqueue.topic.name"]
+        written = [
+            {
+                "partition": record.partition,
+                "offset": record.offset,
+                "key_hex": None if record.key is None else record.key.hex(),
+                "value_hex": None if record.value is None else record.value.hex(),
+                "headers": [[header, (value or b"").decode()] for header, value in record.headers],
+            }
+            for record in self.cluster.records(name)
+        ]
+        expected = [{**record} for record in step["records"]]
+        for record in expected:
+            del record["timestamp"]
+        assert written == expected
+
     async def on_persisted(self, step: Step) -> Any:
         found = [{"type": kind, "value": value} for kind, value in stored(self.cluster)]
         assert found == [_without_times(record) for record in step["records"]]
@@ -354,7 +372,24 @@ async def _keys(replay: Replay) -> None:
     assert [each.offset for each in replay.cluster.records(replay.name)] == [4, 8, 9, 10, 11]
 
 
+async def _six(replay: Replay) -> None:
+    replay.append(0, 6)
+
+
+async def _plain_topic(replay: Replay) -> None:
+    replay.cluster.create_topic("dlq.two", 1)
+
+
+async def _letter_topic(replay: Replay) -> None:
+    topic = replay.cluster._read(lambda state: state.topics.get("dlq.two"))
+    assert topic is not None
+    topic.configs["errors.deadletterqueue.group.enable"] = "true"
+
+
 BEFORE = {
+    ("dlq1", 0): _six,
+    ("dlq2", 0): _plain_topic,
+    ("dlq2", 4): _letter_topic,
     ("txn2", 0): _two_aborted,
     ("life1", 35): _alter_start,
     ("life1", 36): _delete_starts,
@@ -469,7 +504,7 @@ def _normal(result: Any) -> Any:
 SCRIPTED = (
     *("ack1", "own1", "exp1", "renew1", "renew2", "mode1", "mode2", "thr1", "sess1", "lock1"),
     *("txn1", "del1", "tdel1", "init1", "expire1", "life1", "wake1", "rst1", "txn2", "defl1"),
-    "compact1",
+    *("compact1", "dlq1", "dlq2", "dlq3"),
 )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kohort.protocol import messages as m
-from kohort.records import NewRecord, encode_batch
+from kohort.records import NewRecord, encode_batch, split_batches
 from tests.conformance.consumers import new_topic
 from tests.conformance.probe import Observations, probe
-from tests.conformance.probes.settings import GROUP, SET, change
+from tests.conformance.probes.broker_settings import NODE
+from tests.conformance.probes.fetching import fetch, partition
+from tests.conformance.probes.settings import BROKER, DELETE, GROUP, SET, change, describe
 from tests.conformance.session import T0, Session, wait_for
 
 Acks = Mapping[int, Sequence[tuple[int, int, list[int]]]]
@@ -342,3 +344,70 @@ def starts_of_share_groups(session: Session) -> Observations:
     yield "deleted", session.ask(delete(group_id=group, topics=names), 0)
     yield "described without", session.ask(describe, 1)
     yield "unknown", session.ask(delete(group_id=session.name("none"), topics=names), 0)
+
+
+@probe("9.6")
+def dead_letters_of_share_groups(session: Session) -> Observations:
+    """Reject records and use up their deliveries, with and without a topic that takes letters."""
+    takes = {"errors.deadletterqueue.group.enable": "true"}
+    source, plain = new_topic(session, "t", 1), session.topic("plain")
+    letters = session.topic("letters", 2, takes)
+    topic_id = session.topic_id(source)
+    records = [NewRecord(T0, b"k", b"v%d" % number, [("h", b"x")]) for number in range(9)]
+    session.produce(source, encode_batch(records))
+    group = queue(session, "g")
+
+    def configure(**values: str) -> m.IncrementalAlterConfigsResponse:
+        names = {
+            "topic": "errors.deadletterqueue.topic.name",
+            "copy": "errors.deadletterqueue.copy.record.enable",
+            "limit": "share.delivery.count.limit",
+        }
+        changes = [(SET, names[name], value) for name, value in values.items()]
+        return change(session, group, *changes, kind=GROUP)
+
+    def written() -> list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
+        found = [
+            (index, record.key, record.value, list(record.headers))
+            for index in range(2)
+            for answer in [fetch(session, letters, partition(index))]
+            for batch in split_batches(bytes(answer.responses[0].partitions[0].records or b""))
+            for record in batch.records()
+        ]
+        return sorted(found, key=lambda each: dict(each[3])["__dlq.errors.offset"] or b"")
+
+    def set_prefix(*changes: tuple[int, str, str | None]) -> None:
+        change(session, "", *changes, kind=BROKER)
+        wanted = changes[0][2] or "dlq."
+
+        def is_set() -> bool:
+            return describe(session, NODE, [prefix], BROKER).results[0].configs[0].value == wanted
+
+        wait_for(is_set, f"the prefix is {wanted}")
+
+    prefix = "errors.deadletterqueue.topic.name.prefix"
+    yield "internal", configure(topic="__letters")
+    yield "no boolean", configure(copy="maybe")
+    yield "configured", configure(topic=letters, limit="2")
+    settle(session, group, source)
+    wait_for(lambda: bool(_fetch(session, group, topic_id, 0).responses), "records are acquired")
+    yield "lost by the name", _acknowledge(session, group, topic_id, 1, (0, 0, [3]))
+    set_prefix((SET, prefix, session.name("")))
+    try:
+        configure(topic=plain)
+        yield "lost by the topic", _acknowledge(session, group, topic_id, 2, (1, 1, [3]))
+        configure(topic=letters)
+        yield "rejected", _acknowledge(session, group, topic_id, 3, (2, 3, [3]), (4, 4, [1]))
+        wait_for(lambda: len(written()) == 2, "both letters are written")
+        yield "letters", written()
+        configure(copy="true")
+        yield "released", _acknowledge(session, group, topic_id, 4, (5, 6, [2]), (7, 7, [3]))
+        wait_for(lambda: len(written()) == 3, "the copy is written")
+        yield "delivered again", _fetch(session, group, topic_id, 5)
+        yield "used up", _acknowledge(session, group, topic_id, 6, (5, 6, [2]), (8, 8, [1]))
+        wait_for(lambda: len(written()) == 5, "all letters are written")
+        yield "all letters", written()
+        yield "archived", _fetch(session, group, topic_id, 7)
+        yield "no letters of the first", session.end_offsets(plain, 1)
+    finally:
+        set_prefix((DELETE, prefix, None))
