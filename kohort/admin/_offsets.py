@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kohort.admin._requests import AdminRequests, group_error, note_error
 from kohort.admin._results import AdminResults
@@ -21,6 +21,7 @@ from kohort.coordinator_client import (
 from kohort.errors import (
     ErrorCode,
     KafkaError,
+    LeaderNotAvailableError,
     TopicAuthorizationFailedError,
     broker_error,
     error_name,
@@ -39,6 +40,7 @@ Committed: TypeAlias = AdminResults[TopicPartition, OffsetAndMetadata]
 """The committed offsets of a group."""
 GroupSpecs: TypeAlias = Mapping[str, Collection[TopicPartition] | None]
 """The partitions to read by group. None stands for all that have an offset."""
+_LOOK_UP: Final = "the look-up of offsets"
 _Change: TypeAlias = Callable[
     [Sequence[K], CoordinatorConnection], Awaitable[dict[K, KafkaError | None]]
 ]
@@ -211,7 +213,10 @@ async def log_offsets(
     *,
     committed: bool = False,
 ) -> AdminResults[TopicPartition, OffsetAndTimestamp | None]:
-    """Return an offset for each partition by its timestamp or OffsetSpec, or None without one."""
+    """Return an offset for each partition by its timestamp or OffsetSpec, or None without one.
+
+    A partition that does not exist is an error after a few looks, and not only at the timeout.
+    """
     level = "read_committed" if committed else "read_uncommitted"
     config = replace(engine.config.fetch, isolation_level=level)
     lookup = OffsetLookup(requests.cluster, config, rng=requests.rng)
@@ -221,12 +226,23 @@ async def log_offsets(
     ) -> Mapping[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
         results: dict[TopicPartition, OffsetResult] = {}
         await lookup.request_from_leaders({tp: specs[tp] for tp in remaining}, results)
-        return {
-            tp: result.error if isinstance(result, Failure) else result
-            for tp, result in results.items()
-        }
+        return {tp: _result(requests, tp, result) for tp, result in results.items()}
 
-    return await requests.each(specs, attempt, "the look-up of offsets")
+    return await requests.each(specs, attempt, _LOOK_UP)
+
+
+def _result(
+    requests: AdminRequests, tp: TopicPartition, result: OffsetResult
+) -> OffsetAndTimestamp | KafkaError | None:
+    """Return the offset, or its error. A partition that its topic does not have is no outage."""
+    if not isinstance(result, Failure):
+        return result
+    if isinstance(result.error, LeaderNotAvailableError):
+        numbers = requests.cluster.metadata.partitions_for(tp.topic)  # the look-up has renewed it
+        if numbers and tp.partition not in numbers:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return partition_error(_LOOK_UP, tp, code, "DESCRIBE")
+    return result.error
 
 
 async def log_bounds(

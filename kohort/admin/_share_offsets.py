@@ -109,9 +109,8 @@ async def check_starts(
     requests: AdminRequests, engine: Engine, starts: Mapping[TopicPartition, int | None]
 ) -> AdminResults[TopicPartition, None]:
     """Check that partitions exist and that their logs have the offsets."""
-    known = await _known(requests, starts)
-    first, end = await log_bounds(requests, engine, list(known))
-    errors = {**known.errors, **first.errors, **end.errors}
+    first, end = await log_bounds(requests, engine, list(starts))
+    errors = {**first.errors, **end.errors}
     for tp, start in starts.items():
         if tp in errors or start is None:
             continue

@@ -261,3 +261,24 @@ async def without_gone(call: Any) -> Any:
         if topic.name == "gone":
             topic.partitions[0].error_code = UnknownTopicOrPartitionError.code
     return response
+
+
+def test_absent_partition_is_an_error_long_before_the_timeout() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"])
+            servers = cluster.bootstrap_servers
+            async with AsyncKafkaAdminClient(
+                bootstrap_servers=servers, connect=cluster.connect
+            ) as admin:
+                began, absent = anyio.current_time(), TopicPartition("t", 9)
+                found = await admin.list_partition_offsets({T0: -1, absent: -1}, timeout_ms=600_000)
+                assert anyio.current_time() - began < 10
+                at = found[T0]
+                assert at is not None
+                assert at.offset == 1
+                error = found.errors[absent]
+                assert isinstance(error, UnknownTopicOrPartitionError)
+                assert "the look-up of offsets failed for t-9" in str(error)
+
+    run_virtual(main)
