@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli import _client, _history
 from kohort.cli._client import CommandError
 from kohort.cli._numbers import above_zero
+from kohort.cli._settings import configure, name_and_value
 from kohort.cli._tables import duration, number, table
 from kohort.errors import GroupHasMembersError, OffsetsChangedError
 from kohort.types import NamedTuple
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 REFUSED, ABOVE = 3, 4
 """Exit statuses: the group does not allow the change, and a lag is above the limit."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SHARE = "share"
 WITH_LAG = ("classic", "consumer")
 """Types of groups whose offsets are committed."""
 DESCRIPTION = """\
@@ -40,7 +42,13 @@ read the topic __consumer_offsets.
 
 `groups reset G --to TARGET` shows a plan, and `--execute` carries it out. `groups delete G...`
 deletes groups, and `groups delete-offsets G` the offsets of --topic or --partition. These need a
-group without members.
+group without members. A share group has start offsets in their place.
+
+`groups configure G` shows the settings of a group, which need not exist. `--config` and `--unset`
+change them.
+
+A limit of time for --fail-above does not fail for a record whose age is unknown, as in share
+groups. Such groups are named on stderr. Use a number of records for them.
 
 The exit status is 0, or 1 for an error and 2 for wrong arguments. It is 3 if the group has members
 or its offsets changed, and 4 if a lag is above --fail-above.
@@ -67,7 +75,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "words",
         nargs="*",
-        metavar="[history|reset|delete|delete-offsets] G",
+        metavar="[history|reset|delete|delete-offsets|configure] G",
         help="names of groups, after the name of an action",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -115,6 +123,21 @@ def add_to(commands: Commands) -> None:
         metavar="TOPIC:N",
         help="one partition (repeatable)",
     )
+    change.add_argument(
+        "--config",
+        action="append",
+        type=name_and_value,
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting for `groups configure G` (repeatable)",
+    )
+    change.add_argument(
+        "--unset",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="setting that `groups configure G` returns to its default (repeatable)",
+    )
     change.add_argument("--execute", action="store_true", help="carry the plan of a reset out")
     change.add_argument(
         "--save", metavar="FILE", help="save the plan, or with --execute its undo, for --to @FILE"
@@ -131,6 +154,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         "delete": _delete,
         "delete-offsets": _delete_offsets,
         "history": _history.run,
+        "configure": configure,
     }
     if len(names) > 1 and names[0] in changes:
         action, names = changes[names[0]], names[1:]
@@ -149,7 +173,9 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("--from, --until, --sample, --html, --svg and --arrow need `groups history G`")
     if options.sample and (options.since or options.until):
         parser.error("--sample shows the present. It takes --during, and no --from or --until")
-    if action in (_reset, _delete_offsets, _history.run) and len(names) != 1:
+    if action is not configure and (options.config or options.unset):
+        parser.error("--config and --unset need `groups configure G`")
+    if action in (_reset, _delete_offsets, _history.run, configure) and len(names) != 1:
         parser.error("name one group")
     if action is _delete_offsets and not (options.topic or options.partition):
         parser.error("groups delete-offsets needs --topic or --partition")
@@ -175,7 +201,7 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
     if not names:
         found = admin.list_groups(options.state, options.type, timeout_ms).raise_errors()
         listed = list(found)
-    wanted = names or [each.group_id for each in listed if each.type in WITH_LAG]
+    wanted = names or [each.group_id for each in listed if each.type in (*WITH_LAG, _SHARE)]
     before = None
     if options.during is not None:
         before = admin.group_lag(wanted, level, timeout_ms)
@@ -223,7 +249,21 @@ def _status(limit: Limit | None, groups: dict[str, GroupLag]) -> int:
         return 0
     lags = [each for group in groups.values() for each in group.partitions.values()]
     values = [each.seconds if limit.is_seconds else each.records for each in lags]
+    if limit.is_seconds:
+        _name_unknown_ages(groups)
     return ABOVE if any(each is not None and each > limit.value for each in values) else 0
+
+
+def _name_unknown_ages(groups: dict[str, GroupLag]) -> None:
+    """Name the share groups with records whose age is unknown."""
+    for name, lag in groups.items():
+        unknown = sum(each.records or 0 for each in lag.partitions.values() if each.seconds is None)
+        if unknown and lag.group.type == _SHARE:
+            print(
+                f"kohort groups: {name}: the age of {unknown:,} records is unknown, because it is "
+                "a share group. Give --fail-above a number of records",
+                file=sys.stderr,
+            )
 
 
 def _listed(listed: list[GroupListing], groups: dict[str, GroupLag]) -> str:
@@ -259,11 +299,17 @@ def _shown(lag: GroupLag) -> str:
         ]
         parts.append(table(["CLIENT", "HOST", "PARTITIONS", "MEMBER"], rows))
     if lag.partitions:
-        parts.append(table(_HEADINGS, [_row(tp, each) for tp, each in lag.partitions.items()]))
+        rows = [_row(tp, each) for tp, each in lag.partitions.items()]
+        headings = _HEADINGS
+        if group.type == _SHARE:  # each partition belongs to all members that have it
+            owner = headings.index("OWNER")
+            headings = ("PARTITION", "START", *headings[2:owner], *headings[owner + 1 :])
+            rows = [[*row[:owner], *row[owner + 1 :]] for row in rows]
+        parts.append(table(headings, rows))
     return "\n\n".join(parts)
 
 
-_HEADINGS = ("PARTITION", "COMMITTED", "END", "LAG", "BEHIND", "OWNER", "REASON")
+_HEADINGS: tuple[str, ...] = ("PARTITION", "COMMITTED", "END", "LAG", "BEHIND", "OWNER", "REASON")
 
 
 def _row(tp: TopicPartition, lag: PartitionLag) -> list[str]:
@@ -345,7 +391,7 @@ def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str
     except ValueError as error:
         raise CommandError(str(error)) from error
     if not plan.steps:
-        raise CommandError(f"group {group!r} has no committed offset. Name a --topic")
+        raise CommandError(f"group {group!r} has no offset. Name a --topic")
     if not options.json:
         print(_planned(plan))
     if options.execute:
@@ -356,7 +402,9 @@ def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str
     if options.json:
         print(plan.to_json())
     elif options.execute:
-        print("\n".join(["", "The offsets are reset.", *_undo_commands(plan, options.save)]))
+        is_share = _is_share(admin, group, more["timeout_ms"])
+        undo = _undo_commands(plan, options.save, is_share=is_share)
+        print("\n".join(["", "The offsets are reset.", *undo]))
     else:
         print("\n" + _next_step(plan))
     return 0
@@ -417,11 +465,14 @@ def _next_step(plan: ResetPlan) -> str:
     )
 
 
-def _undo_commands(plan: ResetPlan, saved: str | None) -> Iterator[str]:
+def _undo_commands(plan: ResetPlan, saved: str | None, *, is_share: bool) -> Iterator[str]:
     """Yield the commands for the way back."""
     if saved:
         yield f"Undo: kohort groups reset {plan.group_id} --to @{saved} --execute"
         return
+    new = [step.partition for step in plan.steps if step.before is None]
+    if new and is_share:
+        yield _deletion(plan.group_id, new, is_share=True)  # of all partitions, so it comes first
     known = [step for step in plan.steps if step.before is not None]
     if known:
         offsets = ",".join(
@@ -430,9 +481,21 @@ def _undo_commands(plan: ResetPlan, saved: str | None) -> Iterator[str]:
             if step.before is not None
         )
         yield f"Undo: kohort groups reset {plan.group_id} --to {offsets} --execute"
-    if new := [step.partition for step in plan.steps if step.before is None]:
-        options = " ".join(f"--partition {topic}:{partition}" for topic, partition in new)
-        yield f"Undo: kohort groups delete-offsets {plan.group_id} {options}"
+    if new and not is_share:
+        yield _deletion(plan.group_id, new, is_share=False)
+
+
+def _deletion(group: str, partitions: list[TopicPartition], *, is_share: bool) -> str:
+    """Return the command that deletes offsets. Those of a share group go by topics only."""
+    topics = dict.fromkeys(f"--topic {tp.topic}" for tp in partitions)
+    places = [f"--partition {topic}:{partition}" for topic, partition in partitions]
+    return f"Undo: kohort groups delete-offsets {group} {' '.join(topics if is_share else places)}"
+
+
+def _is_share(admin: KafkaAdminClient, group: str, timeout_ms: float) -> bool:
+    """True if a group exists and is a share group."""
+    found = admin.describe_groups([group], timeout_ms)
+    return group in found and found[group].type == _SHARE
 
 
 def _delete(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]) -> int:
@@ -444,6 +507,8 @@ def _delete_offsets(options: argparse.Namespace, admin: KafkaAdminClient, names:
     from kohort import TopicPartition
 
     [group] = names
+    if _is_share(admin, group, options.timeout * 1000):
+        return _delete_starts(options, admin, group)
     chosen = set(options.partition or ())
     if options.topic:
         committed = admin.list_group_offsets(group, options.timeout * 1000)[group]
@@ -454,6 +519,25 @@ def _delete_offsets(options: argparse.Namespace, admin: KafkaAdminClient, names:
     results = admin.delete_group_offsets(group, list(shown), options.timeout * 1000)
     assert all(isinstance(tp, TopicPartition) for tp in shown)
     return _report(options, "offset", shown, results)
+
+
+def _delete_starts(options: argparse.Namespace, admin: KafkaAdminClient, group: str) -> int:
+    """Delete the start offsets of topics from a share group, and print the way back."""
+    timeout_ms = options.timeout * 1000
+    if options.partition:
+        raise CommandError("a share group loses the offsets of whole topics. Use --topic")
+    topics: list[str] = list(dict.fromkeys(options.topic))
+    before = admin.list_share_group_offsets(group, timeout_ms)[group]
+    results = admin.delete_share_group_offsets(group, topics, timeout_ms)
+    status = _report(options, "offsets of", {topic: topic for topic in topics}, results)
+    starts = ",".join(
+        f"{tp.topic}:{tp.partition}={at.start}"
+        for tp, at in before.items()
+        if tp.topic in results and at.start is not None
+    )
+    if starts and not options.json:
+        print(f"Undo: kohort groups reset {group} --to {starts} --execute")
+    return status
 
 
 def _report(options: argparse.Namespace, what: str, names: dict[Any, str], results: Any) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.cli import _client
 from kohort.cli._numbers import whole_above_zero
+from kohort.cli._settings import name_and_value
 from kohort.cli._tables import number, table
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def add_to(commands: Commands) -> None:
     change.add_argument(
         "--config",
         action="append",
-        type=_config,
+        type=name_and_value,
         default=[],
         metavar="NAME=VALUE",
         help="setting such as retention.ms=3600000 (repeatable)",
@@ -233,10 +234,3 @@ def _errors(results: Any) -> int:
     for error in results.errors.values():
         print(f"kohort topics: {error}", file=sys.stderr)
     return int(bool(results.errors))
-
-
-def _config(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
