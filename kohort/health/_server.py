@@ -38,9 +38,7 @@ class HealthServer:
     """The server of :func:`serve`, until :meth:`close` or the end of its ``with`` block."""
 
     def __init__(self, consumer: AnyConsumer, host: str, port: int) -> None:
-        is_v6 = ":" in host
-        self._server = (_ServerV6 if is_v6 else _Server)((host, port), _Handler)
-        self._server.answer = Questions(consumer).answer
+        self._server = _Server(host, port, Questions(consumer).answer)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="kohort-health", daemon=True
         )
@@ -76,19 +74,20 @@ class _Server(socketserver.ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
-    answer: Callable[[str], Answer]
+
+    def __init__(self, host: str, port: int, answer: Callable[[str], Answer]) -> None:
+        self.answer = answer
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6 and socket.has_dualstack_ipv6():
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         logger.debug("a request of %s failed", client_address, exc_info=True)
-
-
-class _ServerV6(_Server):
-    address_family = socket.AF_INET6
-
-    def server_bind(self) -> None:
-        if socket.has_dualstack_ipv6():
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
 
 
 class _Handler(BaseHTTPRequestHandler):

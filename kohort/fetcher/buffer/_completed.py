@@ -8,7 +8,7 @@ from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeseri
 from kohort.fetcher.buffer._memory import Releasable
 from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
 from kohort.subscription import Watermarks
-from kohort.types import TopicPartition
+from kohort.types import NamedTuple, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.fetcher.buffer._deserialize import DeserializeRecord
@@ -254,6 +254,19 @@ class CompletedFetch:
         )
 
 
+class OversizedBatch(NamedTuple):
+    """A partition and the first batch of its records, which no response may carry.
+
+    Unknown fields are None.
+    """
+
+    topic_partition: TopicPartition
+    size: int | None = None
+    """Bytes of the batch, with its header."""
+    next_offset: int | None = None
+    """The offset after its last record."""
+
+
 class FailedFetch:
     """The entry for a failed fetch or look-up in the queue of a partition.
 
@@ -266,12 +279,19 @@ class FailedFetch:
     holds_bytes: Final = False
 
     def __init__(
-        self, topic_partition: TopicPartition, epoch: int, error: KafkaError, *, is_transient: bool
+        self,
+        topic_partition: TopicPartition,
+        epoch: int,
+        error: KafkaError,
+        *,
+        is_transient: bool,
+        oversized: OversizedBatch | None = None,
     ) -> None:
         self.topic_partition: Final = topic_partition
         self.epoch: Final = epoch
         self.error: Final = error
         self.is_transient: Final = is_transient
+        self.oversized: Final = oversized
         self.raised = 0
         self.is_busy = False
 

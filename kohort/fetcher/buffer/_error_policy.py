@@ -27,7 +27,6 @@ from kohort.errors import (
     UnsupportedCodecError,
 )
 from kohort.fetcher.buffer._completed import CompletedFetch, FailedFetch
-from kohort.fetcher.buffer._oversized import OversizedFetch
 from kohort.logs import get_logger
 from kohort.subscription import PartitionState, SubscriptionState
 from kohort.types import NamedTuple, TopicPartition
@@ -137,12 +136,11 @@ class ErrorPolicy:
         match self._decide(item, error, repeat):
             case PolicyAction.SKIP if isinstance(item, CompletedFetch):
                 self._skip(item, error)
-            case PolicyAction.SKIP if (
-                isinstance(item, OversizedFetch) and error.next_offset is not None
-            ):
-                self._skip_unread(item, error, error.next_offset)
-            case PolicyAction.SKIP if isinstance(item, OversizedFetch):
-                self._pause(item, error)
+            case PolicyAction.SKIP if isinstance(item, FailedFetch) and item.oversized:
+                if error.next_offset is None:
+                    self._pause(item, error)
+                else:
+                    self._skip_unread(item, item.oversized.size, error, error.next_offset)
             case PolicyAction.PAUSE:
                 self._pause(item, error)
             case _:  # a batch that was not received cannot be skipped
@@ -219,7 +217,9 @@ class ErrorPolicy:
         self._log_skip(error, next_offset)
         self._on_room()
 
-    def _skip_unread(self, item: OversizedFetch, error: DataError, next_offset: int) -> None:
+    def _skip_unread(
+        self, item: FailedFetch, size: int | None, error: DataError, next_offset: int
+    ) -> None:
         """Skip a batch of which only the header was received."""
         with self._subscription.lock:
             state = self._current(item)
@@ -228,12 +228,12 @@ class ErrorPolicy:
             # The high watermark is older than the header, so it cannot check the next offset.
             next_offset = max(next_offset, state.position + 1)
             self.counters.batches_skipped += 1
-            self.counters.bytes_skipped += item.size_in_bytes or 0
+            self.counters.bytes_skipped += size or 0
             self._subscription.skip_to(state, next_offset)
         logger.warning(
             "%s-%d: skipped the batch of %s bytes at offset %s. The next offset is %d. Cause: %s",
             *item.topic_partition,
-            item.size_in_bytes,
+            size,
             error.offset,
             next_offset,
             error.reason,

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Mapping
 
 from kohort.errors import RecordTooLargeError
-from kohort.fetcher.buffer._completed import FailedFetch
-from kohort.types import NamedTuple, TopicPartition
+from kohort.fetcher.buffer._completed import FailedFetch, OversizedBatch
+from kohort.types import TopicPartition
 
 _BY_ID, _FLEXIBLE = 13, 12
 _BATCH = struct.Struct(">qiibiHi")  # base offset, length, epoch, magic, CRC, attributes, delta
@@ -21,35 +21,22 @@ _LENGTH_BYTES = 12
 """The bytes at the start of a batch that its length field does not count."""
 
 
-class OversizedBatch(NamedTuple):
-    """A partition and the first batch of its records. Unknown fields are None."""
-
-    topic_partition: TopicPartition
-    size: int | None = None
-    """Bytes of the batch, with its header."""
-    next_offset: int | None = None
-    """The offset after its last record."""
-
-
-class OversizedFetch(FailedFetch):
-    """The entry for a batch that is larger than any response may be."""
-
-    def __init__(self, found: OversizedBatch, epoch: int, offset: int, limit: int) -> None:
-        tp = found.topic_partition
-        size = "" if found.size is None else f" of {found.size} bytes"
-        reason = f"the batch{size} does not fit into receive_message_max_bytes={limit}"
-        next_offset = found.next_offset
-        target = "a later offset" if next_offset is None else f"offset {next_offset}"
-        error = RecordTooLargeError(
-            f"fetching {tp.topic}-{tp.partition} at offset {offset} failed: {reason}. Raise "
-            f"receive_message_max_bytes, or seek() to {target}",
-            topic_partition=tp,
-            offset=offset,
-            next_offset=next_offset,
-            reason=reason,
-        )
-        super().__init__(tp, epoch, error, is_transient=False)
-        self.size_in_bytes = found.size
+def oversized_fetch(found: OversizedBatch, epoch: int, offset: int, limit: int) -> FailedFetch:
+    """Return the entry for a batch that is larger than any response may be."""
+    tp = found.topic_partition
+    size = "" if found.size is None else f" of {found.size} bytes"
+    reason = f"the batch{size} does not fit into receive_message_max_bytes={limit}"
+    next_offset = found.next_offset
+    target = "a later offset" if next_offset is None else f"offset {next_offset}"
+    error = RecordTooLargeError(
+        f"fetching {tp.topic}-{tp.partition} at offset {offset} failed: {reason}. Raise "
+        f"receive_message_max_bytes, or seek() to {target}",
+        topic_partition=tp,
+        offset=offset,
+        next_offset=next_offset,
+        reason=reason,
+    )
+    return FailedFetch(tp, epoch, error, is_transient=False, oversized=found)
 
 
 class _Head:

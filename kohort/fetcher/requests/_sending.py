@@ -15,9 +15,9 @@ from kohort.fetcher._environment import FetchCluster, FetcherOptions
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._leaders import Leaders, Replicas
 from kohort.fetcher.buffer._buffer import FetchBuffer
-from kohort.fetcher.buffer._completed import CompletedFetch, DecodeOptions
+from kohort.fetcher.buffer._completed import CompletedFetch, DecodeOptions, OversizedBatch
 from kohort.fetcher.buffer._memory import SharedLease
-from kohort.fetcher.buffer._oversized import OversizedBatch, OversizedFetch, find_batch
+from kohort.fetcher.buffer._oversized import find_batch, oversized_fetch
 from kohort.fetcher.requests._candidates import Candidates
 from kohort.fetcher.requests._connections import LONG_POLL_AFTER, FetchConnection
 from kohort.fetcher.requests._pacing import FetchPace
@@ -380,7 +380,7 @@ class FetchSender:
         self._counters.partition_errors += 1
         self._candidates.touch([tp])
         epoch, offset = requests[tp].epoch, requests[tp].offset
-        return self._queues.append(OversizedFetch(found, epoch, offset, error.limit))
+        return self._queues.append(oversized_fetch(found, epoch, offset, error.limit))
 
     def _note_node_failure(self, connection: FetchConnection, error: KafkaError) -> bool:
         """Note a failed fetch, and return True if there is an error to raise."""

@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from kohort.errors import RecordTooLargeError
-from kohort.fetcher.buffer._oversized import OversizedBatch, find_batch
+from kohort.fetcher.buffer._completed import OversizedBatch
+from kohort.fetcher.buffer._oversized import find_batch
 from kohort.protocol import encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.transport import OversizedFrameError
