@@ -134,7 +134,7 @@ class ClassicMembership(CommonMembership):
         """Return the time of the next :class:`Tick`, or None to wait for another event."""
         times = [
             self.heartbeats.deadline(),
-            self._rebalance.retry_at,
+            self._rebalance.deadline,
             self._leaving.steps.deadline,
             self._poll_interval.deadline() if self._must_poll() else None,
             self.failures.deadline(),
@@ -207,7 +207,7 @@ class ClassicMembership(CommonMembership):
             self._pending.emit(DropCoordinator(words))
         if self.heartbeats.is_due(now):
             self._send_heartbeat(now)
-        if silence is not None and self._rebalance.retry_at is None:
+        if silence is not None and self._rebalance.deadline is None:
             reason = "the coordinator did not respond for a session timeout"
             self._signals.react(Signal.SILENT, reason)
 

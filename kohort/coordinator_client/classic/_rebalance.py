@@ -56,8 +56,8 @@ class Rebalance:
         self._leadership = leadership
         self._failures = failures
         self._history = history
-        self.retry_at: float | None = None
-        """Time of the next JoinGroup retry."""
+        self.deadline: float | None = None
+        """The time that the waiting step has yielded, such as that of a retry of JoinGroup."""
         self.next_reason: str | None = None
         """Reason for another rebalance directly after this one, or None."""
         self.next_cause: RebalanceCause = "group_changed"
@@ -271,21 +271,21 @@ class Rebalance:
             self._advance(self._steps.send, event)
 
     def tick(self) -> None:
-        """Retry JoinGroup if it is time."""
-        if self._steps and self.retry_at is not None and self._pending.now >= self.retry_at:
+        """Resume a step that waits for a time, if it has come."""
+        if self._steps and self.deadline is not None and self._pending.now >= self.deadline:
             self._advance(self._steps.send, None)
 
     def _advance(self, proceed: Callable[[T], float | None], value: T) -> None:
         try:
-            self.retry_at = proceed(value)
+            self.deadline = proceed(value)
         except StopIteration:
-            self._steps = self.retry_at = None
+            self._steps = self.deadline = None
 
     def stop(self) -> None:
         """End the rebalance in progress. JoinGroup may stay in flight."""
         if self._steps is not None:
             self._steps.close()
-        self._steps = self.retry_at = None
+        self._steps = self.deadline = None
         self._is_calling_back = False
         self._pending.forget(Role.POLL, Role.ASSIGN, Role.SYNC)
 

@@ -32,8 +32,11 @@ Invariants:
    before the member joins again.
 8. A rejected commit or read of offsets makes a heartbeat due at once. It brings the new epoch, or
    shows that the member was removed.
-9. A leaving member stays subscribed and sends heartbeats until its last callback has ended. Its
-   last heartbeat has epoch -1, or -2 for a static member that returns.
+9. UNRELEASED_INSTANCE_ID means that the instance id is in use. The holder may be this member, after
+   a heartbeat without a response (``may_hold_instance``). Then ConsumerSignals releases the id. For
+   another holder RefusalSeries waits a session. After that the member is fenced.
+10. A leaving member stays subscribed and sends heartbeats until its last callback has ended. Its
+    last heartbeat has epoch -1, or -2 for a static member that returns.
 """
 
 from __future__ import annotations

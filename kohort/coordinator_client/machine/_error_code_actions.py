@@ -143,7 +143,11 @@ ACTIONS: dict[ApiKey, dict[int, CoordinatorAction]] = {
         E.INVALID_GROUP_ID: CoordinatorAction.FAIL,
     },
 }
-"""Actions by API and error code. :func:`action_for` decides for codes that are not listed."""
+"""Actions by API and error code. :func:`action_for` decides for codes that are not listed.
+
+The heartbeat of a consumer group and DescribeGroups first ask RefusalSeries, which repeats two of
+the codes for a while. The table has what follows.
+"""
 
 
 def action_for(api: ApiKey, code: int) -> CoordinatorAction:
