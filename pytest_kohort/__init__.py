@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
     from kohort.testing import Cluster
+    from pytest_kohort._failures import FailureReport
 
 MARKER = "kafka_cluster"
+_REPORT: pytest.StashKey[FailureReport] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,8 +42,24 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         cluster = Cluster(**options)
     except (InvalidOptionError, TypeError) as error:
         _wrong(str(error))
+    from pytest_kohort._failures import FailureReport
+
     with cluster:
-        yield cluster
+        report = request.node.stash[_REPORT] = FailureReport(cluster)
+        with report.observe():
+            yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the explanations of consumers and the timelines of groups to a failed test."""
+    found = yield
+    report = item.stash.get(_REPORT, None)
+    if report is not None and found.failed and call.when == "call":
+        found.sections += report.sections()
+    return found
 
 
 def _options(node: pytest.Item) -> dict[str, Any]:

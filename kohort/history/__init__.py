@@ -21,6 +21,7 @@ from __future__ import annotations
 from kohort.history._pictures import to_html, to_svg
 from kohort.history._read import read_history
 from kohort.history._read import read_history_with as read_history_with  # for the command
+from kohort.history._read import replay_history as replay_history  # for the pytest plugin
 from kohort.history._samples import GroupSampler as GroupSampler  # for the command
 from kohort.history._text import span_rows as span_rows
 from kohort.history._text import to_json, to_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
 
@@ -76,20 +76,41 @@ def read_history_with(
         each.topic_id: name for name, each in topics.items() if each.topic_id is not None
     }
     partition = offsets_partition(group_id, len(topics[OFFSETS].partitions))
-    timeline = Timeline(group_id, names)
-    for table in batches(partition):
-        for columns in table.batches:
-            rows = zip(columns.offset, columns.timestamp, columns.key, columns.value, strict=True)
-            for offset, at_ms, key, value in rows:
-                timeline.add(offset, at_ms, key, value)
+    rows = (
+        row
+        for table in batches(partition)
+        for columns in table.batches
+        for row in zip(columns.offset, columns.timestamp, columns.key, columns.value, strict=True)
+    )
     until_ms = round(now * 1000) if last is None else last
-    history = timeline.finish(first or 0, until_ms)
-    if history.protocol == "unknown" and not history.commits:
+    history = replay_history(group_id, names, rows, first or 0, until_ms)
+    if history is None:
         raise _unknown(group_id)
-    if not first:
-        history = history._replace(since_ms=min(_times(history), default=until_ms))
     if moments:
         history = history._replace(lags=tuple(_lags(admin, history, moments, timeout_ms)))
+    return history
+
+
+def replay_history(
+    group_id: str,
+    names: Mapping[uuid.UUID, str],
+    rows: Iterable[tuple[int, int, bytes | None, bytes | None]],
+    since_ms: int,
+    until_ms: int,
+) -> GroupHistory | None:
+    """Return the history in records of one partition. None if no record is of the group.
+
+    A row has offset, timestamp, key and value. With ``since_ms`` 0 the history begins with its
+    first change.
+    """
+    timeline = Timeline(group_id, names)
+    for offset, at_ms, key, value in rows:
+        timeline.add(offset, at_ms, key, value)
+    history = timeline.finish(since_ms, until_ms)
+    if history.protocol == "unknown" and not history.commits:
+        return None
+    if not since_ms:
+        history = history._replace(since_ms=min(_times(history), default=until_ms))
     return history
 
 

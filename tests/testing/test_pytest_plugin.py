@@ -167,6 +167,67 @@ def test_a_marker_that_is_wrong_is_told(tmp_path: Path, marker: str, text: str) 
     assert "pytest_kohort" not in done.stdout, "where it was noticed is of no interest"
 
 
+def test_failed_test_explains_consumers_and_shows_timelines(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        import pytest
+
+        from kohort import AsyncKafkaConsumer, KafkaConsumer
+
+        pytestmark = pytest.mark.kafka_cluster(topics={"t": 2})
+        OPTIONS = {"group_id": "shop", "auto_offset_reset": "earliest"}
+
+        def open_consumer(cluster, name):
+            return KafkaConsumer(
+                "t", bootstrap_servers=cluster.bootstrap_servers, client_id=name, **OPTIONS
+            )
+
+        def test_block(kafka_cluster):
+            kafka_cluster.produce("t", ["a"])
+            with open_consumer(kafka_cluster, "one") as consumer:
+                assert next(consumer).value == b"b"
+
+        @pytest.fixture
+        def consumer(kafka_cluster):
+            with open_consumer(kafka_cluster, "two") as consumer:
+                yield consumer
+
+        def test_fixture(kafka_cluster, consumer):
+            consumer.start()
+            kafka_cluster.stop()
+            raise ValueError("it went wrong")
+
+        @pytest.mark.anyio
+        async def test_async(kafka_cluster):
+            async with AsyncKafkaConsumer(
+                "t", bootstrap_servers=kafka_cluster.bootstrap_servers, **OPTIONS
+            ) as consumer:
+                assert consumer.assignment() == set()
+
+        def test_good(kafka_cluster):
+            pass
+        """,
+        "-p",
+        "anyio.pytest_plugin",
+        "-k",
+        "not trio",
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    block, fixture, coroutine = re.split(r"^_+ test_\w+.* _+$", done.stdout, flags=re.MULTILINE)[1:]
+    assert re.search(
+        r"^-+ explain\(\) of <KafkaConsumer group='shop' .* running> -+$", block, re.MULTILINE
+    )
+    assert "timeline of group 'shop'" in block
+    assert re.search(r"one.* has t 0-1", block)
+    assert "t:0  1 commits" in block or "t:1  1 commits" in block
+    assert "explain() of <KafkaConsumer group='shop'" in fixture
+    assert "timeline of the groups" in fixture and "the cluster is not running" in fixture
+    assert "explain() of <AsyncKafkaConsumer group='shop'" in coroutine
+    for shown in (block, fixture, coroutine):
+        assert "cannot be explained" not in shown
+
+
 def test_a_run_without_the_fixture_imports_nothing_of_kohort(tmp_path: Path) -> None:
     done = run(
         tmp_path,

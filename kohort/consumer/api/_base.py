@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kohort.config import ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
+from kohort.consumer.api._observers import observers
 from kohort.consumer.driver._driver import Driver, DriverOwner
 from kohort.errors import (
     IllegalStateError,
@@ -76,6 +77,15 @@ class ConsumerBase(DriverOwner):
         self._record_run = driver.record_run
         if topics:
             driver.engine.subscription.subscribe(_arguments.topic_names(topics))
+        for observer in observers:
+            observer.opened(self)
+
+    def _note_left(self, error: type[BaseException] | None) -> None:
+        """Note the exception that left the block, before the consumer is closed."""
+        if error is not None:
+            for observer in observers:
+                observer.failing(self)
+        self._driver.life.note_left(error)
 
     # -- guards -------------------------------------------------------------------------------
 
