@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.compat._peer import peer_name
+from kohort.compat.confluent._builders import Deserializers, run
 from kohort.compat.confluent._consumer import Consumer
 from kohort.compat.confluent._values import KafkaError, KafkaException, Message
 
-KEY_DESERIALIZER = "key.deserializer"
-VALUE_DESERIALIZER = "value.deserializer"
+CLUSTER_ID_S = 60.0
+"""Longest wait of a deserializer for the id of the cluster."""
 
 
 class SerializationError(KafkaException):
@@ -107,16 +108,29 @@ class DeserializingConsumer(Consumer):
     """A Consumer whose poll() deserializes keys and values.
 
     The options ``key.deserializer`` and ``value.deserializer`` are callables
-    ``(data, SerializationContext)``, such as those of ``confluent_kafka.schema_registry``.
+    ``(data, SerializationContext)``, such as those of ``confluent_kafka.schema_registry``. Or
+    ``key.deserializer.builder`` and ``value.deserializer.builder`` make them, and :meth:`close`
+    closes what they made.
     """
 
     __module__ = "kohort.compat.confluent"
 
     def __init__(self, conf: dict[str, Any]) -> None:
-        options = dict(conf)
-        self._key_deserializer: Any = options.pop(KEY_DESERIALIZER, None)
-        self._value_deserializer: Any = options.pop(VALUE_DESERIALIZER, None)
-        super().__init__(options)
+        self._deserializers = Deserializers(conf)
+        try:
+            run(self._deserializers.build())
+            super().__init__(self._deserializers.options)
+        except BaseException:
+            run(self._deserializers.close())
+            raise
+        self._deserializers.set_resolver(
+            "set_cluster_id_resolver", lambda: self.cluster_id(timeout=CLUSTER_ID_S)
+        )
+
+    def close(self) -> None:
+        """Close the consumer as :meth:`Consumer.close` does, then what builders made."""
+        super().close()
+        run(self._deserializers.close())
 
     def poll(self, timeout: float | None = -1) -> Message | None:
         """Return the next message with its key and value deserialized, or None.
@@ -130,14 +144,14 @@ class DeserializingConsumer(Consumer):
         if message.error() is not None:
             raise ConsumeError(message.error(), kafka_message=message)
         key, value = message.key(), message.value()
-        if self._key_deserializer is not None:
+        if self._deserializers.key is not None:
             try:
-                key = self._key_deserializer(key, context_of(message, MessageField.KEY))
+                key = self._deserializers.key(key, context_of(message, MessageField.KEY))
             except Exception as error:
                 raise KeyDeserializationError(exception=error, kafka_message=message) from error
-        if self._value_deserializer is not None:
+        if self._deserializers.value is not None:
             try:
-                value = self._value_deserializer(value, context_of(message, MessageField.VALUE))
+                value = self._deserializers.value(value, context_of(message, MessageField.VALUE))
             except Exception as error:
                 raise ValueDeserializationError(exception=error, kafka_message=message) from error
         message.set_key(key)

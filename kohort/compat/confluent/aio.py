@@ -18,10 +18,10 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Self
 
+from kohort.compat.confluent._builders import Deserializers, awaited, run_awaited
 from kohort.compat.confluent._consumer import PREFETCHED, Consumer
 from kohort.compat.confluent._deserializing import (
-    KEY_DESERIALIZER,
-    VALUE_DESERIALIZER,
+    CLUSTER_ID_S,
     ConsumeError,
     KeyDeserializationError,
     MessageField,
@@ -266,20 +266,35 @@ class AsyncDeserializingConsumer(AIOConsumer):
     """An AIOConsumer that deserializes keys and values, made by ``await``.
 
     The options ``key.deserializer`` and ``value.deserializer`` are callables
-    ``(data, SerializationContext)``, or coroutine functions.
+    ``(data, SerializationContext)``, or coroutine functions. Or ``key.deserializer.builder`` and
+    ``value.deserializer.builder`` make them, and :meth:`close` closes what they made.
     """
 
     __module__ = "kohort.compat.confluent.aio"
 
     def __init__(self, conf: dict[str, Any], **kwargs: Any) -> None:
-        options = dict(conf)
-        self._key_deserializer: Any = options.pop(KEY_DESERIALIZER, None)
-        self._value_deserializer: Any = options.pop(VALUE_DESERIALIZER, None)
-        super().__init__(options, **kwargs)
+        self._deserializers = Deserializers(conf)
+        self._arguments = kwargs
 
     def __await__(self) -> Generator[Any, Any, Self]:
+        return self._made().__await__()
+
+    async def _made(self) -> Self:
+        try:
+            await run_awaited(self._deserializers.build())
+            super().__init__(self._deserializers.options, **self._arguments)
+        except BaseException:
+            await run_awaited(self._deserializers.close())
+            raise
+        self._deserializers.set_resolver(
+            "set_async_cluster_id_resolver", lambda: self.cluster_id(timeout=CLUSTER_ID_S)
+        )
         return self
-        yield  # this makes it a generator
+
+    async def close(self) -> None:
+        """Close the consumer as :meth:`AIOConsumer.close` does, then what builders made."""
+        await super().close()
+        await run_awaited(self._deserializers.close())
 
     async def poll(self, timeout: float | None = -1) -> Message | None:
         """Return the next message with its key and value deserialized, or None.
@@ -301,22 +316,18 @@ class AsyncDeserializingConsumer(AIOConsumer):
 
     async def _deserialize(self, message: Message) -> Message:
         key, value = message.key(), message.value()
-        if self._key_deserializer is not None:
+        if self._deserializers.key is not None:
             try:
                 context = context_of(message, MessageField.KEY)
-                key = await _awaited(self._key_deserializer(key, context))
+                key = await awaited(self._deserializers.key(key, context))
             except Exception as error:
                 raise KeyDeserializationError(exception=error, kafka_message=message) from error
-        if self._value_deserializer is not None:
+        if self._deserializers.value is not None:
             try:
                 context = context_of(message, MessageField.VALUE)
-                value = await _awaited(self._value_deserializer(value, context))
+                value = await awaited(self._deserializers.value(value, context))
             except Exception as error:
                 raise ValueDeserializationError(exception=error, kafka_message=message) from error
         message.set_key(key)
         message.set_value(value)
         return message
-
-
-async def _awaited(result: Any) -> Any:
-    return await result if inspect.isawaitable(result) else result

@@ -429,3 +429,23 @@ def test_subclasses_may_replace_methods(client: Any, cluster: Cluster, own_topic
     assert consumer.poll(0) is None
     assert consumer.count == 1
     consumer.close()
+
+
+def test_throttle_cb_reports_a_delay_by_a_quota(
+    client: Any, cluster: Cluster, own_topic: str, group: str, make: MakeConsumer
+) -> None:
+    write(cluster, own_topic, b"a")
+
+    async def delayed(call: Any) -> Any:
+        response = await call.proceed()
+        response.throttle_time_ms = 150
+        return response
+
+    events: list[Any] = []
+    consumer = make(throttle_cb=events.append, client_id=group)
+    consumer.assign([client.TopicPartition(own_topic, 0)])
+    with cluster.on("Fetch", delayed, client_id=group):
+        poll_until(consumer, lambda: bool(events))
+    assert isinstance(events[0], client.ThrottleEvent)
+    assert events[0].throttle_time == pytest.approx(0.15)
+    assert str(events[0]).endswith("throttled for 150 ms")

@@ -193,3 +193,108 @@ def test_async_deserializers_are_awaited(
         await consumer.close()
 
     run(body)
+
+
+class Decoder:
+    """A deserializer of a builder, which notes the id of the cluster and its end."""
+
+    def __init__(self, closed: list[str], name: str) -> None:
+        self._closed, self._name = closed, name
+        self.resolver: Any = None
+
+    def set_cluster_id_resolver(self, resolver: Any) -> None:
+        self.resolver = resolver
+
+    set_async_cluster_id_resolver = set_cluster_id_resolver
+
+    def __call__(self, data: bytes | None, context: Any) -> str:
+        return decode(data, context)
+
+    def close(self) -> None:
+        self._closed.append(self._name)
+
+
+class Builder:
+    """A builder as those of ``schema_registry``: it takes its options and leaves the others."""
+
+    def __init__(self, closed: list[str]) -> None:
+        self.closed = closed
+        self.built: list[Decoder] = []
+
+    def build(self, conf: dict[str, Any], is_key: bool) -> Any:
+        if "registry.bad" in conf:
+            raise LookupError("no registry")
+        assert conf.pop("registry.url") == "http://registry"
+        self.built.append(Decoder(self.closed, "key" if is_key else "value"))
+        return self.built[-1], conf
+
+
+def test_builders_make_deserializers_that_close_with_the_consumer(
+    client: Any, cluster: Cluster, own_topic: str, group: str
+) -> None:
+    write(cluster, own_topic, b"tea")
+    builder = Builder([])
+    given = options(cluster, group, **{"registry.url": "http://registry"})
+    builders = {"key.deserializer.builder": builder, "value.deserializer.builder": builder}
+    with client.DeserializingConsumer({**given, **builders}) as consumer:
+        consumer.assign([client.TopicPartition(own_topic, 0)])
+        message = consumer.poll(LIMIT_S)
+        assert (message.key(), message.value()) == ("key:topic:k", "value:topic:tea")
+        assert builder.built[0].resolver() == consumer.cluster_id(timeout=LIMIT_S)
+        assert builder.closed == []
+    assert builder.closed == ["key", "value"]
+    consumer.close()
+    assert builder.closed == ["key", "value"]
+
+
+def test_failed_builders_close_what_was_built(client: Any, cluster: Cluster, group: str) -> None:
+    builder, given = Builder([]), options(cluster, group, **{"registry.url": "http://registry"})
+
+    class Failing(Builder):
+        def build(self, conf: dict[str, Any], is_key: bool) -> Any:
+            return super().build({**conf, "registry.bad": True}, is_key)
+
+    with pytest.raises(LookupError, match="no registry"):
+        client.DeserializingConsumer(
+            {
+                **given,
+                "key.deserializer.builder": builder,
+                "value.deserializer.builder": Failing([]),
+            }
+        )
+    assert builder.closed == ["key"]
+    both = {"key.deserializer": decode, "key.deserializer.builder": builder}
+    with pytest.raises(ValueError, match=r"both key\.deserializer and key\.deserializer\.builder"):
+        client.DeserializingConsumer({**given, **both})
+
+
+def test_async_builders_are_awaited(aio: Any, cluster: Cluster, own_topic: str, group: str) -> None:
+    write(cluster, own_topic, b"a")
+    closed: list[str] = []
+
+    class AsyncDecoder(Decoder):
+        async def aclose(self) -> None:
+            closed.append("aclose")
+
+    class AsyncBuilder(Builder):
+        async def build(self, conf: dict[str, Any], is_key: bool) -> Any:
+            _, left = super().build(conf, is_key)
+            self.built.append(AsyncDecoder(closed, "never"))
+            return self.built[-1], left
+
+    async def body() -> None:
+        builder = AsyncBuilder(closed)
+        given = options(cluster, group, **{"registry.url": "http://registry"})
+        consumer = await aio.AsyncDeserializingConsumer(
+            {**given, "value.deserializer.builder": builder}
+        )
+        await consumer.assign([confluent_kafka.TopicPartition(own_topic, 0)])
+        [message] = await consumer.consume(1, LIMIT_S)
+        assert message.value() == "value:topic:a"
+        found = await consumer.cluster_id(timeout=LIMIT_S)
+        assert await builder.built[-1].resolver() == found
+        await consumer.close()
+        await consumer.close()
+        assert closed == ["aclose"]
+
+    run(body)
