@@ -77,27 +77,17 @@ Figures = dict[tuple[Load, str, str], list[float]]
 
 def goals() -> Iterator[Goal]:
     """Yield the goals. Less is better."""
-
-    def goal(
-        load: Load,
-        way: str,
-        text: str,
-        name: str,
-        aim: float,
-        floor: float,
-        over: str | None = None,
-    ) -> Goal:
-        compared = None if over is None else (load, over, name)
-        return Goal(f"{load.title}: {text}", (load, way, name), compared, aim, floor)
-
     for way in ("kohort poll()", "kohort async poll()"):
-        ratio = f"CPU of {way} / confluent-kafka"
-        yield goal(BUSY, way, f"CPU of {way}, us a record", CPU, 12, 18)
-        yield goal(BUSY, way, ratio, CPU, 0.7, 1.0, clients.CONSUME)
-        yield goal(BUSY, way, f"p50 of {way}, ms", P50, 10, 15)
-        yield goal(BUSY, way, f"wake-ups of {way} a second", WAKEUPS, 300, 600)
-        for load in LOADS[:2]:
-            yield goal(load, way, ratio, CPU, 1.2, 1.5, clients.CONSUME)
+        ratio = f"CPU of {way} / confluent-kafka", CPU, clients.CONSUME
+        for load, (text, name, over), aim, floor in (
+            (BUSY, (f"CPU of {way}, us a record", CPU, None), 12, 18),
+            (BUSY, ratio, 0.7, 1.0),
+            (BUSY, (f"p50 of {way}, ms", P50, None), 10, 15),
+            (BUSY, (f"wake-ups of {way} a second", WAKEUPS, None), 300, 600),
+            *((load, ratio, 1.2, 1.5) for load in LOADS[:2]),
+        ):
+            compared = over and (load, over, name)
+            yield Goal(f"{load.title}: {text}", (load, way, name), compared, aim, floor)
 
 
 @contextmanager

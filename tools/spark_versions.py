@@ -41,16 +41,8 @@ def main(arguments: list[str]) -> int:
         print(f"Spark {version}", flush=True)
         tests = [str(ROOT / "tests" / "spark_connector" / name) for name in TESTS]
         warnings = [word for each in WARNINGS for word in ("-W", each)]
-        command = [
-            str(environment(version)),
-            "-m",
-            "pytest",
-            "-n",
-            "0",
-            *warnings,
-            *tests,
-            *arguments,
-        ]
+        pytest = (str(environment(version)), "-m", "pytest", "-n", "0")
+        command = [*pytest, *warnings, *tests, *arguments]
         failed += subprocess.run(command, cwd=ROOT, check=False).returncode != 0
     return failed
 

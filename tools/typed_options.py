@@ -18,6 +18,7 @@ from tools.sync_api import formatted
 ROOT: Final = Path(__file__).parents[1]
 DESERIALIZERS: Final = ("key_deserializer", "value_deserializer")
 """Options that are parameters with a name, because the type of a consumer depends on them."""
+OTHERS: Final = "besides the deserializers"
 SYNC_ONLY: Final = ("consumer_timeout_ms",)
 """Options that only KafkaConsumer has."""
 ASYNC_ONLY: Final = ("rebalance_without_poll",)
@@ -74,39 +75,17 @@ class TokenProvider(Protocol):
 def files() -> dict[Path, str]:
     """Return the text of each generated file by its path."""
     alone = {*DESERIALIZERS, *SYNC_ONLY, *ASYNC_ONLY}
-    common = [each for each in OPTIONS.values() if each.name not in alone]
-    common.sort(key=lambda each: not each.is_security)
+    options = sorted(OPTIONS.values(), key=lambda each: not each.is_security)
+    share, common = SHARE_OPTIONS - ADMIN_OPTIONS - alone, OPTIONS.keys() - ADMIN_OPTIONS - alone
     classes = (
-        _typed_dict(
-            "AdminOptions",
-            "TypedDict",
-            "Options of both admin clients.",
-            (each for each in common if each.name in ADMIN_OPTIONS),
-        ),
-        _typed_dict(
-            "ShareOptions",
-            "AdminOptions",
-            "Options of both share consumers besides the deserializers.",
-            (each for each in common if each.name in SHARE_OPTIONS - ADMIN_OPTIONS),
-        ),
-        _typed_dict(
-            "CommonOptions",
-            "AdminOptions",
-            "Options of both consumers.",
-            (each for each in common if each.name not in ADMIN_OPTIONS),
-        ),
-        _typed_dict(
-            "ConsumerOptions",
-            "CommonOptions",
-            "Options of KafkaConsumer besides the deserializers.",
-            (OPTIONS[name] for name in SYNC_ONLY),
-        ),
-        _typed_dict(
-            "AsyncConsumerOptions",
-            "CommonOptions",
-            "Options of AsyncKafkaConsumer besides the deserializers.",
-            (OPTIONS[name] for name in ASYNC_ONLY),
-        ),
+        _typed_dict(name, base, f"Options of {owners}.", [o for o in options if o.name in names])
+        for name, base, owners, names in (
+            ("AdminOptions", "TypedDict", "both admin clients", ADMIN_OPTIONS - alone),
+            ("ShareOptions", "AdminOptions", f"both share consumers {OTHERS}", share),
+            ("CommonOptions", "AdminOptions", "both consumers", common),
+            ("ConsumerOptions", "CommonOptions", f"KafkaConsumer {OTHERS}", SYNC_ONLY),
+            ("AsyncConsumerOptions", "CommonOptions", f"AsyncKafkaConsumer {OTHERS}", ASYNC_ONLY),
+        )
     )
     name = "kohort/_options.py"
     return {ROOT / name: _module(name, "Options of the clients", _TYPES, *classes)}
