@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -23,10 +24,13 @@ from examples.demo.tables import (
     moves_table,
     partitions_table,
 )
+from kohort.history import read_history, to_html
 from kohort.testing import Cluster
 
 TOPIC, GROUP, PARTITIONS = "flights", "airline", 6
 LOAD_SIZE = 5_000
+PAGE = Path(__file__).parents[2] / "build" / "demo" / "history.html"
+"""Page of who owned which partition when, which the demo writes."""
 ONE_MEMBER_S = 24.0
 """Seconds in which one member alone would read all flights, so that others can join and leave."""
 HEARTBEAT_MS = 300
@@ -69,6 +73,7 @@ class Demo:
                 faults += self._prove(cluster, ledger, expected)
                 if query is not None and not faults:
                     faults += self._count_with_spark(ledger, query, expected)
+                self._write_history(cluster)
             except KeyboardInterrupt:
                 self._say("[red]interrupted[/]")
                 return 130
@@ -79,6 +84,8 @@ class Demo:
             self._console.print(f"[bold red]WRONG:[/] {escape(fault)}")
         if not faults:
             self._say("[bold green]Everything that was written was read.[/]")
+        page = f"The history of the group, to open in a browser: {escape(str(PAGE))}"
+        self._console.print(page, soft_wrap=True)  # a path in two lines cannot be opened
         return 1 if faults else 0
 
     def _say(self, text: str) -> None:
@@ -256,6 +263,12 @@ class Demo:
             elif name != "joined" and not any(one.ended_by == name for one in self._members):
                 faults.append(f"no member {name}")
         return faults
+
+    @staticmethod
+    def _write_history(cluster: Cluster) -> None:
+        history = read_history(GROUP, moments=50, bootstrap_servers=cluster.bootstrap_servers)
+        PAGE.parent.mkdir(parents=True, exist_ok=True)
+        PAGE.write_text(to_html(history), encoding="utf-8")
 
     def _count_with_spark(
         self, ledger: Ledger, query: SparkMember, expected: dict[str, CarrierFigures]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo import spark
+from examples.demo.demo import PAGE
 from examples.demo.flights import CarrierFigures
 from examples.demo.ledger import Ledger, Reading
 from examples.demo.moves import Moves
@@ -31,6 +32,11 @@ def test_the_demo_proves_itself_on_fewer_flights() -> None:
     assert "Everything that was written was read" in done.stdout
     for callback in ("on_partitions_assigned", "on_partitions_revoked"):
         assert callback in done.stdout
+    assert done.stdout.endswith(f"{PAGE}\n")
+    page = PAGE.read_text(encoding="utf-8")
+    for member in ("member-a", "member-b", "member-c"):
+        assert member in page
+    assert not re.search(r"<script|(src|href)=", page)
 
 
 @pytest.mark.long  # the demo once more
