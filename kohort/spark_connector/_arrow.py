@@ -14,20 +14,10 @@ from pyspark.sql.types import StructType
 
 from kohort import TopicPartition
 from kohort.errors import DataError
+from kohort.spark_connector._ranges import SkippedData
 
 US_PER_MS = 1000
 """Microseconds of Spark per millisecond of Kafka."""
-
-
-class SkippedData(NamedTuple):
-    """Data of one partition that has no rows, from ``offset`` up to ``next_offset``."""
-
-    topic_partition: TopicPartition
-    offset: int
-    next_offset: int | None
-    reason: str
-    raw: bytes | None = None
-    """Bytes of a batch that cannot be read."""
 
 
 class BatchShaper:

@@ -10,9 +10,9 @@ from pyspark.sql.types import StructType
 
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._processes import freeze_modules, local_cores
-from kohort.spark_connector._ranges import OffsetRange, split_into_tasks
+from kohort.spark_connector._ranges import OffsetRange, SkippedData, split_into_tasks
 from kohort.spark_connector.options._options import SourceOptions
-from kohort.spark_connector.planning._planning import OffsetPlanner
+from kohort.spark_connector.planning._planning import OffsetPlanner, PlannedRanges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class KohortPartition(InputPartition):
-    """Ranges that one task reads."""
+    """Ranges that one task reads, and the data that the driver has skipped."""
 
-    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+    def __init__(self, ranges: Sequence[OffsetRange], skipped: Sequence[SkippedData] = ()) -> None:
         super().__init__(None)
         self.ranges = list(ranges)
+        self.skipped = list(skipped)
 
 
 class KohortBatchReader(DataSourceReader):
@@ -39,12 +40,12 @@ class KohortBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         consumer = make_consumer(self._options.properties, group=True)
         try:
-            ranges = self._ranges(OffsetPlanner(consumer, self._options))
+            planned = self._plan(OffsetPlanner(consumer, self._options))
         finally:
             consumer.close()
-        return input_partitions(ranges, self._options)
+        return input_partitions(planned.ranges, self._options, planned.skipped)
 
-    def _ranges(self, planner: OffsetPlanner) -> list[OffsetRange]:
+    def _plan(self, planner: OffsetPlanner) -> PlannedRanges:
         return planner.ranges()
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -69,13 +70,17 @@ class FilteringBatchReader(KohortBatchReader):
         self._filters = ReadFilters.of(filters)
         return filters
 
-    def _ranges(self, planner: OffsetPlanner) -> list[OffsetRange]:
-        ranges = planner.ranges()
-        return ranges if self._filters is None else self._filters.narrow(ranges, planner.first_at)
+    def _plan(self, planner: OffsetPlanner) -> PlannedRanges:
+        planned = planner.ranges()
+        if self._filters is None:
+            return planned
+        return planned._replace(ranges=self._filters.narrow(planned.ranges, planner.first_at))
 
 
-def input_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
-    """Return the ranges as Spark's partitions, one per task."""
+def input_partitions(
+    ranges: Sequence[OffsetRange], options: SourceOptions, skipped: Sequence[SkippedData] = ()
+) -> list[InputPartition]:
+    """Return the ranges as Spark's partitions, one per task. The first has the skipped data."""
     shared = split_into_tasks(
         ranges,
         min_partitions=options.min_partitions,
@@ -83,6 +88,9 @@ def input_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> l
         max_tasks=options.max_tasks,
         cores=local_cores() if options.executor_cores is None else options.executor_cores,
     )
+    if skipped:
+        first, *others = shared or [[]]
+        return [KohortPartition(first, skipped), *map(KohortPartition, others)]
     return [KohortPartition(each) for each in shared]
 
 
@@ -95,6 +103,6 @@ def read_partition(
         from kohort.spark_connector._reading import read_ranges
 
         try:
-            yield from read_ranges(options, schema, partition.ranges)
+            yield from read_ranges(options, schema, partition.ranges, partition.skipped)
         finally:
             freeze_modules()

@@ -211,7 +211,9 @@ class GroupDriver:
     ) -> BatchPlan:
         positions = {tp: self._position(tp, at, start) for tp, at in view.readable.items()}
         self._warn_of_restored_checkpoint(positions, view, start)
-        void = self._loss.check(start, positions, view.ends, view.all_partitions, view.topic_ids)
+        void, skipped = self._loss.check(
+            start, positions, view.ends, view.all_partitions, view.topic_ids
+        )
         ends = {tp: self._end(view.ends.get(tp, at), tp, at) for tp, at in positions.items()}
         if view.is_ending:
             return BatchPlan(None, void=void)
@@ -222,13 +224,14 @@ class GroupDriver:
         # A batch without partitions starts the query only if the topics have none. Otherwise
         # startingOffsets would not apply to the partitions of a later assignment.
         has_no_partitions = view.all_partitions is not None and not view.all_partitions
-        if ends == positions and not (start.is_first and (ends or has_no_partitions)):
+        is_new = start.is_first and (bool(ends) or has_no_partitions)
+        if ends == positions and not is_new and not set(skipped) - set(start.lost):
             return BatchPlan(None, void=void)
         # Other members' partitions stay as empty ranges. This member may get them back.
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
         ids = next_ids(start, view.topic_ids, {**ends, **kept})
         query = start.query or self._query_id
-        offset = StreamOffset(positions | kept, ends | kept, ids, query)
+        offset = StreamOffset(positions | kept, ends | kept, ids, query, skipped)
         return BatchPlan(offset, positions.keys(), void)
 
     def _warn_of_restored_checkpoint(

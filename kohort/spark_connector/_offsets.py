@@ -13,9 +13,12 @@ of the batch needs in addition::
 ``from`` holds the starts of ranges that are not empty. ``ids`` holds the topic ids if brokers have
 them: a recreated topic has another id. ``query`` is the id of the checkpoint, created with its
 first batch. It distinguishes a batch without partitions from the beginning, and a query from others
-with the same offsets. Checkpoints of kohort 0.2 and older have version 1, which is read as well::
+with the same offsets. ``lost`` holds losses that the driver found when it planned the batch, if the
+query has rows for them. Checkpoints of kohort 0.2 and older have version 1, which is read as well::
 
     {"v": 1, "from": {"orders": {"0": 100}}, "to": {"orders": {"0": 200}}}
+
+A checkpoint of Spark's own source has the ends only.
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ import json
 import re
 import reprlib
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kohort import TopicPartition
 from kohort.spark_connector._errors import OffsetFormatError
-from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector._ranges import OffsetRange, SkippedData
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -65,6 +68,11 @@ class StreamOffset:
     end: Offsets = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     query: str | None = None
+    lost: Sequence[SkippedData] = ()
+    """Losses that were found when the batch was planned, at most one of each partition.
+
+    Those of the batch before are not new.
+    """
 
     @property
     def is_first(self) -> bool:
@@ -75,6 +83,10 @@ class StreamOffset:
         """Return the ranges of the batch, including empty ones."""
         return [OffsetRange(*tp, self.start[tp], self.end[tp]) for tp in sorted(self.end)]
 
+    def new_losses(self, before: StreamOffset) -> list[SkippedData]:
+        """Return the losses that the batch before does not have."""
+        return [each for each in self.lost if each not in before.lost]
+
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark stores. Spark compares its text, so the order is fixed."""
         starts = {tp: at for tp, at in self.start.items() if at != self.end[tp]}
@@ -83,6 +95,8 @@ class StreamOffset:
             kept["ids"] = {name: self.ids[name] for name in sorted(self.ids)}
         if self.query is not None:
             kept["query"] = self.query
+        if self.lost:
+            kept["lost"] = _lost_to_json(self.lost)
         return {**nested(self.end), KEPT + json.dumps(kept, separators=(",", ":")): {}}
 
     @classmethod
@@ -108,12 +122,49 @@ class StreamOffset:
         query = kept.get("query")
         if "query" in kept and not (isinstance(query, str) and _QUERY.fullmatch(query)):
             raise OffsetFormatError(f"{short(query)} is not the id of a query")
-        return cls(start, end, _ids(kept.get("ids", {}), {tp.topic for tp in end}), query)
+        ids = _ids(kept.get("ids", {}), {tp.topic for tp in end})
+        return cls(start, end, ids, query, _lost(kept.get("lost", {})))
+
+    @classmethod
+    def from_checkpoint(cls, value: object) -> StreamOffset:
+        """Read what from_json() reads, and offsets of Spark's own source.
+
+        Those have no starts, so the ranges of the result are empty.
+        """
+        if not has_ends_only(value):
+            return cls.from_json(value)
+        ends = flat(value, minimum=0)
+        return cls(ends, ends)
+
+    def after(self, before: StreamOffset) -> StreamOffset:
+        """Return the batch from the end of another offset up to this one, for Spark's own source.
+
+        It reads partitions that are new from their beginning. Raise OffsetFormatError without a
+        batch before.
+        """
+        if not before.end:
+            raise OffsetFormatError(
+                "the first batch of this checkpoint is unfinished, and Spark's own source does not "
+                'store its start there. Let format("kafka") finish it, or set another '
+                "checkpointLocation"
+            )
+        starts = {tp: min(before.end.get(tp, 0), at) for tp, at in self.end.items()}
+        return StreamOffset(starts, self.end)
 
 
 def is_planned_end(offsets: dict[str, Any]) -> bool:
     """True for the end of a batch of version 2, False for other offsets of partitions."""
     return any(name.startswith(KEPT) for name in offsets)
+
+
+def has_ends_only(value: object) -> bool:
+    """True for an offset in a checkpoint of Spark's own source."""
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and not is_planned_end(value)
+        and all(isinstance(each, dict) for each in value.values())
+    )
 
 
 def _ends_and_kept(value: dict[str, Any]) -> tuple[object, dict[str, Any]]:
@@ -132,7 +183,7 @@ def _ends_and_kept(value: dict[str, Any]) -> tuple[object, dict[str, Any]]:
             f"an offset has version {short(version)} instead of 1 or {VERSION}. The checkpoint was "
             "written by another source or by a newer kohort"
         )
-    if kept.keys() - {"ids", "query"} != fields:
+    if kept.keys() - {"ids", "query", "lost"} != fields:
         raise OffsetFormatError(
             f"an offset has to have {', '.join(sorted(fields))}, not {short(sorted(kept))}"
         )
@@ -163,12 +214,16 @@ def flat(value: object, *, minimum: int) -> dict[TopicPartition, int]:
     for topic, partitions in _object(value, "topics").items():
         for number, offset in _object(partitions, f"the partitions of {short(topic)}").items():
             tp = TopicPartition(_topic(topic), _partition(number))
-            if not isinstance(offset, int) or isinstance(offset, bool):
-                raise OffsetFormatError(f"{topic}-{number}: {short(offset)} is not an offset")
-            if not minimum <= offset <= MAX_OFFSET:
-                raise OffsetFormatError(f"{topic}-{number}: {short(offset)} is out of range")
+            _check_offset(topic, number, offset, minimum)
             result[tp] = offset
     return result
+
+
+def _check_offset(topic: str, number: object, offset: object, minimum: int) -> None:
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        raise OffsetFormatError(f"{topic}-{number}: {short(offset)} is not an offset")
+    if not minimum <= offset <= MAX_OFFSET:
+        raise OffsetFormatError(f"{topic}-{number}: {short(offset)} is out of range")
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
@@ -234,6 +289,36 @@ def _ids(value: object, topics: Collection[str]) -> dict[str, str]:
         if not isinstance(each, str) or not _ID.fullmatch(each):
             raise OffsetFormatError(f"{topic}: {short(each)} is not the id of a topic")
     return ids
+
+
+def _lost_to_json(lost: Sequence[SkippedData]) -> dict[str, dict[str, Any]]:
+    result: dict[str, dict[str, Any]] = {}
+    for each in sorted(lost):
+        place = {"from": each.offset, "to": each.next_offset, "reason": each.reason}
+        if each.next_offset is None:
+            del place["to"]
+        result.setdefault(each.topic_partition.topic, {})[str(each.topic_partition.partition)] = (
+            place
+        )
+    return result
+
+
+def _lost(value: object) -> tuple[SkippedData, ...]:
+    """Return the inverse of _lost_to_json()."""
+    places = {
+        TopicPartition(_topic(topic), _partition(number)): _object(each, f"a loss of {topic}")
+        for topic, partitions in _object(value, "losses").items()
+        for number, each in _object(partitions, f"the losses of {short(topic)}").items()
+    }
+    found = []
+    for tp, each in places.items():
+        reason = each.get("reason")
+        if each.keys() - {"to"} != {"from", "reason"} or not isinstance(reason, str):
+            raise OffsetFormatError(f"{short(each)} is not a loss")
+        for offset in (each["from"], each.get("to", 0)):
+            _check_offset(tp.topic, tp.partition, offset, 0)
+        found.append(SkippedData(tp, each["from"], each.get("to"), reason))
+    return tuple(found)
 
 
 def _parse(text: str) -> object:

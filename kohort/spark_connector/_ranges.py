@@ -41,6 +41,17 @@ class OffsetRange(NamedTuple):
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
+class SkippedData(NamedTuple):
+    """Data of one partition that has no rows, from ``offset`` up to ``next_offset``."""
+
+    topic_partition: TopicPartition
+    offset: int
+    next_offset: int | None
+    reason: str
+    raw: bytes | None = None
+    """Bytes of a batch that cannot be read."""
+
+
 def split_into_tasks(
     ranges: Iterable[OffsetRange],
     *,

@@ -22,14 +22,13 @@ from kohort.errors import (
 from kohort.logs import error_text, get_logger
 from kohort.spark_connector._arrow import (
     BatchShaper,
-    SkippedData,
     first_row_at,
     partition_rows,
     split_batch,
 )
 from kohort.spark_connector._consumers import borrowed_consumer, skipped_data
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector._ranges import OffsetRange, SkippedData
 from kohort.spark_connector._schema import has_errors
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import log_bounds
@@ -53,25 +52,31 @@ _MissingRanges = dict[TopicPartition, list[OffsetRange]]
 
 
 def read_ranges(
-    options: SourceOptions, schema: StructType, ranges: Sequence[OffsetRange]
+    options: SourceOptions,
+    schema: StructType,
+    ranges: Sequence[OffsetRange],
+    skipped: Sequence[SkippedData] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield all records of the ranges, in order within a partition.
 
-    Raise DataLossError, KafkaTimeoutError if nothing arrives for ``kafkaConsumer.pollTimeoutMs``,
-    and all errors of poll().
+    A schema with errors gets a row for each piece of data that the task skips, and for ``skipped``,
+    which the driver has found. Raise DataLossError, KafkaTimeoutError if nothing arrives for
+    ``kafkaConsumer.pollTimeoutMs``, and all errors of poll().
     """
+    shows_errors = has_errors(schema)
+    shaper = BatchShaper(schema)
+    if skipped and shows_errors:
+        yield shaper.rows_of(skipped)
     if not ranges:
         return
-    shaper = BatchShaper(schema)
-    shows_errors = has_errors(schema)
     with borrowed_consumer(options.properties, max(each.size for each in ranges)) as consumer:
         reader = _RangeReader(consumer, options, ranges)
         for batch in reader.run():
             yield from split_batch(shaper.shape(batch), MAX_BATCH_BYTES)
-            if (skipped := reader.take_skipped()) and shows_errors:
-                yield shaper.rows_of(skipped)
-        if (skipped := reader.take_skipped()) and shows_errors:
-            yield shaper.rows_of(skipped)
+            if (found := reader.take_skipped()) and shows_errors:
+                yield shaper.rows_of(found)
+        if (found := reader.take_skipped()) and shows_errors:
+            yield shaper.rows_of(found)
 
 
 class _RangeReader:

@@ -61,9 +61,10 @@ class KohortDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = self._checked_options(streaming=True)
-        from kohort.spark_connector._schema import check_schema
+        from kohort.spark_connector._schema import check_schema, has_errors
 
         check_schema(schema)
+        options = dataclasses.replace(options, include_errors=has_errors(schema))
         if pyspark_version() < LIMITS_PYSPARK:
             from kohort.spark_connector._older_stream import OlderStreamReader
 

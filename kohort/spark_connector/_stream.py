@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from kohort.spark_connector._announcements import Announcement
 from kohort.spark_connector._batch import input_partitions, read_partition
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._offsets import StreamOffset
+from kohort.spark_connector._offsets import StreamOffset, has_ends_only
 from kohort.spark_connector._stop_requests import StopRequests
 from kohort.spark_connector._stream_driver import StreamDriver
 from kohort.spark_connector.options._options import SourceOptions
@@ -76,7 +76,7 @@ class KohortStreamReader(DataSourceStreamReader):
         self._has_planned = True
         self._stop_requests = self._stop_requests or StopRequests()
         if self._stop_requests.applies_to(start):
-            if self._ensure_driver().commit_up_to(StreamOffset.from_json(start)):
+            if self._ensure_driver().commit_up_to(self._parsed(start)):
                 self._stop_requests.acknowledge()
             return start
         at, driver = self._parsed(start), self._ensure_driver()
@@ -87,15 +87,21 @@ class KohortStreamReader(DataSourceStreamReader):
     def _parsed(self, start: dict[str, Any]) -> StreamOffset:
         """Return the offset. An idle query passes the same one several times a second."""
         if self._start is None or self._start[0] != start:
-            self._start = start, StreamOffset.from_json(start)
+            self._start = start, StreamOffset.from_checkpoint(start)
         return self._start[1]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._note_call()
-        offset = StreamOffset.from_json(end)
+        offset, lost = StreamOffset.from_checkpoint(end), []
+        if has_ends_only(end) and start != end:
+            offset = offset.after(StreamOffset.from_checkpoint(start))
+        if offset.lost:
+            lost = offset.new_losses(StreamOffset.from_checkpoint(start))
         # The first batch of a run is a replay unless this reader has planned it.
-        ranges = offset.ranges() if self._has_planned else replayed_ranges(offset, self._options)
-        return input_partitions(ranges, self._options)
+        if self._has_planned:
+            return input_partitions(offset.ranges(), self._options, lost)
+        ranges, recreated = replayed_ranges(offset, self._options)
+        return input_partitions(ranges, self._options, [*lost, *recreated])
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema, self._options)

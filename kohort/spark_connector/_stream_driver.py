@@ -15,7 +15,7 @@ from kohort.spark_connector._offsets import METADATA, Offsets, StreamOffset, new
 from kohort.spark_connector._processes import SparkFolders
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._batch_limits import BatchDelay, limited_ends
-from kohort.spark_connector.planning._loss import LossCheck, next_ids, was_recreated
+from kohort.spark_connector.planning._loss import LossCheck, Losses, next_ids, was_recreated
 from kohort.spark_connector.planning._planning import (
     PARTITIONS_REFRESH_S,
     EndLookup,
@@ -194,7 +194,7 @@ class StreamDriver:
         if first and not self._options.fail_on_data_loss:
             self._planner.partitions(must_exist=True)  # fail for a mistyped name
         self._has_planned = True
-        positions, void = self._positions(start, first)
+        positions, losses = self._positions(start, first)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
         if not (ignore_minimum or self._target is not None) and self._delay.should_wait(
             positions, ends
@@ -202,11 +202,14 @@ class StreamDriver:
             ends = positions
         elif max_rows is not None:
             ends = limited_ends(positions, ends, max_rows)
-        if ends == positions and not first:
+        if ends == positions and not first and not set(losses.skipped) - set(start.lost):
             return start
-        kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
+        kept = {
+            tp: at for tp, at in start.end.items() if tp not in positions and tp not in losses.void
+        }
         ids = next_ids(start, self._tracked.topic_ids, {**ends, **kept})
-        return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query_id)
+        query = start.query or self._query_id
+        return StreamOffset(positions | kept, ends | kept, ids, query, losses.skipped)
 
     def commit_up_to(self, start: StreamOffset) -> bool:
         """Commit the offsets up to ``start``. Return True if nothing is left to commit."""
@@ -238,8 +241,8 @@ class StreamDriver:
 
     def _positions(
         self, start: StreamOffset, first: bool
-    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-        """Return the next offsets to read, and the partitions that restart because of a loss."""
+    ) -> tuple[dict[TopicPartition, int], Losses]:
+        """Return the next offsets to read, and the losses."""
         tracked = self._tracked
         new = tracked.partitions - start.end.keys() - self._starts.keys()
         if new and not (first or self._target is None):
@@ -250,8 +253,8 @@ class StreamDriver:
             self._starts |= self._planner.starts(new) if first else self._earliest(new)
         positions = {tp: start.end.get(tp, self._starts.get(tp)) for tp in tracked.partitions}
         found = {tp: at for tp, at in positions.items() if at is not None}
-        void = self._loss.check(start, found, tracked.ends, tracked.partitions, tracked.topic_ids)
-        return found, void
+        ends, ids = tracked.ends, tracked.topic_ids
+        return found, self._loss.check(start, found, ends, tracked.partitions, ids)
 
     def _earliest(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
         try:

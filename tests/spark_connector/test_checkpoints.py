@@ -8,7 +8,7 @@ import pytest
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import InvalidOptionError
-from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._errors import DataLossError, OffsetFormatError
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster
 from tests.spark_connector.members import GROUP, committed, member_options
@@ -108,6 +108,38 @@ def test_group_offset_past_log_end_falls_back_to_checkpoint(
     assert query.values()[5:] == expected
     assert committed(cluster)[0] == 8
     assert said in caplog.text
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["alone", "member"])
+def test_checkpoint_of_spark_s_own_source_is_continued(cluster: Cluster, group: bool) -> None:
+    produce(cluster, 5)
+    query = query_of(cluster, group, startingOffsets="latest")
+    query.offset_log += ['{"orders":{"0":2,"1":0}}', '{"orders":{"2":0,"1":0,"0":4}}']
+    query.commit_log = 1
+    query.run_available_now()
+    assert query.values() == [b"orders-0-2", b"orders-0-3", b"orders-0-4"]
+    assert query.end() == {"orders": {"0": 5, "1": 0, "2": 0}}
+    query.run_available_now()
+    assert len(query.values()) == 3
+    if group:
+        assert committed(cluster)[0] == 5
+
+
+def test_idle_checkpoint_of_spark_s_own_source_stays_as_it_is(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    query = query_of(cluster, False)
+    query.offset_log.append('{"orders": {"0": 5, "1": 0, "2": 0}}')
+    query.commit_log = 1
+    query.run_available_now()
+    assert len(query.offset_log) == 1
+
+
+def test_unfinished_first_batch_of_spark_s_own_source_is_an_error(cluster: Cluster) -> None:
+    query = query_of(cluster, False)
+    query.offset_log.append('{"orders":{"0":5,"1":0,"2":0}}')
+    with pytest.raises(OffsetFormatError, match="the first batch of this checkpoint is unfinished"):
+        query.run_available_now()
+    query.stop()
 
 
 @pytest.mark.parametrize("finished", [True, False], ids=["finished", "interrupted"])

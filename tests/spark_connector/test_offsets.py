@@ -23,7 +23,7 @@ from kohort.spark_connector._offsets import (
     parse_partitions,
     parse_timestamps,
 )
-from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector._ranges import OffsetRange, SkippedData
 
 ID = "00112233-4455-6677-8899-aabbccddeeff"
 QUERY = "0123456789abcdef" * 2
@@ -42,6 +42,9 @@ KEPT = {
     "ids": {"orders": ID},
     "query": QUERY,
 }
+LOST = {"orders": {"0": {"from": 3, "to": 9, "reason": "gone"}, "7": {"from": 0, "reason": "x"}}}
+ONLY_ENDS = {"orders": {"0": 5, "1": 0}}
+"""An offset of Spark's own source."""
 
 
 def offset(kept: object = KEPT, more: object = (), **ends: Any) -> dict[str, Any]:
@@ -73,6 +76,26 @@ def test_the_text_is_always_the_same() -> None:
     assert json.dumps(StreamOffset.from_json(json.loads(text)).to_json()) == text
     shuffled = {"query": QUERY, "to": GOOD["to"], "ids": GOOD["ids"], "v": 1, "from": GOOD["from"]}
     assert json.dumps(StreamOffset.from_json(shuffled).to_json()) == text
+
+
+def test_losses_of_a_batch_are_read_back() -> None:
+    read = StreamOffset.from_json(offset(KEPT | {"lost": LOST}))
+    assert list(read.lost) == [
+        SkippedData(TopicPartition("orders", 0), 3, 9, "gone"),
+        SkippedData(TopicPartition("orders", 7), 0, None, "x"),
+    ]
+    assert StreamOffset.from_json(read.to_json()) == read
+
+
+def test_offset_of_other_source_is_read_from_checkpoints_only() -> None:
+    with pytest.raises(OffsetFormatError, match="another source"):
+        StreamOffset.from_json(ONLY_ENDS)
+    read = StreamOffset.from_checkpoint(ONLY_ENDS)
+    assert nested(read.end) == nested(read.start) == ONLY_ENDS
+    assert StreamOffset.from_checkpoint(offset()) == StreamOffset.from_json(offset())
+    for other in ({}, {"offset": 5}, {"orders": {"0": "5"}}, {"a/b": {"0": 5}}):
+        with pytest.raises(OffsetFormatError):
+            StreamOffset.from_checkpoint(other)
 
 
 def test_the_offset_before_any_batch_is_empty() -> None:
@@ -131,6 +154,13 @@ def test_what_is_written_is_read_back(ranges: dict[tuple[str, int], tuple[int, i
         (offset(KEPT | {"to": {}}), "an offset has to have from, v, not"),
         (offset(KEPT | {"ids": {"b": ID}}), "topic 'b' has an id but no partition"),
         (offset(KEPT | {"query": "q"}), "'q' is not the id of a query"),
+        (offset(KEPT | {"lost": []}), "losses have to be a JSON object"),
+        (offset(KEPT | {"lost": {"a": {"1": {"from": 1}}}}), "is not a loss"),
+        (offset(KEPT | {"lost": {"a": {"1": {"from": -1, "reason": ""}}}}), "-1 is out of range"),
+        (
+            offset(KEPT | {"lost": {"a": {"1": {"from": 1, "to": None, "reason": ""}}}}),
+            "a-1: None is not an offset",
+        ),
         (offset(a={"1": 4}), "orders-0 has one end only"),
         (offset(KEPT | {"from": {"a": {"1": 5}}}), "a-1 goes from 5 back to 4"),
         (offset(orders={"0": -1}), "orders-0: -1 is out of range"),
@@ -228,7 +258,9 @@ READERS: dict[str, tuple[Any, Callable[[str], object]]] = {
 }
 
 
-@pytest.mark.parametrize("good", [GOOD, offset()], ids=["version 1", "version 2"])
+@pytest.mark.parametrize(
+    "good", [GOOD, offset(KEPT | {"lost": LOST})], ids=["version 1", "version 2"]
+)
 @pytest.mark.parametrize("seed", range(2))
 def test_mutated_checkpoint_is_read_as_is_or_raises_format_error(
     seed: int, good: dict[str, Any]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kohort import TopicPartition
+from kohort.spark_connector.planning._planning import OffsetPlanner
 from kohort.testing import Cluster
+from tests.spark_connector.members import member_options
 from tests.spark_connector.reading import (
     ALL,
     Query,
@@ -90,6 +92,120 @@ def test_lost_range_of_a_stream_is_a_row(cluster: Cluster) -> None:
     (lost,) = (row for row in query.batches[0] if row["error"] is not None)
     assert (lost["offset"], lost["error"]["next_offset"]) == (0, 4)
     assert [row["value"] for row in query.batches[0] if row["error"] is None] == expected[4:]
+
+
+def skipped(query: Query) -> list[tuple[Any, ...]]:
+    """Return partition, offset, next offset and reason of all rows of skipped data."""
+    return [
+        (row["partition"], row["offset"], row["error"]["next_offset"], row["error"]["reason"])
+        for batch in query.batches
+        for row in batch
+        if row["error"] is not None
+    ]
+
+
+def read_values(query: Query) -> list[bytes]:
+    return [row["value"] for batch in query.batches for row in batch if row["error"] is None]
+
+
+@pytest.fixture(params=["alone", "member"])
+def losing(request: pytest.FixtureRequest, cluster: Cluster) -> Query:
+    """A query with rows for losses that has read five records of each of two topics."""
+    cluster.create_topic("other", 1)
+    produce(cluster, 5)
+    produce(cluster, 5, "other")
+    chosen = options if request.param == "alone" else member_options
+    given = {"subscribe": "orders,other", "startingOffsets": "earliest", "includeErrors": True}
+    query = Query(chosen(cluster, failOnDataLoss=False, **given), f"{ALL}, error error")
+    query.run_available_now()
+    assert len(read_values(query)) == 10
+    return query
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_recreated_topic_is_a_row_of_each_partition(
+    cluster: Cluster, losing: Query, count: int
+) -> None:
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", 3)
+    expected = produce(cluster, count)
+    for _ in range(2):
+        losing.run_available_now()
+        reason = "topic orders was recreated"
+        assert skipped(losing) == [(0, 5, None, reason), (1, 0, None, reason), (2, 0, None, reason)]
+        assert read_values(losing)[10:] == expected
+
+
+def test_deleted_topic_is_a_row_without_new_records(cluster: Cluster, losing: Query) -> None:
+    cluster.delete_topic("other")
+    losing.run_available_now()
+    losing.run_available_now()
+    assert skipped(losing) == [(0, 5, None, "was deleted")]
+    expected = produce(cluster, 2)
+    losing.run_available_now()
+    losing.run_available_now()
+    assert skipped(losing) == [(0, 5, None, "was deleted")]
+    assert read_values(losing)[10:] == expected
+    cluster.create_topic("other", 1)
+    losing.run_available_now()
+    assert skipped(losing)[1:] == [(0, 5, None, "topic other was recreated")]
+
+
+def test_loss_is_the_same_row_when_its_batch_is_replayed(cluster: Cluster, losing: Query) -> None:
+    cluster.delete_topic("other")
+    losing.start()
+    cluster.wait_until(lambda: losing.trigger(finish=False), END_S)
+    losing.stop()
+    losing.start()
+    losing.stop()
+    assert skipped(losing) == [(0, 5, None, "was deleted")]
+
+
+def test_recreated_topic_of_an_interrupted_batch_is_a_row(cluster: Cluster, losing: Query) -> None:
+    produce(cluster, 4)
+    losing.start()
+    cluster.wait_until(lambda: losing.trigger(finish=False), END_S)
+    losing.stop()
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", 3)
+    losing.start()
+    losing.stop()
+    assert skipped(losing) == [(0, 5, 9, "the topic was recreated after this batch was planned")]
+
+
+def test_log_that_ends_too_early_is_a_row(
+    cluster: Cluster, losing: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Brokers before 2.8 have no topic ids, so a recreated topic is only shorter.
+    monkeypatch.setattr(OffsetPlanner, "ids", lambda *args: {})
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", 3)
+    expected = produce(cluster, 2)
+    losing.run_available_now()
+    assert skipped(losing) == [(0, 2, 5, "orders-0 ends at 2 but was read up to 5")]
+    assert read_values(losing)[10:] == expected
+
+
+def test_offsets_that_a_batch_does_not_find_are_rows(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = produce(cluster, 10)
+    delete_before(cluster, 4)
+    given = options(
+        cluster,
+        failOnDataLoss=False,
+        startingOffsets='{"orders": {"0": 2, "1": 0, "2": 7}}',
+        endingOffsets='{"orders": {"0": 15, "1": 0, "2": 7}}',
+    )
+    with caplog.at_level(logging.WARNING, "kohort.spark_connector"):
+        found = read(given)
+    assert [row["value"] for row in found if row["error"] is None] == expected[4:]
+    assert [
+        (row["partition"], row["offset"], row["error"]["next_offset"])
+        for row in found
+        if row["error"] is not None
+    ] == [(0, 2, 4), (0, 10, 15)]
+    assert "not in the log: orders-0 [2, 4), orders-0 [10, 15)" in caplog.text
 
 
 def test_rows_without_the_column_are_as_before(cluster: Cluster) -> None:

@@ -306,9 +306,9 @@ def test_a_foreign_checkpoint_is_an_error(cluster: Cluster) -> None:
     query = Query(options(cluster))
     query.start()
     with pytest.raises(OffsetFormatError, match="written by another source"):
-        query.reader.latestOffset({"orders": {"0": 5}}, ReadAllAvailable())
+        query.reader.latestOffset({"offset": 5}, ReadAllAvailable())
     with pytest.raises(OffsetFormatError):
-        query.reader.partitions({}, {"orders": {"0": 5}})
+        query.reader.partitions({}, {"offset": 5})
     query.stop()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from kohort import KafkaError, TopicPartition
 from kohort.errors import InvalidOptionError
@@ -10,7 +11,7 @@ from kohort.logs import error_text, get_logger
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._offsets import Offsets, StreamOffset, short
-from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector._ranges import OffsetRange, SkippedData
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import positions_within_log
 from kohort.spark_connector.planning._planning import OffsetPlanner
@@ -18,6 +19,18 @@ from kohort.spark_connector.planning._planning import OffsetPlanner
 logger = get_logger("kohort.spark_connector")
 
 TOPIC_IDS_TIMEOUT_MS = 5_000
+
+
+class Losses(NamedTuple):
+    """Result of a check."""
+
+    void: set[TopicPartition]
+    """Partitions whose offsets no longer apply.
+
+    They are no longer subscribed, or reading starts again at position 0.
+    """
+    skipped: Sequence[SkippedData] = ()
+    """Losses for which the query has rows. Those of deleted partitions last."""
 
 
 class LossCheck:
@@ -38,14 +51,13 @@ class LossCheck:
         ends: Offsets,
         known: Collection[TopicPartition] | None,
         ids: Mapping[str, str],
-    ) -> set[TopicPartition]:
-        """Return the partitions whose offsets in ``start`` no longer apply.
+    ) -> Losses:
+        """Return the losses since ``start``, and change ``positions`` accordingly.
 
-        They are no longer subscribed, or reading starts again at position 0. Where only the
-        group's offset is past the log end, reading starts at the checkpoint's. ``known`` has all
-        existing partitions. ``positions`` and ``ends`` belong to the partitions that the query may
-        read. The topic ``ids`` were looked up after the ends. Raise DataLossError if the query has
-        to fail.
+        Where only the group's offset is past the log end, reading starts at the checkpoint's.
+        ``known`` has all existing partitions. ``positions`` and ``ends`` belong to the partitions
+        that the query may read. The topic ``ids`` were looked up after the ends. Raise
+        DataLossError if the query has to fail.
         """
         check_topics(start, self._options)
         dropped = self._unsubscribed(start)
@@ -55,16 +67,17 @@ class LossCheck:
         gone = {tp for tp in done if known is not None and tp not in known} - void
         shorter = self._truncated(positions, ends)
         if not (void or gone or shorter):
-            return dropped
+            return Losses(dropped)
         by_group = {tp for tp in shorter if tp in done and done[tp] <= ends[tp]} - void
+        truncations = {
+            tp: f"{_name(tp)} ends at {ends[tp]} but "
+            f"{'was read up to' if tp in done else 'is read from'} {positions[tp]}"
+            for tp in sorted(shorter - by_group)
+        }
         losses = [
             *(f"topic {topic} was deleted and recreated" for topic in sorted(recreated)),
             *(f"{_name(tp)} was deleted" for tp in sorted(gone)),
-            *(
-                f"{_name(tp)} ends at {ends[tp]} but "
-                f"{'was read up to' if tp in done else 'is read from'} {positions[tp]}"
-                for tp in sorted(shorter - by_group)
-            ),
+            *truncations.values(),
             *(
                 f"{_name(tp)} ends at {ends[tp]} but the group's offset is {positions[tp]}"
                 for tp in sorted(by_group)
@@ -82,6 +95,15 @@ class LossCheck:
                 f"data loss: {', '.join(losses)}. Option failOnDataLoss=false {effect}",
                 sorted(lost),
             )
+        skipped = [
+            *(SkippedData(tp, done[tp], None, f"topic {tp.topic} was recreated") for tp in void),
+            *(SkippedData(tp, done[tp], None, "was deleted") for tp in gone),
+            *(
+                SkippedData(tp, ends[tp], positions[tp], reason)
+                for tp, reason in truncations.items()
+                if tp not in void
+            ),
+        ]
         new_losses: set[object] = {*gone, *shorter, *((topic, ids[topic]) for topic in recreated)}
         if not self._warned >= new_losses:
             self._warned |= new_losses
@@ -89,7 +111,9 @@ class LossCheck:
         # If the log starts later, the task starts there.
         positions |= dict.fromkeys((void | shorter) & positions.keys(), 0)
         positions |= {tp: done[tp] for tp in by_group}
-        return void | shorter | dropped
+        return Losses(
+            void | shorter | dropped, sorted(skipped) if self._options.include_errors else ()
+        )
 
     def _unsubscribed(self, start: StreamOffset) -> set[TopicPartition]:
         """Return checkpointed partitions that the options no longer name. Warn once of each."""
@@ -120,8 +144,10 @@ class LossCheck:
         return {tp for tp, at in behind.items() if self._unstable.get(tp) != at}
 
 
-def replayed_ranges(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
-    """Return the ranges of a batch that is replayed, without those of recreated topics.
+def replayed_ranges(
+    batch: StreamOffset, options: SourceOptions
+) -> tuple[list[OffsetRange], list[SkippedData]]:
+    """Return the ranges of a batch that is replayed, and apart from them those of recreated topics.
 
     Raise DataLossError for a recreated topic if the query has to fail. Raise InvalidOptionError if
     the batch belongs to another query.
@@ -131,7 +157,7 @@ def replayed_ranges(batch: StreamOffset, options: SourceOptions) -> list[OffsetR
     recreated = was_recreated(batch, _current_ids(batch, options))
     lost = [each for each in ranges if each.topic in recreated and each.size]
     if not lost:
-        return ranges
+        return ranges, []
     cause = (
         f"no longer in the log: {', '.join(map(str, lost))}. Topics "
         f"{', '.join(sorted(recreated))} were deleted and recreated after this batch was planned"
@@ -139,7 +165,11 @@ def replayed_ranges(batch: StreamOffset, options: SourceOptions) -> list[OffsetR
     if options.fail_on_data_loss:
         raise DataLossError(f"{cause}. Option failOnDataLoss=false continues without them", lost)
     logger.warning("%s. The query continues without them (failOnDataLoss=false)", cause)
-    return [each for each in ranges if each.topic not in recreated]
+    reason = "the topic was recreated after this batch was planned"
+    return (
+        [each for each in ranges if each.topic not in recreated],
+        [SkippedData(each.topic_partition, each.start, each.end, reason) for each in lost],
+    )
 
 
 def _current_ids(batch: StreamOffset, options: SourceOptions) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import (
@@ -26,13 +26,20 @@ from kohort.spark_connector._offsets import (
     short,
     with_all_partitions,
 )
-from kohort.spark_connector._ranges import OffsetRange
+from kohort.spark_connector._ranges import OffsetRange, SkippedData
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._log_bounds import positions_within_log
 
 logger = get_logger("kohort.spark_connector")
 
 T = TypeVar("T")
+
+
+class PlannedRanges(NamedTuple):
+    """Ranges that a batch query reads, and those that it leaves out."""
+
+    ranges: list[OffsetRange]
+    skipped: list[SkippedData]
 
 
 class OffsetPlanner:
@@ -218,8 +225,11 @@ class OffsetPlanner:
                 self._sleep(self._options.lookup_retry_interval_s)
         return look_up()
 
-    def ranges(self) -> list[OffsetRange]:
-        """Return the ranges that a batch query reads."""
+    def ranges(self) -> PlannedRanges:
+        """Return the ranges that a batch query reads.
+
+        Raise DataLossError for offsets that are not in the log, or log and skip them.
+        """
         options, partitions = self._options, self.partitions()
         start, end = self.starts(partitions), self.ends(partitions)
         earliest, latest = self.earliest(partitions), self.latest(partitions)
@@ -250,18 +260,24 @@ class OffsetPlanner:
             )
             if existing.start > wanted.start:
                 lost.append(wanted._replace(end=existing.start))
-                if options.include_errors and not options.fail_on_data_loss:
-                    existing = existing._replace(start=wanted.start)  # the task makes a row of it
             if existing.end < wanted.end:
                 lost.append(wanted._replace(start=existing.end))
             ranges.append(existing)
-        if lost and self._options.fail_on_data_loss:
-            raise DataLossError(
+        if lost:
+            cause = (
                 f"not in the log: {', '.join(map(str, lost))}. The records were deleted or are not "
-                "written yet. Option failOnDataLoss=false reads the existing records",
-                lost,
+                "written yet"
             )
-        return ranges
+            if options.fail_on_data_loss:
+                effect = "Option failOnDataLoss=false reads the existing records"
+                raise DataLossError(f"{cause}. {effect}", lost)
+            logger.warning("%s. The query continues without them (failOnDataLoss=false)", cause)
+        skipped = []
+        for each in lost:
+            tp = each.topic_partition
+            reason = "no longer in the log" if each.start < earliest[tp] else "not in the log"
+            skipped.append(SkippedData(tp, each.start, each.end, reason))
+        return PlannedRanges(ranges, skipped)
 
 
 def _chosen(
