@@ -80,7 +80,9 @@ __all__ = [
     "__version__",
     "create_ssl_context",
     "read",
+    "read_async",
     "read_batches",
+    "read_batches_async",
 ]
 
 if TYPE_CHECKING:
@@ -97,7 +99,13 @@ if TYPE_CHECKING:
         ProcessingFacts,
         ShareFacts,
     )
-    from kohort.reading import ReadProgress, read, read_batches
+    from kohort.reading import (
+        ReadProgress,
+        read,
+        read_async,
+        read_batches,
+        read_batches_async,
+    )
     from kohort.records import RecordColumns, RecordTable
     from kohort.security import create_ssl_context
     from kohort.share import AsyncShareConsumer, ShareConsumer, ShareRecord
@@ -127,7 +135,9 @@ else:
             "ShareRecord": "kohort.share",
             "create_ssl_context": "kohort.security",
             "read": "kohort.reading",
+            "read_async": "kohort.reading",
             "read_batches": "kohort.reading",
+            "read_batches_async": "kohort.reading",
         }.get,
     )
     _first_use = RLock()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "kohort"
@@ -16,6 +17,8 @@ PACKAGE = Path(__file__).parents[1] / "kohort"
 WRITTEN = """\
 Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file instead. Only the
 docstring of the class is written here."""
+FUNCTIONS_WRITTEN = """\
+Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file instead."""
 CLASS_DOCSTRING = re.compile(r'(?ms)(?<=^class )(\w+\(.*?\):\n)    (""".*?""")')
 """The one text that differs as a whole. Both modules have their own, written by hand."""
 
@@ -42,6 +45,21 @@ SHARE_RULES = (
     (r"(from collections.abc import .*)", r"\1\nfrom concurrent.futures import Future"),
     *COMMON_RULES,
 )
+READING_RULES = (
+    (r"\n``python -m tools.sync_api`` writes (.*\n)*?\"\"\"", f'\n{FUNCTIONS_WRITTEN}\n"""'),
+    (r"with the async clients", "with the sync clients"),
+    (r"``await kohort\.read_async", "``kohort.read"),
+    (r"\b(read|read_batches|read_bounds|find_bounds)_async\b", r"\1"),
+    (r"async for part in parts:\n +yield part\n", "yield from parts\n"),
+    (r"\basync (def|with|for) ", r"\1 "),
+    (r"\bawait ", ""),
+    (r"\baclosing\b", "closing"),
+    (r"\bAsync(KafkaAdminClient|KafkaConsumer)\b", r"\1"),
+    (r"\bAsyncGenerator\[RecordTable, None\]", "Generator[RecordTable, None, None]"),
+    (r"\bAsyncGenerator\b", "Generator"),
+    (r"(?m)^import anyio\n", "import time\n"),
+    (r"anyio\.current_time\(\)", "time.monotonic()"),
+)
 RULES = (
     (r"Coroutine\[Any, Any, (.*)\]:", r"\1:"),
     (r"Callable, Coroutine, Iterable", "Callable, Iterable"),
@@ -58,6 +76,7 @@ FOLDERS = {
     PACKAGE / "consumer" / "api": RULES,
     PACKAGE / "admin": ADMIN_RULES,
     PACKAGE / "share": SHARE_RULES,
+    PACKAGE / "reading": READING_RULES,
 }
 """Folders with a module ``_async.py``, and the rules that make ``_sync.py`` of it."""
 
@@ -65,14 +84,19 @@ FOLDERS = {
 def sync_text(folder: Path) -> str:
     """Return the text of the sync API in a folder."""
     source, target = folder / "_async.py", folder / "_sync.py"
-    [(_, docstring)] = CLASS_DOCSTRING.findall(target.read_text())
-    text = CLASS_DOCSTRING.sub(lambda found: f"{found[1]}    {docstring}", source.read_text())
+    text = source.read_text()
+    for _, docstring in CLASS_DOCSTRING.findall(target.read_text() if target.exists() else ""):
+        text = CLASS_DOCSTRING.sub(partial(_with_docstring, docstring), text)
     for pattern, replacement in FOLDERS[folder]:
         text, count = re.subn(pattern, replacement, text)
         if not count:
             name = source.relative_to(PACKAGE)
             sys.exit(f"the rule {pattern!r} matches nothing in {name}: remove or correct it")
     return formatted(text, target)
+
+
+def _with_docstring(docstring: str, found: re.Match[str]) -> str:
+    return f"{found[1]}    {docstring}"
 
 
 def formatted(text: str, path: Path) -> str:

@@ -15,16 +15,29 @@ Invariants:
 
 from __future__ import annotations
 
-from kohort.reading._bounds import Bounds, Place, find_bounds, moment_ms
-from kohort.reading._read import ReadProgress, read, read_batches, read_bounds
+from kohort.reading._async import read_async, read_batches_async
+from kohort.reading._bounds import Bounds, Place, moment_ms
+from kohort.reading._progress import ReadProgress
+from kohort.reading._sync import (
+    READER_OPTIONS,
+    TIMEOUT_MS,
+    find_bounds,
+    read,
+    read_batches,
+    read_bounds,
+)
 
 __all__ = [
+    "READER_OPTIONS",
+    "TIMEOUT_MS",
     "Bounds",
     "Place",
     "ReadProgress",
     "find_bounds",
     "moment_ms",
     "read",
+    "read_async",
     "read_batches",
+    "read_batches_async",
     "read_bounds",
 ]

@@ -1,19 +1,23 @@
-"""``kohort.read()``: the records of a range as one table, and as tables one after another."""
+"""Reads of a range, with the sync clients.
+
+Written by ``python -m tools.sync_api`` from ``_async.py``. Change that file instead.
+"""
 
 from __future__ import annotations
 
+import re
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from kohort.admin import KafkaAdminClient
+from kohort.admin import KafkaAdminClient, OffsetSpec
 from kohort.consumer import KafkaConsumer
-from kohort.errors import KafkaTimeoutError
-from kohort.reading._bounds import Bounds, Place, find_bounds
-from kohort.records import RecordColumns, RecordTable
-from kohort.types import LazyModule, NamedTuple, TopicPartition
+from kohort.errors import UnknownTopicOrPartitionError
+from kohort.reading._bounds import Bounds, Place
+from kohort.reading._progress import ReadProgress, offsets_of, stalled, within
+from kohort.records import RecordTable
+from kohort.types import LazyModule, TopicPartition
 
 if TYPE_CHECKING:
     from kohort import _options
@@ -28,20 +32,6 @@ READER_OPTIONS: Mapping[str, Any] = {
     "enable_auto_commit": False,
     "auto_offset_reset": "none",
 }
-
-
-class ReadProgress(NamedTuple):
-    """State of a read."""
-
-    records: int
-    """Records that were returned."""
-    offsets: int
-    """Offsets that were passed. Compaction and transactions leave offsets without a record."""
-    total: int
-    """Offsets of the range."""
-
-
-ReadProgress.__module__ = "kohort"  # pickles and tracebacks have the public name
 
 
 def read(
@@ -65,15 +55,15 @@ def read(
     first record at or after it in each partition. The range ends before ``until``, and nothing that
     is produced after the call is in it.
 
-    ``progress`` is called after each poll. The whole range is in memory: :func:`read_batches` has
-    one part at a time. No group is joined and nothing is committed. ``options`` are those of an
+    ``progress`` is called after each poll. The whole range is in memory: :func:`read_batches`
+    has one part at a time. No group is joined and nothing is committed. ``options`` are those of an
     admin client.
 
     Raises UnknownTopicOrPartitionError, ValueError for a place, OffsetOutOfRangeError if retention
     deletes records before they are read, and KafkaTimeoutError if no record arrives for
     ``timeout_ms``.
     """
-    parts = read_batches(
+    batches = read_batches(
         topic,
         since=since,
         until=until,
@@ -83,7 +73,8 @@ def read(
         timeout_ms=timeout_ms,
         **options,
     )
-    return RecordTable(columns for part in parts for columns in part.batches)
+    with closing(batches) as parts:
+        return RecordTable([columns for part in parts for columns in part.batches])
 
 
 def read_batches(
@@ -96,10 +87,10 @@ def read_batches(
     progress: Callable[[ReadProgress], object] | None = None,
     timeout_ms: float = TIMEOUT_MS,
     **options: Unpack[_options.AdminOptions],
-) -> Iterator[RecordTable]:
+) -> Generator[RecordTable, None, None]:
     """Yield the records of :func:`read` as they arrive, in tables of about 4 MiB.
 
-    Arguments and errors are those of :func:`read`. Records of one partition are in their order.
+    Arguments and errors are those of :func:`read`. Records of one partition are in order.
     """
     is_committed = isolation_level == "read_committed"
     more: dict[str, Any] = {**READER_OPTIONS, "isolation_level": isolation_level, **options}
@@ -126,7 +117,7 @@ def read_bounds(
 ) -> Generator[RecordTable, None, None]:
     """Yield the records within the bounds, with a consumer that has the options of a reader."""
     left = {tp: each for tp, each in bounds.items() if each.start < each.end}
-    total = _offsets_of(bounds)
+    total = offsets_of(bounds)
     positions = {tp: each.start for tp, each in left.items()}
     consumer.assign(sorted(left))
     for tp, each in left.items():
@@ -136,45 +127,69 @@ def read_bounds(
     while left:
         polled = consumer.poll_batches(timeout_ms=POLL_MS)
         before, positions = positions, positions | consumer.positions()
-        part = RecordTable(_within(polled, bounds))
+        part = RecordTable(within(polled, bounds))
         left = {tp: each for tp, each in left.items() if positions[tp] < each.end}
         if positions != before:
             advanced_at = time.monotonic()
             records += len(part)
             if progress is not None:
                 unread = {tp: each._replace(start=positions[tp]) for tp, each in left.items()}
-                progress(ReadProgress(records, total - _offsets_of(unread), total))
+                progress(ReadProgress(records, total - offsets_of(unread), total))
         elif time.monotonic() - advanced_at > timeout_ms / 1000:
-            raise _stalled(consumer, left, positions, timeout_ms)
+            raise stalled(consumer, left, positions, timeout_ms)
         if len(part):
             yield part
             advanced_at = time.monotonic()  # the caller's time does not count
 
 
-def _offsets_of(bounds: Mapping[TopicPartition, Bounds]) -> int:
-    return sum(each.end - each.start for each in bounds.values())
+def find_bounds(
+    admin: KafkaAdminClient,
+    topic: str,
+    since: Place = "earliest",
+    until: Place = "latest",
+    partitions: Iterable[int] | None = None,
+    *,
+    committed: bool = False,
+    timeout_ms: float | None = None,
+) -> dict[TopicPartition, Bounds]:
+    """Return the bounds of each partition. Those of an empty range have equal ends.
+
+    With ``committed``, no range has offsets from the first one of an open transaction on. Raise
+    ValueError for a place, and UnknownTopicOrPartitionError.
+    """
+    starts = _offsets(admin, topic, since, "earliest", timeout_ms)
+    ends = _offsets(admin, topic, until, "latest", timeout_ms)
+    if committed:
+        latest = dict.fromkeys(ends, OffsetSpec.LATEST)
+        stable = admin.list_partition_offsets(
+            latest, isolation_level="read_committed", timeout_ms=timeout_ms
+        )
+        stable.raise_errors()
+        ends = {
+            tp: end if (last := stable[tp]) is None else min(end, last.offset)
+            for tp, end in ends.items()
+        }
+    known = {tp.partition for tp in ends}
+    wanted = known if partitions is None else set(partitions)
+    given = {number for place in (since, until) if isinstance(place, Mapping) for number in place}
+    if unknown := (wanted | given) - known:
+        raise UnknownTopicOrPartitionError(f"topic {topic!r} has no partition {min(unknown)}")
+    return {
+        tp: Bounds(min(starts[tp], end), end)
+        for tp, end in sorted(ends.items())
+        if tp.partition in wanted
+    }
 
 
-def _within(
-    polled: Iterable[RecordColumns], bounds: Mapping[TopicPartition, Bounds]
-) -> Iterator[RecordColumns]:
-    """Yield the rows before the end of each partition."""
-    for columns in polled:
-        end = bounds[TopicPartition(columns.topic, columns.partition)].end
-        rows = bisect_left(columns.offset, end)
-        if rows:
-            yield columns if rows == len(columns) else columns[:rows]
-
-
-def _stalled(
-    consumer: KafkaConsumer[Any, Any],
-    left: Mapping[TopicPartition, Bounds],
-    positions: Mapping[TopicPartition, int],
-    timeout_ms: float,
-) -> KafkaTimeoutError:
-    tp, bounds = min(left.items())
-    reasons = "; ".join(consumer.explain().reasons)
-    return KafkaTimeoutError(
-        f"the read of {tp.topic}-{tp.partition} stopped at offset {positions[tp]} of {bounds.end}: "
-        f"no records for {timeout_ms / 1000:g} s. {reasons}"
-    )
+def _offsets(
+    admin: KafkaAdminClient, topic: str, place: Place, default: str, timeout_ms: float | None
+) -> dict[TopicPartition, int]:
+    """Return the offset at a place for each partition. The log of the partition limits it."""
+    if isinstance(place, str) and re.fullmatch(r"[+-]\d+", place):
+        raise ValueError(
+            f"{place!r} is a shift, which a range cannot have: give an offset or a time"
+        )
+    if not isinstance(place, Mapping):
+        return admin.find_offsets(place, topic, timeout_ms)
+    found = admin.find_offsets(default, topic, timeout_ms)
+    return {tp: place.get(tp.partition, at) for tp, at in found.items()}
