@@ -28,8 +28,10 @@ THIRD_PARTY = {
     # trio is notified of Ctrl-C where it runs.
     "consumer": {"anyio", "pyarrow", "trio"},
     "admin": {"anyio"},
+    "reading": {"anyio"},
     "share": {"anyio", "pyarrow"},
     "broker": {"anyio", "cryptography", "trustme"},  # the latter two create certificates
+    "polars": {"polars"},
     "prometheus": {"prometheus_client"},
     "otel": {"opentelemetry"},
     "testing": {"anyio", "cryptography", "pyarrow"},
