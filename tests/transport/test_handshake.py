@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -21,9 +23,14 @@ from kohort.errors import (
     WrongListenerError,
 )
 from kohort.protocol import ApiKey, decode_request_header
-from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest
+from kohort.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from kohort.transport import BrokerConnection, ByteConnection
-from kohort.transport.connection._versions import Greetings
+from kohort.transport.connection._versions import BrokerVersions, Greetings
 from tests.transport.peer import Network, Peer, Serve, api_versions
 
 pytestmark = pytest.mark.anyio
@@ -269,3 +276,64 @@ async def test_a_host_cannot_forge_a_line_of_the_log() -> None:
     with pytest.raises(KafkaConnectionError) as caught:
         await BrokerConnection.open(connect, "evil\r\nhost\x1b[2J", 9092)
     assert str(caught.value).isprintable()
+
+
+class TestKnownVersions:
+    """Another connection to the broker is open, so requests wait for no versions."""
+
+    KNOWN = BrokerVersions("b:9092", api_versions().api_keys)
+
+    @staticmethod
+    @asynccontextmanager
+    async def opened(serve: Serve) -> AsyncIterator[BrokerConnection]:
+        """Run a connection, and check that the client closes it."""
+        async with anyio.create_task_group() as tasks:
+            network = Network(tasks)
+            network.listen("b", 9092, serve)
+            known = TestKnownVersions.KNOWN
+            connection = await BrokerConnection.open(
+                network.connect, "b", 9092, known_versions=lambda: known
+            )
+            tasks.start_soon(connection.run)
+            yield connection
+            await connection.aclose()
+            assert network.open_ends == 0
+            tasks.cancel_scope.cancel()
+
+    async def test_request_is_sent_before_the_versions_come(self) -> None:
+        async def serve(peer: Peer) -> None:
+            greeting, _ = await peer.expect(ApiVersionsRequest)
+            header, _ = await peer.expect(HeartbeatRequest)
+            await peer.reply(greeting, api_versions())
+            await peer.reply(header, HeartbeatResponse(throttle_time_ms=7))
+            await peer.receive()
+
+        async with self.opened(serve) as connection:
+            response = await connection.request(HeartbeatRequest(), timeout=60)
+            assert response.throttle_time_ms == 7
+            assert connection.response_count == 1
+            assert connection.versions is self.KNOWN
+
+    async def test_versions_of_the_connection_replace_known_ones(self) -> None:
+        async def serve(peer: Peer) -> None:
+            await peer.shake_hands(api_versions({int(ApiKey.HEARTBEAT): (0, 2)}))
+            while (exchange := await peer.receive()) is not None:
+                await peer.reply(exchange[0], HeartbeatResponse())
+
+        async with self.opened(serve) as connection:
+            await connection.request(HeartbeatRequest(), timeout=60)
+            assert connection.version_for(HeartbeatRequest) == 2
+
+    @pytest.mark.parametrize(
+        ("code", "text"), [(129, "is not broker -1"), (42, "responded to ApiVersions with")]
+    )
+    async def test_refusal_ends_the_connection_and_its_requests(self, code: int, text: str) -> None:
+        async def serve(peer: Peer) -> None:
+            await peer.shake_hands(ApiVersionsResponse(error_code=code))
+            await peer.receive()
+
+        async with self.opened(serve) as connection:
+            with pytest.raises(KafkaConnectionError, match=text):
+                await connection.request(HeartbeatRequest(), timeout=60)
+            assert isinstance(connection.failure, BrokerResponseError)
+            assert not connection.response_count

@@ -36,7 +36,7 @@ from kohort.transport.cluster._refusals import BrokerRefusals, copy_of, is_refus
 from kohort.transport.connection._connection import BrokerConnection
 from kohort.transport.connection._pool import BufferPool
 from kohort.transport.connection._response_reader import Line, SilenceLog
-from kohort.transport.connection._versions import Greetings
+from kohort.transport.connection._versions import BrokerVersions, Greetings
 from kohort.transport.network._bytes import Connect
 from kohort.transport.network._lifetimes import start_soon
 from kohort.transport.network._loop import OneShot, TaskSignal
@@ -128,6 +128,15 @@ class Node:
         """True if it has open connections, and none of them got a response for that time."""
         connections = [c for e in self.connections.values() if (c := e.connection) is not None]
         return bool(connections) and all(each.is_silent(seconds) for each in connections)
+
+    @property
+    def versions(self) -> BrokerVersions | None:
+        """The versions of an open connection to its address, or None if there is none."""
+        for entry in self.connections.values():
+            connection = entry.connection
+            if connection is not None and connection.failure is None:
+                return connection.versions if entry.broker == self.broker else None
+        return None
 
     @property
     def idle_since(self) -> float:
@@ -394,7 +403,7 @@ class Nodes:
     async def _open_and_run(self, purpose: str, entry: PurposeConnection) -> None:
         node = entry.node
         try:
-            connection = await self.open_alone(entry.broker, node.line)
+            connection = await self.open_alone(entry.broker, node.line, lambda: node.versions)
         except KafkaError as error:
             entry.error = self._explained(node, error)
             self._failed(node, entry.error)
@@ -425,7 +434,12 @@ class Nodes:
     def _watch_silence(node: Node, connection: BrokerConnection) -> None:
         connection.call_on_silence(partial(node.silence.note, _named(node)))
 
-    async def open_alone(self, broker: BrokerAddress, line: Line | None = None) -> BrokerConnection:
+    async def open_alone(
+        self,
+        broker: BrokerAddress,
+        line: Line | None = None,
+        known_versions: Callable[[], BrokerVersions | None] = lambda: None,
+    ) -> BrokerConnection:
         """Return a connection that the caller runs and closes. Raises as its open() does."""
         config = self._config
         return await BrokerConnection.open(
@@ -442,6 +456,7 @@ class Nodes:
             greetings=self.greetings,
             node_id=broker.id,
             line=line,
+            known_versions=known_versions,
         )
 
     async def _probe_for_login(self, node: Node, broker: BrokerAddress) -> None:

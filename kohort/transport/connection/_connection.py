@@ -2,7 +2,9 @@
 
 ``open()`` does what comes before the first request: the TLS handshake, ApiVersions and the login.
 The request ApiVersions is the Greeting. If the broker closes at it without a byte, a lower version
-follows on a new connection. ``run()`` then serves the connection with these parts:
+follows on a new connection. While another connection to the same broker is open, its versions are
+known. Then other requests follow ApiVersions without a wait for its response, except for a login.
+``run()`` then serves the connection with these parts:
 
 - Pipeline has the queue of requests, and those in flight. RequestSender sends them.
 - ResponseReader completes requests, and measures the round trip and the rate of the broker (Line).
@@ -59,8 +61,10 @@ from kohort.transport.connection._handshake import (
     connected,
     explained_error,
     first_login,
+    refusal,
     secure,
     shake_hands,
+    versions_request,
 )
 from kohort.transport.connection._pipeline import (
     ConnectionEnd,
@@ -157,6 +161,7 @@ class BrokerConnection:
         greetings: Greetings | None = None,
         node_id: int = -1,
         line: Line | None = None,
+        known_versions: Callable[[], BrokerVersions | None] = lambda: None,
     ) -> BrokerConnection:
         """Connect, do the TLS handshake, ask for versions and log in.
 
@@ -164,6 +169,7 @@ class BrokerConnection:
         ``mechanism`` has others by now, these are tried at once. ``rng`` spreads the later logins.
         ``greetings`` and ``node_id`` decide the first request. If the broker closes at it without a
         byte, another connection gets a lower version. ``line`` notes the measured times.
+        ``known_versions`` returns those of another open connection to this broker.
         Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
         UnsupportedVersionError or another BrokerResponseError, with the address in the message.
         """
@@ -176,7 +182,7 @@ class BrokerConnection:
             link = await connected(connect, host, port, timeout)
             connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight, line)
             try:
-                await connection._prepare(logins, timeout, max_frame, greeting)
+                await connection._prepare(logins, timeout, max_frame, greeting, known_versions)
             except SaslAuthenticationFailedError:
                 if logins is None or not await logins.has_other_credentials():
                     raise
@@ -192,13 +198,23 @@ class BrokerConnection:
                 return connection
 
     async def _prepare(
-        self, logins: Logins | None, timeout: float, max_frame: int, greeting: Greeting
+        self,
+        logins: Logins | None,
+        timeout: float,
+        max_frame: int,
+        greeting: Greeting,
+        known_versions: Callable[[], BrokerVersions | None],
     ) -> None:
         """Do all steps before the first request. Close the connection if one fails."""
         source = self._source
         is_ready = False
         try:
             await secure(self._link, timeout)
+            if logins is None and (known := known_versions()) is not None:
+                self._reader.begin(max_frame)
+                self._confirm(known, timeout, greeting)
+                is_ready = True
+                return
             with anyio.move_on_after(timeout) as scope:
                 began = self._clock()
                 self.versions = await shake_hands(
@@ -225,6 +241,27 @@ class BrokerConnection:
                 await self._close_link()
         self._last_proof = self._clock()
         self._reader.begin(max_frame)
+
+    def _confirm(self, known: BrokerVersions, timeout: float, greeting: Greeting) -> None:
+        """Use known versions, and request those of this connection before all else.
+
+        An address may lead to several brokers, and not all of them serve the same. An error in the
+        callback ends the connection, as each error of the reader does.
+        """
+        self.versions = known
+        kind = messages.ApiVersionsResponse
+        version = known.choose(messages.ApiVersionsRequest, max_version=greeting.version)
+
+        def received(frame: Frame) -> None:
+            self._reader.response_count -= 1  # a part of the handshake
+            response = decoded(kind, version, frame)
+            frame.release()
+            if response.error_code:
+                raise refusal(self.peer, greeting, response.error_code)
+            if (confirmed := BrokerVersions(self.peer, response.api_keys)).by_api != known.by_api:
+                self.versions = confirmed
+
+        self.post(versions_request(greeting), version, timeout).on_frame = received
 
     # -- requests -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import anyio
 
 from kohort.config import VERSION
 from kohort.errors import (
+    BrokerResponseError,
     ErrorCode,
     FrameTooLargeError,
     KafkaConnectionError,
@@ -96,19 +97,20 @@ async def shake_hands(
         if not response.error_code:
             break
         again = _fallback_version(tried, response)
-        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            raise broker_error(
-                response.error_code,
-                f"{peer} is not broker {greeting.node_id} of cluster "
-                f"{escaped(str(greeting.cluster_id))}",
-            )
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or again is None:
-            raise broker_error(
-                response.error_code,
-                f"{peer} responded to ApiVersions with {error_name(response.error_code)}",
-            )
+            raise refusal(peer, greeting, response.error_code)
         tried = again
     return BrokerVersions(peer, response.api_keys)
+
+
+def refusal(peer: str, greeting: Greeting, error_code: int) -> BrokerResponseError:
+    """Return the error for a response to ApiVersions with an error code."""
+    if error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+        cluster_id = escaped(str(greeting.cluster_id))
+        text = f"{peer} is not broker {greeting.node_id} of cluster {cluster_id}"
+    else:
+        text = f"{peer} responded to ApiVersions with {error_name(error_code)}"
+    return broker_error(error_code, text)
 
 
 def versions_request(greeting: Greeting = USUAL_GREETING) -> messages.ApiVersionsRequest:
