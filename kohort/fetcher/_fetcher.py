@@ -291,6 +291,8 @@ class Fetcher:
                 tasks, candidates.resets.values(), candidates.unvalidated.values(), now
             )
             fetches, fetch_at = self._planner.plan_due(now)
+            for new in self._planner.take_new():
+                self._cluster.prepare(new.node, new.purpose)
             for unused in self._planner.take_unused():
                 self._cluster.close_connection(unused.node, unused.purpose)
             return min(wake_at, position_at, fetch_at), self._start(tasks, fetches, own)

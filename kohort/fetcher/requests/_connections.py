@@ -78,13 +78,24 @@ class LongPolls(NamedTuple):
 class FetchConnection:
     """A connection to a broker with one fetch session and at most one fetch in flight."""
 
-    __slots__ = ("is_busy", "node", "paced_until", "purpose", "sent_at", "session", "until")
+    __slots__ = (
+        "has_delivered",
+        "is_busy",
+        "node",
+        "paced_until",
+        "purpose",
+        "sent_at",
+        "session",
+        "until",
+    )
 
     def __init__(self, node: int, purpose: str, session: FetchSession) -> None:
         self.node = node
         self.purpose = purpose
         self.session = session
         self.is_busy = False
+        self.has_delivered = False
+        """True after the first records."""
         self.sent_at = 0.0
         self.until = 0.0
         self.paced_until = 0.0
@@ -147,6 +158,11 @@ class NodeConnections:
         """True if a fetch is in flight over a parallel connection."""
         return any(connection.is_busy for connection in self.parallel)
 
+    @property
+    def is_opening(self) -> bool:
+        """True until the first records over a parallel connection."""
+        return self.is_parallel and not any(each.has_delivered for each in self.parallel)
+
     def note_behind(self, results: Iterable[FetchResult], *, committed: bool) -> None:
         """Note which partitions are behind by the results of a response.
 
@@ -202,6 +218,7 @@ class NodeConnections:
     def note_records(self, connection: FetchConnection) -> None:
         """Note that a response over this connection had records."""
         self._short_poll = LONG_POLL_AFTER
+        connection.has_delivered = True
         if connection is self.extra:
             self._extra_poll = LONG_POLL_AFTER
 

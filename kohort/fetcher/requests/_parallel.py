@@ -19,13 +19,16 @@ partitions that are behind, these are spread over several connections:
   main and the extra connection fetch all others.
 * FetchSizes divides the bytes in flight by the number of connections.
 
-The number begins with what fills the round trips after one response. Then it doubles while that
-raises the rate of the broker by more than a tenth. Otherwise the connections before are enough for
-a minute. It does not grow by one, because one among many cannot raise the rate by a tenth. The rate
-counts the bytes of all connections, so a slow caller does not raise it.
+The number begins with what fills the round trip after the first response by more such responses.
+Then it grows fourfold while that raises the rate of the broker by more than a tenth. Otherwise the
+connections before are enough for a minute. It does not grow by one, because one among many cannot
+raise the rate by a tenth. The rate counts the bytes of all connections, so a slow caller does not
+raise it.
 
-Connections open when they get their first fetch. One without a fetch for some seconds is closed, so
-a broker whose partitions are no longer behind keeps none.
+All of them open at once, which takes a round trip, and their first responses take another one.
+Until then the main connection fetches half of the partitions that are behind, with half of the
+bytes in flight. A connection without a fetch for some seconds is closed, so a broker whose
+partitions are no longer behind keeps none.
 
 A change must keep these invariants:
 
@@ -53,10 +56,10 @@ from kohort.types import NamedTuple
 DISTANT_SECONDS = 0.005
 """Round trip from which a broker is distant. A network of one site takes less."""
 MOST_CONNECTIONS = 32
-MOST_AT_FIRST = 4
-"""Most connections before their rate is measured."""
+STEP = 4
+"""Factor by which their number grows."""
 GAIN = 1.1
-"""Factor by which twice as many connections must raise the rate."""
+"""Factor by which more connections must raise the rate."""
 RETRY_SECONDS = 60.0
 """Time until more connections are tried again."""
 IDLE_SECONDS = 10.0
@@ -73,6 +76,16 @@ class Delivery(NamedTuple):
     """Least round trip to the broker in seconds, or infinity if it is unknown."""
     bytes_per_second: float
     """Rate of the line between the first and last byte of a large response."""
+
+    @property
+    def least_rate(self) -> float:
+        """Rate by the whole time without a round trip.
+
+        It includes the time of the broker, and the time until a busy receiver received. So it is
+        not too high, as that of the line may be.
+        """
+        seconds = self.at - self.sent_at - self.round_trip
+        return min(self.bytes_per_second, self.size / seconds if seconds > 0 else 1e12)
 
 
 class ParallelFetches(NamedTuple):
@@ -145,14 +158,14 @@ class ParallelPolicy:
     def _begin(self, delivery: Delivery, behind: int) -> None:
         if behind < 2 or delivery.size == 0 or delivery.at < self._retry_at:
             return
-        idle_bytes = delivery.round_trip * min(delivery.bytes_per_second, 1e12)
+        idle_bytes = delivery.round_trip * delivery.least_rate
         wanted = math.ceil(1 + idle_bytes / delivery.size)
-        self.connections = max(2, min(wanted, MOST_AT_FIRST, behind))
+        self.connections = max(2, min(wanted, MOST_CONNECTIONS, behind))
         self._before = None
         self._restart(delivery.at)
 
     def _compare(self, delivery: Delivery, behind: int) -> None:
-        """Double the number or go back, by the rate since the latest change.
+        """Multiply the number or go back, by the rate since the latest change.
 
         As many fetches as there are connections were sent and have returned since.
         """
@@ -163,7 +176,7 @@ class ParallelPolicy:
             self.connections, self._retry_at = self._fewer, at + RETRY_SECONDS
         elif at >= self._retry_at and behind > self.connections < MOST_CONNECTIONS:
             self._before, self._fewer = self.rate, self.connections
-            self.connections = min(2 * self.connections, behind, MOST_CONNECTIONS)
+            self.connections = min(STEP * self.connections, behind, MOST_CONNECTIONS)
         self._restart(at)
 
     def note_failure(self, at: float, healthy: int) -> None:

@@ -18,7 +18,7 @@ from kohort.fetcher.requests._candidates import Candidates, NodeCandidates
 from kohort.fetcher.requests._connections import FetchConnection, LongPolls, NodeConnections
 from kohort.fetcher.requests._parallel import IDLE_SECONDS, Delivery, ParallelFetches, is_distant
 from kohort.fetcher.requests._request import FetchRequestPlan, FetchResult, PartitionRequest
-from kohort.fetcher.requests._sizes import FetchSizes
+from kohort.fetcher.requests._sizes import FLIGHT_FACTOR, FetchSizes
 from kohort.logs import get_logger
 from kohort.transport import Line
 from kohort.types import NamedTuple, TopicPartition
@@ -72,6 +72,7 @@ class FetchPlanner:
         self.latest_connections: dict[TopicPartition, FetchConnection] = {}
         """The connection that requested each partition last."""
         self._alone: dict[int, dict[TopicPartition, None]] = {}
+        self._new: list[FetchConnection] = []
         self._unused: list[FetchConnection] = []
 
     def connections(self, node: int) -> NodeConnections:
@@ -126,7 +127,7 @@ class FetchPlanner:
         It had ``largest`` bytes of one partition.
         """
         connections, sizes = self.connections(node), self._sizes
-        rate = delivery.bytes_per_second
+        rate, proven = delivery.bytes_per_second, 0.0
         if is_distant(delivery.round_trip):
             committed = self._config.isolation_level == "read_committed"
             connections.note_behind(results, committed=committed)
@@ -137,13 +138,14 @@ class FetchPlanner:
                 logger.debug("broker %d: fetching over %d connections", node, policy.connections)
             most = max(policy.rate, rate)
             sizes.note_distance(node, delivery.round_trip, most, policy.connections, behind=behind)
+            proven = FLIGHT_FACTOR * delivery.round_trip * delivery.least_rate
         elif delivery.round_trip < math.inf and sizes.note_near(
             node
         ):  # a first response may have taken long
             connections.behind.clear()
             connections.policy.reset()
         seconds = delivery.at - delivery.sent_at
-        sizes.note_response(node, largest, delivery.size, seconds, rate)
+        sizes.note_response(node, largest, delivery.size, seconds, rate, proven=proven)
         self._limits.read_ahead = sizes.read_ahead
 
     def note_success(self, node: int) -> None:
@@ -169,6 +171,11 @@ class FetchPlanner:
     def parallel_connections(self) -> int:
         """Return the number of parallel connections to all brokers. Any thread may call it."""
         return sum(len(connections.parallel) for connections in list(self._nodes.values()))
+
+    def take_new(self) -> list[FetchConnection]:
+        """Return the connections to open since the latest call."""
+        new, self._new = self._new, []
+        return new
 
     def take_unused(self) -> list[FetchConnection]:
         """Return the connections that are no longer needed since the latest call."""
@@ -262,11 +269,11 @@ class FetchPlanner:
                 numbers = [arrivals.get(request[0], 0) for request in plan.requests]
                 order = sorted(range(len(numbers)), key=numbers.__getitem__)
                 plan = plan._replace(requests=[plan.requests[number] for number in order])
-            granted = self._limits.memory.grant_counted(
-                connection.session.sizes,
-                self._sizes.response_bytes(connection.node),
-                sharers,
-            )
+            sizes, node = self._sizes, connection.node
+            most = sizes.response_bytes(node)
+            if connections.is_opening and connection is connections.main:
+                most = max(most, sizes.opening_bytes(node))
+            granted = self._limits.memory.grant_counted(connection.session.sizes, most, sharers)
             connection.start(now, choice.max_wait)
             fetches.append(PlannedFetch(connection, plan, choice.max_wait, granted))
         return wake_at
@@ -315,7 +322,9 @@ class FetchPlanner:
         ]
         arrivals = self._arrivals
         due.sort(key=lambda request: arrivals.get(request.topic_partition, 0))
+        count = len(connections.parallel)
         free = connections.free_parallel(now) if connections.not_before <= now else []
+        self._new += connections.parallel[count:]
         left = len(free) + (not connections.main.is_busy)
         # One connection with many partitions and others with few would deliver less. The main one
         # may be in a long poll for partitions that are not behind.
@@ -323,6 +332,10 @@ class FetchPlanner:
         is_away = main.is_busy and main not in map(self.latest_connections.get, behind)
         fair = math.ceil(len(behind) / max(1, connections.policy.connections - is_away))
         share = 0 if main.is_busy else min(fair, math.ceil(len(due) / left))
+        if connections.is_opening and not main.is_busy:
+            # Those that open now deliver nothing for two round trips.
+            others = fair * len(free) if count else 0
+            share = max(share, min(len(due) - others, math.ceil(len(behind) / 2)))
         withheld = {request.topic_partition: None for request in due[share:]}
         fetches: list[PlannedFetch] = []
         memory, most = self._limits.memory, self._sizes.response_bytes(node)

@@ -62,8 +62,8 @@ class FetchSizes:
     is, the smaller its responses are. They use less memory and arrive before the caller needs
     them.
 
-    A distant broker has ``FLIGHT_FACTOR`` round trips of bytes in flight instead. They take half of
-    ``buffer_memory`` at most, because the other half is for the caller to read.
+    A distant broker has ``FLIGHT_FACTOR`` round trips of bytes in flight instead. They take three
+    quarters of ``buffer_memory`` at most, because the caller reads the rest.
 
     All of that is limited to what the line delivers in ``LINE_SECONDS``. The first response is
     small. Each full response raises the limit, up to the measured rate.
@@ -86,7 +86,7 @@ class FetchSizes:
         self._known: set[int] = set()
         self._fast: set[int] = set()
         self._near: set[int] = set()
-        self._most_in_flight = config.buffer_memory // 2
+        self._most_in_flight = 3 * config.buffer_memory // 4
         self._in_flight: dict[int, tuple[int, int, int]] = {}
         """Bytes in flight from each distant broker, and the connections and partitions that share
         them. 0 partitions stands for all."""
@@ -137,6 +137,11 @@ class FetchSizes:
         """Return the bytes of all partitions to request. One larger batch is still returned."""
         return min(self._broker_bytes(node), self._line_bytes.get(node, START_BYTES))
 
+    def opening_bytes(self, node: int) -> int:
+        """Return half of the bytes in flight, for the main connection while the others open."""
+        size = self._in_flight.get(node, (0, 0, 0))[0]
+        return min(size // 2, self._line_bytes.get(node, START_BYTES))
+
     def _broker_bytes(self, node: int) -> int:
         if (distant := self._in_flight.get(node)) is not None:
             size, connections, _ = distant
@@ -175,17 +180,25 @@ class FetchSizes:
         return self._in_flight.pop(node, None) is not None
 
     def note_response(
-        self, node: int, size: int, total: int, seconds: float, rate: float = math.inf
+        self,
+        node: int,
+        size: int,
+        total: int,
+        seconds: float,
+        rate: float = math.inf,
+        *,
+        proven: float = 0.0,
     ) -> None:
         """Note a response of ``total`` bytes, ``size`` of one partition, and how long it took.
 
-        ``rate`` is that of the line in bytes per second, as measured by large responses.
+        ``rate`` is that of the line in bytes per second, as measured by large responses. The next
+        response may have ``proven`` bytes, whatever this one had.
         """
         limit, most = self._line_bytes.get(node, START_BYTES), self._response
         if rate < most:
             most = max(LEAST_BYTES, int(LINE_SECONDS * rate))
         if 2 * total >= self.response_bytes(node):
-            limit = GROWTH * max(limit, total)
+            limit = max(GROWTH * max(limit, total), int(proven))
         self._line_bytes[node] = min(limit, most)
         if 2 * size < min(self._first, FIRST_BYTES):
             return  # the broker may have waited for records

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -11,12 +10,11 @@ import anyio
 import pytest
 
 from kohort import KafkaConsumer
-from kohort.broker.network._memory import MemoryConnection
-from kohort.protocol import Buffer
 from kohort.records import Compression
 from kohort.testing import Cluster, MemoryCluster, Security
 from kohort.transport.connection._response_reader import ResponseReader
 from tests.consumer.virtual import MemoryConsumer
+from tests.support.distance import long_line
 from tests.support.virtual import run_virtual
 
 RATE = 1_100_000
@@ -115,30 +113,18 @@ def test_explain_names_the_rate_of_a_slow_line() -> None:
     run_virtual(main)
 
 
-class LongLine:
-    """A connection over which each request takes ``FAR`` seconds on its way."""
-
-    def __init__(self, inner: MemoryConnection) -> None:
-        self._inner = inner
-        self.recv_into, self.aclose = inner.recv_into, inner.aclose
-
-    async def send(self, buffers: Sequence[Buffer]) -> None:
-        await anyio.sleep(FAR)
-        await self._inner.send(buffers)
-
-
 def test_distant_broker_is_read_over_several_connections() -> None:
     """Each connection delivers RATE, so several deliver more."""
 
     async def main() -> None:
-        async with MemoryCluster(topics={"t": 12}) as cluster:
-
-            async def connect(host: str, port: int) -> LongLine:
-                return LongLine(await cluster.connect(host, port))
-
+        async with (
+            MemoryCluster(topics={"t": 12}) as cluster,
+            long_line(cluster.connect, FAR) as line,
+        ):
             fill(cluster, 12, 70, Compression.NONE)
             cluster.slow(RATE, piece=1 << 15, api="Fetch")
-            async with MemoryConsumer(cluster, "t", group_id=None, connect=connect) as consumer:
+            options: dict[str, Any] = {"group_id": None, "connect": line.connect}
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
                 size, began = 0, anyio.current_time()
                 offsets = dict.fromkeys(range(12), 0)
                 while anyio.current_time() < began + 9:
@@ -155,5 +141,30 @@ def test_distant_broker_is_read_over_several_connections() -> None:
         assert way["connections"] == 1 + metrics["parallel-connections"] == 12
         assert (way["bytes_per_second"] or 0) > 4 * RATE
         assert any("is far away: a round trip takes 150 ms" in text for text in explained.reasons)
+
+    run_virtual(main)
+
+
+WIDE = 125_000_000
+
+
+@pytest.mark.cases(1)  # each reads for seconds of virtual time
+@pytest.mark.parametrize("round_trip", [FAR, 2 * FAR])
+def test_wide_line_is_full_two_round_trips_after_the_first_record(round_trip: float) -> None:
+    async def main() -> None:
+        async with (
+            MemoryCluster(topics={"t": 32}) as cluster,
+            long_line(cluster.connect, round_trip, WIDE) as line,
+        ):
+            fill(cluster, 32, WIDE / RATE, Compression.NONE)
+            async with MemoryConsumer(cluster, "t", connect=line.connect) as consumer:
+                size, began = 0, 0.0
+                while not began or anyio.current_time() < began + 1:
+                    polled = await consumer.poll(timeout_ms=100, max_records=100_000)
+                    began = began or (anyio.current_time() if polled else 0.0)
+                    for records in polled.values():
+                        size += sum(len(record.value or b"") for record in records)
+            # What has arrived of incomplete responses does not count.
+            assert size > 0.9 * (1 - 2 * round_trip) * WIDE
 
     run_virtual(main)

@@ -119,10 +119,24 @@ class TestDistantBrokers:
         found.note_distance(1, 0.1, 1e6, connections)
         assert found.response_bytes(1) * connections == 2_000_000
 
-    def test_half_of_the_memory_is_in_flight_at_most(self) -> None:
+    def test_three_quarters_of_the_memory_are_in_flight_at_most(self) -> None:
         found = sizes()
         found.note_distance(1, 0.3, math.inf, 8)
-        assert found.response_bytes(1) == FetchConfig().buffer_memory // 16
+        assert found.response_bytes(1) == 3 * FetchConfig().buffer_memory // 32
+
+    def test_main_connection_has_half_while_others_open(self) -> None:
+        found = sizes()
+        found.note_distance(1, 0.1, 100 * MIB, 10)
+        assert found.response_bytes(1) == 2 * MIB
+        assert found.opening_bytes(1) == 10 * MIB
+
+    def test_proven_bytes_are_requested_after_the_first_response(self) -> None:
+        found = FetchSizes(FetchConfig())
+        found.note_distance(1, 0.1, 100 * MIB, 2)
+        found.note_response(1, MIB // 2, MIB // 2, 0.1, 100 * MIB, proven=9 * MIB)
+        assert found.response_bytes(1) == 9 * MIB
+        found.note_response(1, MIB, 9 * MIB, 0.1, 4 * MIB, proven=9 * MIB)
+        assert found.response_bytes(1) == 8 * MIB
 
     def test_slow_line_limits_a_response(self) -> None:
         found = sizes()
