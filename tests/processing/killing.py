@@ -36,6 +36,15 @@ consumer = KafkaConsumer(
 )
 process(consumer, handler, order="key", concurrency=8, drain=float(drain))
 """
+_OF_A_GROUP = WORKER[WORKER.index("consumer = KafkaConsumer(") :]
+SHARE_WORKER = WORKER.replace("import KafkaConsumer", "import ShareConsumer").replace(
+    _OF_A_GROUP,
+    """
+consumer = ShareConsumer(topic, bootstrap_servers=servers, group_id=topic, start="earliest")
+process(consumer, handler, concurrency=8, drain=float(drain))
+""",
+)
+"""The same worker in a share group."""
 DRAIN_S = 60.0
 LEAVE_S = 1.0
 """Most seconds from the end of the drain to the end of the process."""
@@ -56,6 +65,7 @@ class Workers:
     servers: str
     topic: str
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    program: str = WORKER
 
     @property
     def log(self) -> Path:
@@ -63,7 +73,7 @@ class Workers:
 
     def start(self) -> None:
         arguments = [self.servers, self.topic, str(self.log), str(DRAIN_S)]
-        command = [sys.executable, "-c", WORKER, *arguments]
+        command = [sys.executable, "-c", self.program, *arguments]
         self.running.append(subprocess.Popen(command, cwd=self.folder))
 
     def events(self, word: str) -> list[tuple[int, Place]]:
