@@ -26,6 +26,13 @@ from kohort.compat.confluent._deserializing import (
     SerializationError,
     ValueDeserializationError,
 )
+from kohort.compat.confluent._share import (
+    AcknowledgeType,
+    DeserializingShareConsumer,
+    IllegalStateException,
+    Messages,
+    ShareConsumer,
+)
 from kohort.compat.confluent._transactions import HasGroupMetadata, group_metadata, offsets
 from kohort.compat.confluent._values import (
     OFFSET_BEGINNING,
@@ -50,15 +57,20 @@ __all__ = [
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NOT_AVAILABLE",
+    "AcknowledgeType",
     "ConsumeError",
     "Consumer",
     "DeserializingConsumer",
+    "DeserializingShareConsumer",
     "HasGroupMetadata",
+    "IllegalStateException",
     "KafkaError",
     "KafkaException",
     "KeyDeserializationError",
     "Message",
+    "Messages",
     "SerializationError",
+    "ShareConsumer",
     "ThrottleEvent",
     "TopicPartition",
     "ValueDeserializationError",
@@ -75,6 +87,12 @@ _AIO = "confluent_kafka.aio"
 _PLACES: tuple[tuple[tuple[str, ...], str, Any], ...] = (
     (_ROOTS, "Consumer", Consumer),
     (_DESERIALIZING, "DeserializingConsumer", DeserializingConsumer),
+    (_ROOTS, "ShareConsumer", ShareConsumer),
+    (
+        ("confluent_kafka", "confluent_kafka.deserializing_share_consumer"),
+        "DeserializingShareConsumer",
+        DeserializingShareConsumer,
+    ),
     ((_AIO, f"{_AIO}._AIOConsumer"), "AIOConsumer", aio.AIOConsumer),
     ((_AIO,), "AsyncDeserializingConsumer", aio.AsyncDeserializingConsumer),
 )

@@ -92,6 +92,34 @@ class Options:
         return KafkaAdminClient.from_properties(values)
 
 
+def share_keywords(
+    given: Mapping[str, Any],
+) -> tuple[dict[str, Any], Callable[..., Any] | None, Credentials | None]:
+    """Return kohort's options of a share consumer, its ``error_cb`` and its credentials.
+
+    Raises what confluent-kafka raises for a wrong configuration.
+    """
+    values = _flat(given)
+    if values.get("group.id") is None:
+        raise ValueError("Failed to create consumer: group.id must be set")
+    callbacks = {name: _callback(name, values.pop(name, None)) for name in _CALLBACKS}
+    values.pop("logger", None)
+    values.pop("statistics.interval.ms", None)
+    own = {
+        "acknowledgement": values.pop("share.acknowledgement.mode", "implicit"),
+        "acquire_mode": values.pop("share.acquire.mode", "batch_optimized"),
+    }
+    credentials = _take_credentials(values)
+    try:
+        found = dict(_passed(ConsumerConfig.from_properties(values)))
+    except ConfigurationError as error:
+        raise _configuration_error(error) from None
+    found |= own | {"bootstrap_timeout_ms": BOOTSTRAP_MS}
+    if credentials is not None:
+        found["sasl_credentials"] = credentials
+    return found, callbacks["error_cb"], credentials
+
+
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration with dotted names. None counts as not given.
 

@@ -1,0 +1,168 @@
+"""ShareConsumer and DeserializingShareConsumer, beside those of confluent-kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import kohort.compat.confluent as package
+from kohort import TopicPartition
+from kohort.testing import Cluster
+from tests.compat.confluent.kit import LIMIT_S
+from tests.compat.kit import public_names
+
+JOBS = TopicPartition("jobs", 0)
+EACH_CLASS = pytest.mark.parametrize(
+    "cls", [package.ShareConsumer, confluent_kafka.cimpl.ShareConsumer], ids=["kohort", "peer"]
+)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(topics={"jobs": 1}) as cluster:
+        cluster._call(
+            lambda server: server.state.configs.groups.change(
+                "workers", {"share.auto.offset.reset": "earliest"}
+            )
+        )
+        cluster.produce("jobs", ["1", "two", "3"])
+        yield cluster
+
+
+def options(cluster: Cluster, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "workers", **more}
+
+
+def read(consumer: Any, count: int) -> list[Any]:
+    """Poll until this many messages have come. Only for one batch or implicit mode."""
+    found: list[Any] = []
+    deadline = time.monotonic() + LIMIT_S
+    while len(found) < count:
+        assert time.monotonic() < deadline
+        found += consumer.poll(0.5)
+    return found
+
+
+def test_classes_have_the_methods_of_confluent_kafka(alone: Any) -> None:
+    assert public_names(package.ShareConsumer) == public_names(confluent_kafka.cimpl.ShareConsumer)
+    assert public_names(alone.Messages) >= public_names(confluent_kafka._model.Messages)
+    for name, theirs in (
+        ("Messages", confluent_kafka._model.Messages),
+        ("IllegalStateException", confluent_kafka.IllegalStateException),
+    ):
+        assert getattr(package, name) is theirs
+    peer = confluent_kafka._model.AcknowledgeType
+    assert {each.name: each.value for each in alone.AcknowledgeType} == {
+        each.name: each.value for each in peer
+    }
+
+
+@EACH_CLASS
+def test_explicit_acknowledgements_have_their_effect(cls: Any, cluster: Cluster) -> None:
+    called: list[Any] = []
+    kinds = package.AcknowledgeType
+    with cls(options(cluster, **{"share.acknowledgement.mode": "explicit"})) as consumer:
+        with pytest.raises(package.IllegalStateException):
+            consumer.poll(0.1)
+        consumer.subscribe(["jobs"])
+        consumer.set_acknowledgement_commit_callback(lambda *given: called.append(given))
+        first, second, third = read(consumer, 3)
+        assert (first.value(), first.delivery_count(), first.error()) == (b"1", 1, None)
+        with pytest.raises(package.IllegalStateException):
+            consumer.poll(0.1)
+        consumer.acknowledge(first)
+        consumer.acknowledge(second, kinds.REJECT)
+        consumer.acknowledge_offset("jobs", 0, third.offset(), kinds.RELEASE)
+        for wrong in (4, 9):
+            with pytest.raises(ValueError, match="Invalid argument"):
+                consumer.acknowledge(first, wrong)
+        found = consumer.commit_sync(30)
+        assert {(tp.topic, tp.partition): error for tp, error in found.items()} == {JOBS: None}
+        assert consumer.commit_sync(30) == {}
+        with pytest.raises(package.IllegalStateException):
+            consumer.acknowledge(first)
+        offsets: set[int] = set()
+        for given, error in called:
+            assert error is None
+            offsets |= {offset for each in given.values() for offset in each}
+        assert offsets == {0, 1, 2}
+        (again,) = read(consumer, 1)
+        assert (again.value(), again.delivery_count()) == (b"3", 2)
+        consumer.acknowledge(again)
+    with pytest.raises(package.IllegalStateException, match="closed"):
+        consumer.poll(0.1)
+    state = cluster.share_state("workers")[JOBS]
+    assert state.start == 3
+
+
+@EACH_CLASS
+def test_the_next_poll_accepts_in_implicit_mode(cls: Any, cluster: Cluster) -> None:
+    with cls(options(cluster)) as consumer:
+        consumer.subscribe(["jobs"])
+        (first, *_) = read(consumer, 3)
+        with pytest.raises(package.IllegalStateException):
+            consumer.acknowledge(first)
+        consumer.commit_sync(30)
+        cluster.produce("jobs", ["4"])
+        assert [each.value() for each in read(consumer, 1)] == [b"4"]
+    with cls(options(cluster)) as consumer:
+        consumer.subscribe(["jobs"])
+        (again,) = read(consumer, 1)
+        assert (again.value(), again.delivery_count()) == (b"4", 2)
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [package.DeserializingShareConsumer, confluent_kafka.DeserializingShareConsumer],
+    ids=["kohort", "peer"],
+)
+def test_values_are_deserialized_or_keep_their_bytes(cls: Any, cluster: Cluster) -> None:
+    with cls(options(cluster, **{"value.deserializer": lambda data, _: int(data)})) as consumer:
+        consumer.subscribe(["jobs"])
+        one, two, three = read(consumer, 3)
+        assert (one.value(), three.value()) == (1, 3)
+        assert two.value() == b"two"
+        assert two.error().code() == package.KafkaError._VALUE_DESERIALIZATION
+
+
+@EACH_CLASS
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"group.id": None}, ValueError),
+        ({"enable.auto.commit": True}, ValueError),
+        ({"auto.offset.reset": "earliest"}, ValueError),
+        ({"group.protocol": "classic"}, ValueError),
+        ({"no.such.thing": "1"}, package.KafkaException),
+    ],
+)
+def test_wrong_options_raise_the_same(cls: Any, given: dict[str, Any], error: type) -> None:
+    values = {"bootstrap.servers": "localhost:1", "group.id": "workers", **given}
+    with pytest.raises(error) as caught:
+        cls({name: value for name, value in values.items() if value is not None})
+    name = next(iter(given))
+    assert name in str(caught.value)
+
+
+@EACH_CLASS
+def test_wrong_calls_raise_the_same(cls: Any) -> None:
+    consumer = cls({"bootstrap.servers": "localhost:1", "group.id": "workers"})
+    assert consumer.subscription() == []
+    for topics, error in (("x", TypeError), (["x", "x"], ValueError), ([""], ValueError)):
+        with pytest.raises(error):
+            consumer.subscribe(topics)
+    with pytest.raises(TypeError):
+        consumer.acknowledge(1)
+    with pytest.raises(package.IllegalStateException):
+        consumer.acknowledge_offset("x", 0, 1)
+    with pytest.raises(TypeError):
+        consumer.set_acknowledgement_commit_callback(1)
+    assert consumer.commit_sync(0.1) == {}
+    consumer.commit_async()
+    consumer.close()
+    with pytest.raises(package.IllegalStateException, match="Share consumer closed"):
+        consumer.subscription()
