@@ -4,7 +4,8 @@ The extension is modules of ``records`` compiled again, and the selector of ``tr
 module ``_record_decoder`` is compiled as ``_record_decoder_c``.
 
 All else is in pyproject.toml. Their types are in ``_record_decoder_c.pxd``, ``_columns_c.pxd``,
-``_iteration_c.pxd`` and ``_message_c.pxd``; ``_capsule_c`` and ``_poller_c`` are C alone.
+``_iteration_c.pxd`` and ``_message_c.pxd``; ``_capsule_c``, ``_record_type_c`` and ``_poller_c``
+are C alone.
 ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error;
 ``KOHORT_LINES=1`` lets debuggers and profilers see the lines of the source.
 """
@@ -32,6 +33,7 @@ MODULES = {
     "_record_decoder_c": "_record_decoder.py",
     "_columns_c": "_columns.py",
     "_capsule_c": "_capsule_c.pyx",
+    "_record_type_c": "_record_type_c.pyx",
     "_iteration_c": "_iteration.py",
     "_message_c": "_message.py",
 }
@@ -48,6 +50,10 @@ SOURCES = (
     "_message.py",
     "_message_c.pxd",
     "_step.h",
+    "_record.h",
+    "_record_type.h",
+    "_record_type_c.pxd",
+    "_record_type_c.pyx",
     "_native.h",
     "_native.pxd",
     "_unpack.h",
@@ -82,7 +88,7 @@ def readme() -> str:
 
 
 def source_state(folder: Path, sources: tuple[str, ...]) -> int:
-    """Return the state of the source, as ``kohort/records/_decoder_choice.py`` computes it."""
+    """Return the state of the source, as ``kohort/records/_compiled.py`` computes it."""
     state = 0
     for name in sources:
         state = zlib.crc32((folder / name).read_bytes(), state)

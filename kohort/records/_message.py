@@ -33,8 +33,7 @@ def as_message_type(message_type: type[T]) -> type[T]:
 
     It must have no slots. This is a decorator.
     """
-    free_as_records(message_type)
-    return message_type
+    return freed_as_records(message_type)
 
 
 class MessageRecord(ConsumerRecord[Any, Any]):

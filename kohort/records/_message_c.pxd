@@ -2,8 +2,9 @@
 cimport cython
 
 from kohort.records._native cimport build_state
+from kohort.records._record_type_c cimport kohort_memory, memory, own_type
 
-cdef extern from "_native.h":
+cdef extern from "_record.h":
     enum:
         TOPIC "KOHORT_TOPIC"
         PARTITION "KOHORT_PARTITION"
@@ -13,8 +14,15 @@ cdef extern from "_native.h":
         VALUE "KOHORT_VALUE"
         HEADERS "KOHORT_HEADERS"
         ORIGIN "KOHORT_ORIGIN"
-    int prepare_messages "kohort_learn_slots"(object record_type) except -1
+    kohort_memory *kohort_reused
+    int kohort_learn_type(object type, kohort_memory *memory) except -1
     object part_of "kohort_part"(object record, int part)
     int put_part "kohort_put_part"(object record, int part, object value) except -1
     int change_class "kohort_change_class"(list records, object message_type) except -1
-    int free_as_records "kohort_free_as_records"(object message_type) except -1
+
+# In place of _primitives.py.
+cdef inline int prepare_messages(object record_type) except -1:
+    return kohort_learn_type(record_type, memory)
+
+cdef inline object freed_as_records(type message_type):
+    return message_type if kohort_reused == NULL else own_type(message_type)

@@ -12,7 +12,7 @@ import struct
 from array import array
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from kohort.records._record import ConsumerRecord, Headers, Origin, Record, RecordDraft
 from kohort.records.codecs._compression import Bytes
@@ -36,7 +36,7 @@ __all__ = [
     "fields_at",
     "fill_ints",
     "filled",
-    "free_as_records",
+    "freed_as_records",
     "int16_at",
     "int32_at",
     "int64_at",
@@ -68,8 +68,8 @@ TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS, ORIGIN = range(8)
 
 T = TypeVar("T")
 _NAMES = "topic", "partition", "offset", "timestamp", "key", "value", "headers", "_origin"
-_GETTERS = tuple(RecordDraft.__dict__[name].__get__ for name in _NAMES)
-_SETTERS = tuple(RecordDraft.__dict__[name].__set__ for name in _NAMES)
+_GETTERS = tuple(getattr(ConsumerRecord, name).__get__ for name in _NAMES)
+_SETTERS = tuple(getattr(ConsumerRecord, name).__set__ for name in _NAMES)
 _set_class = object.__dict__["__class__"].__set__
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -88,12 +88,12 @@ def prepare_messages(record_type: type[Any]) -> None:
     """Prepare messages. It is called once, before all other functions of messages."""
 
 
-def part_of(record: RecordDraft[Any, Any], part: int) -> Any:
+def part_of(record: ConsumerRecord[Any, Any], part: int) -> Any:
     """Return a part of a record whose class may hide the attribute."""
     return _GETTERS[part](record)
 
 
-def put_part(record: RecordDraft[Any, Any], part: int, value: object) -> None:
+def put_part(record: ConsumerRecord[Any, Any], part: int, value: object) -> None:
     """Replace a part of a record."""
     _SETTERS[part](record, value)
 
@@ -103,8 +103,9 @@ def change_class(records: list[Any], message_type: type[Any]) -> None:
     deque(map(_set_class, records, itertools.repeat(message_type)), 0)
 
 
-def free_as_records(message_type: type[Any]) -> None:
-    """Do nothing, because plain Python frees all instances in the same way."""
+def freed_as_records(message_type: type[T]) -> type[T]:
+    """Return the class, because plain Python frees all instances in the same way."""
+    return message_type
 
 
 def use_clock(run: Any, clock: Callable[[], float]) -> None:
@@ -326,5 +327,5 @@ def new_record(
     draft.headers = headers
     draft._origin = origin
     draft._sizes = sizes
-    draft.__class__ = ConsumerRecord
-    return cast("Record", draft)
+    draft.__class__ = ConsumerRecord  # type: ignore[assignment]
+    return draft

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from kohort.records._compiled import compiled_module
 from kohort.types import NamedTuple
 
 if TYPE_CHECKING:
@@ -52,13 +53,11 @@ class SizesAndBytes(NamedTuple):
     value: bytes | None
 
 
-class RecordDraft(Generic[K, V]):
-    """A record while it is filled. A change of its class makes it a ConsumerRecord.
+class RecordFields(Generic[K, V]):
+    """The slots of a record. Their annotations are resolved in this module.
 
-    A store into slots is several times as fast as one that bypasses a ``__setattr__`` that raises.
-    So the attributes are here, and the subclass raises and adds no slot. There are few slots,
-    because each costs time in each record. One tuple has the seldom-read values that all records of
-    a batch share, and sizes that follow from the bytes are not stored.
+    There are few slots, because each costs time in each record. One tuple has the seldom-read
+    values that all records of a batch share, and sizes that follow from the bytes are not stored.
     """
 
     __slots__ = (
@@ -85,7 +84,7 @@ class RecordDraft(Generic[K, V]):
     """Serialized sizes of key, value and headers, or None to use key and value without headers."""
 
 
-class ConsumerRecord(RecordDraft[K, V]):
+class ConsumerRecord(RecordFields[K, V]):
     """A record, immutable, compared by value and hashed by topic, partition and offset.
 
     - ``timestamp`` is in milliseconds since the epoch, or -1 if unknown.
@@ -191,6 +190,30 @@ class ConsumerRecord(RecordDraft[K, V]):
         return f"ConsumerRecord({fields})"
 
 
+if not TYPE_CHECKING and (_types := compiled_module("_record_type_c")):
+    # A subclass that adds nothing but a deallocator, which reuses the memory (_record_type.h).
+    ConsumerRecord = _types.own_type(ConsumerRecord)
+
+
+class RecordDraft(ConsumerRecord[K, V]):
+    """A record while it is filled. A change of its class makes it a ConsumerRecord.
+
+    A store into slots is several times as fast as one that bypasses a ``__setattr__`` that raises.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self) -> None: ...
+
+        def __setattr__(self, name: str, value: object) -> None: ...  # type: ignore[override]
+
+    else:
+        __init__ = object.__init__
+        __setattr__, __delattr__ = object.__setattr__, object.__delattr__
+
+
 Record: TypeAlias = ConsumerRecord[bytes, bytes]
 """Record with its key and value as bytes."""
 
@@ -212,8 +235,8 @@ def deserialized(record: Record, key: K | None, value: V | None) -> ConsumerReco
     draft.headers = record.headers
     draft._origin = record._origin
     draft._sizes = record._sizes or (_size(record.key), _size(record.value), -1)
-    draft.__class__ = ConsumerRecord
-    return cast("ConsumerRecord[K, V]", draft)
+    draft.__class__ = ConsumerRecord  # type: ignore[assignment]
+    return draft
 
 
 def keep_bytes(changed: ConsumerRecord[K, V], record: Record) -> ConsumerRecord[K, V]:
@@ -228,7 +251,7 @@ def _size(data: Any) -> int:
     return -1 if data is None else len(data)
 
 
-def _values(record: RecordDraft[Any, Any]) -> tuple[Any, ...]:
+def _values(record: ConsumerRecord[Any, Any]) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in _FIELDS)
 
 

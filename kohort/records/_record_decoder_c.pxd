@@ -4,10 +4,10 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
 
 from kohort.records._native cimport (
     build_state, checksum, int16_at, int32_at, int64_at, uint32_at, kohort_prepare, kohort_unpack, kohort_use)
+from kohort.records._record_type_c cimport kohort_memory, memory
 
-cdef extern from "_native.h":
-    int kohort_learn_slots(object type) except -1
-    int kohort_own_memory() except -1
+cdef extern from "_record.h":
+    int kohort_learn_type(object type, kohort_memory *memory) except -1
     object kohort_record(
         object topic, object partition, object origin,
         const uint8_t *key, Py_ssize_t key_size, const uint8_t *value, Py_ssize_t value_size,
@@ -17,8 +17,7 @@ cdef extern from "_native.h":
 # In place of _primitives.py, with what is in _native.pxd.
 cdef inline int prepare(object record_type) except -1:
     kohort_prepare()
-    kohort_learn_slots(record_type)
-    return kohort_own_memory()
+    return kohort_learn_type(record_type, memory)
 
 cdef inline const uint8_t[::1] window(const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t stop):
     return data[start:stop]

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kohort.records import ConsumerRecord, K, V
 from kohort.records._record import RecordDraft, _size
 from kohort.share.machine._acquired import Hold
 
 
-class _Draft(RecordDraft[K, V]):
-    """A share record while it is filled, as :class:`RecordDraft` describes."""
-
-    __slots__ = ("_hold",)
-
-    _hold: Hold
-
-
-class ShareRecord(ConsumerRecord[K, V], _Draft[K, V]):
+class ShareRecord(ConsumerRecord[K, V]):
     """A record that a share group has delivered, with the lock of its delivery.
 
     Its other attributes are those of :class:`~kohort.ConsumerRecord`. A copy, or a record that was
@@ -26,7 +18,10 @@ class ShareRecord(ConsumerRecord[K, V], _Draft[K, V]):
 
     __module__ = "kohort"
 
-    __slots__ = ()
+    __slots__ = ("_hold",)
+
+    if TYPE_CHECKING:  # hints are resolved in the module of the class, which is kohort
+        _hold: Hold
 
     @property
     def delivery_count(self) -> int:
@@ -42,6 +37,12 @@ class ShareRecord(ConsumerRecord[K, V], _Draft[K, V]):
         return self._hold.deadline
 
 
+class _Draft(ShareRecord[K, V], RecordDraft[K, V]):
+    """A share record while it is filled, as :class:`RecordDraft` describes."""
+
+    __slots__ = ()
+
+
 def share_record(record: ConsumerRecord[Any, Any], hold: Hold) -> ShareRecord[Any, Any]:
     """Return the deserialized record with its lock."""
     draft: _Draft[Any, Any] = _Draft()
@@ -55,5 +56,5 @@ def share_record(record: ConsumerRecord[Any, Any], hold: Hold) -> ShareRecord[An
     draft._origin = record._origin
     draft._sizes = record._sizes or (_size(record.key), _size(record.value), -1)
     draft._hold = hold
-    draft.__class__ = ShareRecord
-    return cast("ShareRecord[Any, Any]", draft)
+    draft.__class__ = ShareRecord  # type: ignore[assignment]
+    return draft

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import kohort
-from kohort.records._decoder_choice import SOURCES
+from kohort.records._compiled import SOURCES
 from kohort.transport.network import _poller
 from tests.house._source import ROOT
 

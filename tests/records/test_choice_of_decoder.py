@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import kohort
+from kohort import ConsumerRecord
 from tests.support.decoders import decoder_named
 
+HERE = Path(__file__).parent
 PRINT = "import kohort.records as r; print(r.COMPILED)"
 PRINT_CHOICE = "import kohort.records as r; print(r.decoder_choice())"
 TWO_CONSUMERS = """
@@ -95,6 +98,37 @@ def test_module_built_from_another_state_of_source_is_noticed(tmp_path: Path) ->
 def test_the_reason_of_the_plain_modules_is_known(error: str, reason: str) -> None:
     code = MISSING.replace("{error}", error) + PRINT_CHOICE
     assert _compiled(env={"KOHORT_PURE": "0"}, code=code) == f"plain, because {reason}"
+
+
+@pytest.mark.parametrize("pure", ["0", "1"])
+def test_records_are_the_same_by_the_plain_class_and_the_compiled_one(pure: str) -> None:
+    record: ConsumerRecord[str, list[int]] = ConsumerRecord("t", 1, offset=2, key="k", value=[3])
+    code = (
+        "import pickle, kohort; C = kohort.ConsumerRecord; "
+        f"record = pickle.loads({pickle.dumps(record)!r}); "
+        "print(type(record) is C, C[str, int], C.__slots__, C.__module__, C.__qualname__, "
+        "len(C.__doc__), hash(C('t', 1, offset=2)) == hash(record), record)"
+    )
+    shown = _compiled(env={"KOHORT_PURE": pure}, code=code)
+    assert shown == (
+        "True kohort.ConsumerRecord[str, int] () kohort ConsumerRecord "
+        f"{len(str(ConsumerRecord.__doc__))} True {record!r}"
+    )
+
+
+@pytest.mark.timeout(600)
+def test_tests_of_the_record_pass_on_the_plain_class_as_well() -> None:
+    names = "test_consumer_record.py", "test_record_lifetimes.py", "test_messages.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", *(HERE / name for name in names)],
+        cwd=HERE.parents[1],
+        env=os.environ | {"KOHORT_PURE": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=540,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("pure", ["0", "1"])

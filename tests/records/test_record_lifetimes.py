@@ -7,7 +7,17 @@ import sys
 import weakref
 from typing import Any
 
-from kohort.records import ConsumerRecord, NewRecord, RecordBatch, deserialized, encode_batch
+import pytest
+
+from kohort.records import (
+    COMPILED,
+    ConsumerRecord,
+    NewRecord,
+    RecordBatch,
+    deserialized,
+    encode_batch,
+)
+from tests.support.decoders import decoder_named
 from tests.support.undisturbed import least
 
 
@@ -83,6 +93,56 @@ def test_a_subclass_may_have_fields_of_its_own() -> None:
         del records, record
         assert [each() for each in gone] == [None] * 50
     assert [each.offset for each in _decoded(60)] == list(range(60))
+
+
+def test_a_record_may_change_to_a_subclass_without_slots() -> None:
+    class Named(ConsumerRecord[Any, Any]):
+        __slots__ = ()
+
+        @property
+        def name(self) -> str:
+            return f"{self.topic} at {self.offset}"
+
+    change = object.__dict__["__class__"].__set__
+    records: list[Any] = _decoded(60)
+    held = sys.getrefcount(Named)
+    for record in records:
+        change(record, Named)
+    assert [record.name for record in records] == [f"t at {n}" for n in range(60)]
+    change(records[0], ConsumerRecord)
+    assert type(records[0]) is ConsumerRecord
+    assert not hasattr(records[0], "name")
+    del records, record
+    assert sys.getrefcount(Named) == held
+    assert [each.offset for each in _decoded(60)] == list(range(60))
+
+
+def test_empty_record_is_freed_and_its_memory_used_again() -> None:
+    for _ in range(3):
+        empty: Any = [ConsumerRecord.__new__(ConsumerRecord) for _ in range(50)]
+        with pytest.raises(AttributeError, match="value"):
+            _ = empty[0].value
+        del empty
+        assert [each.offset for each in _decoded(60)] == list(range(60))
+
+
+def test_memory_of_a_freed_record_is_that_of_the_next() -> None:
+    if not COMPILED or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        pytest.skip("freed records are reused by the compiled modules, with the interpreter's lock")
+    assert ConsumerRecord.__base__ is not None
+    assert ConsumerRecord.__base__.__name__ == "ConsumerRecord"  # the Python class
+    decode_records = decoder_named("compiled").decode_records
+    data = encode_batch([NewRecord(1, b"k", b"v")])[61:]
+
+    def decoded() -> list[Any]:
+        records: list[Any] = []
+        decode_records(data, 0, 1, 0, 0, 1, False, 0, "t", 0, records)
+        return records
+
+    kept = decoded()
+    place = id(kept[0])
+    del kept[0]
+    assert [id(each) for each in decoded()] == [place]
 
 
 def test_the_garbage_collector_has_nothing_to_do_for_bytes() -> None:

@@ -61,7 +61,8 @@ if not TYPE_CHECKING:
     TopicPartition = peer_name(_MODULE, "TopicPartition") or TopicPartition
 
 HAS_PEER: Final = Message is not _alone.Message
-_offset_of = ConsumerRecord.__mro__[1].__dict__["offset"].__get__
+_record_type: Any = ConsumerRecord
+_offset_of = _record_type.offset.__get__
 
 
 @as_message_type
