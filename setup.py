@@ -60,6 +60,7 @@ SOURCES = (
 )
 NETWORK = Path("kohort", "transport", "network")
 POLLER = ("_poller_c.pyx",)
+TRANSLATED = Path("build", "cython")
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
 LINES = os.environ.get("KOHORT_LINES") == "1"
@@ -107,6 +108,15 @@ def extension(folder: Path, name: str, source: str, sources: tuple[str, ...]) ->
     )
 
 
+def is_stale(folder: Path, sources: tuple[str, ...]) -> bool:
+    """Return True if Cython translated a module before the latest change of a source.
+
+    Cython itself does not look at the ``_c.pxd`` of a Python module.
+    """
+    changed = max((folder / name).stat().st_mtime for name in sources)
+    return any(each.stat().st_mtime < changed for each in TRANSLATED.joinpath(folder).glob("*.c"))
+
+
 def extensions() -> list[Extension]:
     """The extension, if it is wanted and can be translated here."""
     if PURE:
@@ -124,7 +134,8 @@ def extensions() -> list[Extension]:
                     else []
                 ),
             ],
-            build_dir="build/cython",
+            build_dir=str(TRANSLATED),
+            force=is_stale(RECORDS, SOURCES),
             emit_linenums=LINES,
             compiler_directives={
                 "language_level": 3,
