@@ -20,15 +20,21 @@ BLOCKS = FENCED.findall(PAGE.read_text())
 
 
 def checkpoint_of_format_kafka(place: Path) -> Path:
-    """Write a checkpoint whose batch 10 was finished and whose batch 11 was interrupted."""
-    checkpoint = place / "old" / "checkpoint"
-    for folder, batches in (("offsets", (2, 9, 10, 11)), ("commits", (2, 9, 10))):
+    """Write a checkpoint whose batch 3 was finished and whose batch 4 was interrupted.
+
+    The log of its output has the finished batches, without files.
+    """
+    checkpoint, written = place / "old" / "checkpoint", place / "orders" / "_spark_metadata"
+    for folder, last in (("offsets", 4), ("commits", 3)):
         (checkpoint / folder).mkdir(parents=True)
-        for batch in batches:
-            ends = f'{{"orders":{{"0":{max(0, batch - 5)},"1":0}}}}'
+        for batch in range(last + 1):
+            ends = f'{{"orders":{{"0":{batch + 2},"1":0}}}}'
             lines = ["v1", "{}"] + ([ends] if folder == "offsets" else [])
             (checkpoint / folder / str(batch)).write_text("\n".join(lines))
     (checkpoint / "metadata").write_text(f'{{"id":"{uuid.uuid4()}"}}')
+    written.mkdir(parents=True)
+    for batch in range(4):
+        (written / str(batch)).write_text("v1")
     return checkpoint
 
 
@@ -46,11 +52,12 @@ def test_a_block_of_the_page_runs(
     cluster.produce("orders", [(f"k{each}", f"order-{each % 3}") for each in range(60)])
     # The JVM resolves relative paths, and its folder cannot be changed.
     code = BLOCKS[number].replace('"billing/', f'"{tmp_path}/')
-    code = code.replace('"old/', f'"{checkpoint_of_format_kafka(tmp_path).parent}/')
+    if is_moved := '"old/' in code:
+        code = code.replace('"old/', f'"{checkpoint_of_format_kafka(tmp_path).parent}/')
     names = {"spark": spark, "bootstrap_servers": cluster.bootstrap_servers}
     exec(compile(code, str(PAGE), "exec"), names)
     if "readStream" in code:
-        count = 55 if "old/" in code else 60
+        count = 55 if is_moved else 60
         assert spark.read.parquet(f"{tmp_path}/orders").count() == count
         assert sum(at.offset for at in cluster.committed("billing").values()) == 60
         assert not cluster.group("billing").members
