@@ -30,11 +30,11 @@ Partitions = frozenset[TopicPartition]
 AnyConsumer = AsyncKafkaConsumer | AwaitedConsumer
 """Consumers to await. The second never suspends, so loops have checkpoints for time limits."""
 
-QUIET = 0.1
+QUIET = 0.15
 """Maximum share of a CPU for polling that returns no records or only errors.
 
-It takes 2 to 3 % alone and up to 5 % beside other processes. A loop without a wait takes all that
-the machine has left.
+It takes 2 to 3 % alone and up to 10 % beside ten other processes. A loop without a wait takes all
+that the machine has left.
 """
 PATIENCE = 90.0
 """Seconds until a test fails. Working code is always faster."""
