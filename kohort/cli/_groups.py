@@ -402,7 +402,8 @@ def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str
     if options.json:
         print(plan.to_json())
     elif options.execute:
-        is_share = _is_share(admin, group, more["timeout_ms"])
+        is_new = any(step.before is None for step in plan.steps)  # else the type does not matter
+        is_share = is_new and _is_share(admin, group, more["timeout_ms"])
         undo = _undo_commands(plan, options.save, is_share=is_share)
         print("\n".join(["", "The offsets are reset.", *undo]))
     else:
