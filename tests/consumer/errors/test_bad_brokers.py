@@ -42,19 +42,30 @@ class Network:
 
 
 class Spoiled:
+    """A connection whose first response, that to ApiVersions, stays as it is.
+
+    A request may be sent before that response is received.
+    """
+
     def __init__(self, network: Network, link: ByteConnection) -> None:
         self._network = network
         self._link = link
-        self._sent = 0
+        self._head = b""
+        """The length of the first response, as far as it is received."""
+        self._received = 0
 
     async def recv_into(self, view: memoryview) -> int:
         count = await self._link.recv_into(view)
-        if self._network.spoil is not None and self._sent > 1:  # after the handshake
-            view[:count] = self._network.spoil(bytes(view[:count]))
+        data = bytes(view[:count])
+        self._head += data[: 4 - len(self._head)]
+        end = 4 + int.from_bytes(self._head.ljust(4, b"\0"), "big")
+        kept = max(0, min(count, end - self._received))
+        self._received += count
+        if self._network.spoil is not None and kept < count:
+            view[kept:count] = self._network.spoil(data[kept:])
         return count
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        self._sent += 1
         await self._link.send(buffers)
 
     async def aclose(self) -> None:
