@@ -375,6 +375,15 @@ async def test_of_equally_loaded_nodes_the_one_idle_longest_is_asked() -> None:
         assert order == [2, 3, 1, 2, 3, 1]
 
 
+async def test_of_equally_loaded_nodes_a_connected_one_is_asked() -> None:
+    async with running(brokers=3) as (client, _):
+        await client.wait_bootstrapped()
+        assert [client.least_loaded_node() for _ in range(9)] == [1] * 9
+        await client.request(HeartbeatRequest(), node=2, purpose="other")
+        await client.request(HeartbeatRequest(), node=1)
+        assert [client.least_loaded_node() for _ in range(9)] == [1] * 9
+
+
 async def test_a_node_in_back_off_is_never_chosen() -> None:
     async with running(brokers=3, reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000) as (
         client,

@@ -168,3 +168,25 @@ def test_wide_line_is_full_two_round_trips_after_the_first_record(round_trip: fl
             assert size > 0.9 * (1 - 2 * round_trip) * WIDE
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize(("protocol", "most"), [("consumer", 9), ("auto", 11), ("classic", 12)])
+def test_first_record_comes_after_few_round_trips(protocol: str, most: int, brokers: int) -> None:
+    """They are those of a new group, from the first connection to the return of poll()."""
+
+    async def main() -> float:
+        async with (
+            MemoryCluster(brokers, topics={"t": 4}) as cluster,
+            long_line(cluster.connect, FAR) as line,
+        ):
+            for partition in range(4):
+                cluster.produce("t", [b"a"], partition=partition)
+            began = anyio.current_time()
+            options: dict[str, Any] = {"connect": line.connect, "group_protocol": protocol}
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
+                while not await consumer.poll(timeout_ms=1000):
+                    pass
+                return anyio.current_time() - began
+
+    assert run_virtual(main) == pytest.approx(most * FAR, abs=FAR / 10)
