@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
+from typing import Final
 
 from kohort.cli import (
     _broker,
@@ -22,6 +25,9 @@ from kohort.cli import (
 )
 from kohort.config import VERSION
 from kohort.records import decoder_choice
+
+PIPE_CLOSED: Final = 128 + 13
+"""Exit status of a program whose reader has gone, as shells show the signal SIGPIPE."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,14 +55,34 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status."""
-    options = parser().parse_args(arguments)
-    status: int = options.run(options)
-    return status
+    """Run the command and return the exit status.
+
+    A reader such as ``head`` may end before the command does, which is no error of the command.
+    """
+    try:
+        try:
+            options = parser().parse_args(arguments)
+            status: int = options.run(options)
+            return status
+        finally:
+            if sys.stdout is not None:  # it is None if the shell has closed it
+                sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return PIPE_CLOSED
+
+
+def _discard_output() -> None:
+    """Let the flush at the end of the process succeed, which would report the error again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _version() -> str:
     return f"kohort {VERSION} (record decoders: {decoder_choice()})"
 
 
-__all__ = ["main", "parser"]
+__all__ = ["PIPE_CLOSED", "main", "parser"]

@@ -88,6 +88,8 @@ def run(name: str, command: Callable[[], int]) -> int:
     get_logger("kohort.transport").addHandler(logging.NullHandler())
     try:
         return command()
+    except BrokenPipeError:
+        raise  # of stdout, because those of connections are errors of kohort
     except (CommandError, KafkaError, OSError, UnicodeDecodeError) as error:
         print(f"kohort {name}: {error}", file=sys.stderr)
         return 1

@@ -2,11 +2,56 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
 import pytest
 
 import kohort
-from kohort.cli import main
+from kohort.cli import PIPE_CLOSED, main
 from kohort.records import decoder_choice
+from kohort.testing import Cluster
+from tests.cli.test_tail import RUN
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", ["x" * 1000] * 200)  # more than a buffer of stdout
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["top", "--interval", "0.01"],
+        ["groups", "absent"],  # its error goes into the pipe as well
+        ["tail", "orders", "-n", "200"],
+        ["tail", "orders", "--follow"],
+        ["completion", "bash"],
+        ["errors"],
+        ["--help"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.cases(2)
+def test_command_ends_quietly_when_its_pipe_is_closed(cluster: Cluster, words: list[str]) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, *words],
+            check=False,
+            stdout=theirs,
+            stderr=theirs if "absent" in words else subprocess.PIPE,
+            env=os.environ
+            | {"KOHORT_BOOTSTRAP_SERVERS": cluster.bootstrap_servers, "PYTHONUNBUFFERED": ""},
+        )
+    finally:
+        os.close(theirs)
+    assert (done.returncode, done.stderr or b"") == (PIPE_CLOSED, b"")
 
 
 def test_kohort_prints_version_and_decoders(capsys: pytest.CaptureFixture[str]) -> None:
