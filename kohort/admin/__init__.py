@@ -44,6 +44,7 @@ __all__ = [
     "GroupListings",
     "KafkaAdminClient",
     "MemberDescription",
+    "MemberToRemove",
     "NewTopic",
     "OffsetSpec",
     "PartitionDescription",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from kohort._options import AdminOptions
     from kohort.admin._async import AsyncKafkaAdminClient
     from kohort.admin._lag import GroupLag, PartitionLag, stuck_reason
+    from kohort.admin._members import MemberToRemove
     from kohort.admin._plan import ResetPlan, ResetStep
     from kohort.admin._results import (
         AdminResults,
@@ -97,6 +99,7 @@ else:
             "GroupListings": "kohort.admin._results",
             "KafkaAdminClient": "kohort.admin._sync",
             "MemberDescription": "kohort.admin._results",
+            "MemberToRemove": "kohort.admin._members",
             "NewTopic": "kohort.admin._topics",
             "OffsetSpec": "kohort.admin._results",
             "PartitionDescription": "kohort.admin._topics",

@@ -9,8 +9,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast
 
-from kohort.admin import _base, _groups, _offsets, _progress, _reset, _share_offsets, _topics
+from kohort.admin import (
+    _base,
+    _groups,
+    _members,
+    _offsets,
+    _progress,
+    _records,
+    _reset,
+    _share_offsets,
+    _topics,
+)
 from kohort.admin._lag import GroupLag
+from kohort.admin._members import MemberToRemove
 from kohort.admin._plan import ResetPlan
 from kohort.admin._results import AdminResults, GroupDescription, GroupListings, ShareOffset
 from kohort.admin._topics import (
@@ -164,6 +175,22 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         committed = _base.is_committed(isolation_level)
         return await self._call(timeout_ms, _progress.group_lag, wanted, committed)
 
+    async def remove_group_members(
+        self,
+        group_id: str,
+        members: Iterable[str | MemberToRemove],
+        timeout_ms: float | None = None,
+    ) -> AdminResults[MemberToRemove, None]:
+        """Remove members from a group of either protocol, so that others get their partitions.
+
+        A text is the id of a member. ``MemberToRemove(group_instance_id=...)`` is a static member.
+        A member that is not in the group has UnknownMemberIdError. A consumer that still runs joins
+        again. Needs Kafka 2.3. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        [group] = _base.names(group_id, "a group id")
+        chosen = _base.members_to_remove(members)
+        return await self._call(timeout_ms, _members.remove_group_members, group, chosen)
+
     # -- offsets ------------------------------------------------------------------------------
 
     async def list_group_offsets(
@@ -315,6 +342,17 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         committed = _base.is_committed(isolation_level)
         return await self._call(timeout_ms, _offsets.list_partition_offsets, specs, committed)
 
+    async def delete_records(
+        self, records_to_delete: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> AdminResults[TopicPartition, int]:
+        """Delete the records before an offset of each partition, and return where its log starts.
+
+        -1 stands for the end of the log. An offset after it has OffsetOutOfRangeError. Deleted
+        records cannot be restored. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        """
+        offsets = _base.record_offsets(records_to_delete)
+        return await self._call(timeout_ms, _records.delete_records, offsets)
+
     # -- topics -------------------------------------------------------------------------------
 
     async def describe_cluster(self, timeout_ms: float | None = None) -> ClusterDescription:
@@ -355,6 +393,16 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         """
         wanted = _base.new_topics(new_topics)
         return await self._call(timeout_ms, _topics.create_topics, wanted, validate_only)
+
+    async def wait_for_topics(
+        self, topic_names: str | Iterable[str], timeout_ms: float | None = None
+    ) -> None:
+        """Wait until a broker knows the topics and each of their partitions has a leader.
+
+        Raises KafkaTimeoutError after ``timeout_ms``, by default ``request_timeout_ms``.
+        """
+        named = _base.names(topic_names, "a topic")
+        await self._call(timeout_ms, _topics.wait_for_topics, named)
 
     async def delete_topics(
         self, topics: str | Iterable[str], timeout_ms: float | None = None

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
+from kohort.admin._members import MemberToRemove
 from kohort.admin._plan import ResetPlan
 from kohort.admin._topics import ConfigResource, NewTopic
 from kohort.config import (
@@ -143,6 +144,30 @@ def offset_specs(specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, in
     return {
         _arguments.topic_partition(tp): _arguments.integer(value, f"the spec of {tp}", lowest)
         for tp, value in specs.items()
+    }
+
+
+def members_to_remove(members: Iterable[str | MemberToRemove]) -> list[MemberToRemove]:
+    """Return the members to remove, without duplicates. A text stands for the id of a member."""
+    if isinstance(members, str | MemberToRemove):
+        raise TypeError(f"expected a list of members, not {members!r}")
+    found = [MemberToRemove(each) if isinstance(each, str) else each for each in members]
+    for each in found:
+        if not isinstance(each, MemberToRemove):
+            raise TypeError(f"a member must be a str or MemberToRemove, not {each!r}")
+        ids = [text for text in each[:2] if text is not None]
+        if not names(ids, "the id of a member"):
+            raise ValueError(f"{each!r} needs a member_id or a group_instance_id")
+    return list(dict.fromkeys(found))
+
+
+def record_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the checked offsets before which records are deleted. -1 is the end of a log."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"expected a mapping of TopicPartition to an offset, not {offsets!r}")
+    return {
+        _arguments.topic_partition(tp): _arguments.integer(offset, f"the offset of {tp}", -1)
+        for tp, offset in offsets.items()
     }
 
 

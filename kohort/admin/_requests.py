@@ -79,11 +79,13 @@ class AdminRequests:
         keys: Iterable[K],
         attempt: Callable[[Sequence[K]], Awaitable[Mapping[K, V | KafkaError]]],
         what: str,
+        looks: float = LOOKS,
     ) -> AdminResults[K, V]:
         """Repeat an attempt for the keys without a final result until the timeout.
 
         A key that the attempt leaves out is requested again. An error of the attempt is that of
-        all its keys. ``what`` begins the text of a timeout.
+        all its keys. ``what`` begins the text of a timeout. A topic that is unknown for ``looks``
+        attempts is an error.
         """
         remaining = list(dict.fromkeys(keys))
         values: dict[K, V] = {}
@@ -100,7 +102,7 @@ class AdminRequests:
                 for key in [key for key in remaining if key in found]:
                     result = found[key]
                     if isinstance(result, KafkaError):
-                        if _passes(result, failures):
+                        if _passes(result, failures < looks):
                             latest[key] = result
                             continue
                         errors[key] = with_principal(result, self.cluster.principal)
@@ -211,10 +213,10 @@ def group_error(
     return broker_error(code, f"{what} failed for group {group_id!r}: {broker_error(code)}{said}")
 
 
-def _passes(error: KafkaError, failures: int) -> bool:
-    """True if the request may succeed when it is repeated."""
+def _passes(error: KafkaError, may_appear: bool) -> bool:
+    """True if the request may succeed when it is repeated. ``may_appear`` is about topics."""
     if isinstance(error, UnknownTopicOrPartitionError):
-        return failures < LOOKS
+        return may_appear
     if isinstance(error, BrokerResponseError) and error.code == ErrorCode.NOT_CONTROLLER:
         return True
     return error.retriable and not isinstance(error, ProtocolError)

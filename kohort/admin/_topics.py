@@ -6,6 +6,7 @@ settings of a broker are requested from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
@@ -16,6 +17,7 @@ from kohort.coordinator_client import RequestForm, send_supported
 from kohort.errors import (
     ErrorCode,
     KafkaError,
+    LeaderNotAvailableError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     broker_error,
@@ -180,6 +182,28 @@ async def topics_by_name(
         return {name: _description(name, metadata.topics.get(name)) for name in remaining}
 
     return await requests.each(topics, attempt, "the description of topics")
+
+
+async def wait_for_topics(engine: Engine, topics: list[str], seconds: float) -> None:
+    requests = await AdminRequests.begin(engine, seconds)
+
+    async def attempt(remaining: Sequence[str]) -> Mapping[str, KafkaError | None]:
+        metadata = await requests.cluster.fetch_topics(remaining, may_create=False)
+        return {
+            name: _not_ready(_description(name, metadata.topics.get(name))) for name in remaining
+        }
+
+    (await requests.each(topics, attempt, "the wait for topics", looks=math.inf)).raise_errors()
+
+
+def _not_ready(found: TopicDescription | KafkaError) -> KafkaError | None:
+    if isinstance(found, KafkaError):
+        return found
+    for each in found.partitions:
+        if each.leader is None:
+            where = f"{escaped(found.name)}-{each.partition}"
+            return LeaderNotAvailableError(f"{where} has no leader at present")
+    return None
 
 
 def _description(name: str, known: TopicMetadata | None) -> TopicDescription | KafkaError:

@@ -14,6 +14,7 @@ from kohort.coordinator_client._coordinator import (
     send_supported,
 )
 from kohort.coordinator_client._described_group import AssignmentCause
+from kohort.coordinator_client._requests import REASON_LENGTH
 from kohort.coordinator_client.assignors import (
     ClusterTopics,
     PartitionAssignor,
@@ -45,6 +46,7 @@ from kohort.coordinator_client.offsets._offset_messages import (
 __all__ = [
     "OUTSIDER",
     "PROTOCOL_TYPE",
+    "REASON_LENGTH",
     "TRANSITIONS",
     "AssignmentCause",
     "ClusterTopics",

@@ -17,12 +17,16 @@ from kohort import (
     ShareConsumer,
     TopicPartition,
 )
-from kohort.admin import ConfigResource, NewTopic, OffsetSpec, PartitionDescription
+from kohort.admin import ConfigResource, MemberToRemove, NewTopic, OffsetSpec, PartitionDescription
 from kohort.errors import (
     GroupHasMembersError,
     GroupIdNotFoundError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
     OffsetsChangedError,
     TopicAlreadyExistsError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
 )
 from tests.interop.producers import with_confluent
 from tests.interop.waiting import wait_until
@@ -225,6 +229,49 @@ def test_reset_and_undo_do_on_kafka_what_the_plan_says(
     deleted = admin.delete_groups([group, live])
     assert list(deleted) == [group]
     assert list(deleted.errors) == [live]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.cases
+def test_removed_member_joins_kafka_again_as_a_new_one(
+    admin: KafkaAdminClient, groups: Groups, protocol: str
+) -> None:
+    group = groups.names[f"{protocol} live"]
+    before = admin.describe_groups(group)[group]
+    [member] = before.members
+    gone, nobody = MemberToRemove(member.member_id), MemberToRemove("nobody")
+    found = admin.remove_group_members(group, [gone, nobody])
+    assert dict(found) == {gone: None}
+    assert isinstance(found.errors[nobody], UnknownMemberIdError)
+
+    def is_new() -> bool:
+        groups.members[group].poll(timeout_ms=100)
+        after = admin.describe_groups(group)[group]
+        if protocol == "classic":
+            return after.members != () and after.members[0].member_id != member.member_id
+        return bool(after.members) and (after.epoch or 0) > (before.epoch or 0)
+
+    wait_until(is_new)
+
+
+def test_records_are_deleted_and_topics_awaited_on_kafka(
+    admin: KafkaAdminClient, groups: Groups
+) -> None:
+    one, two = (TopicPartition(groups.topic, number) for number in range(2))
+    absent = TopicPartition("absent", 0)
+    found = admin.delete_records({one: 4, two: RECORDS + 1, absent: 0})
+    assert dict(found) == {one: 4}
+    assert isinstance(found.errors[two], OffsetOutOfRangeError)
+    assert isinstance(found.errors[absent], UnknownTopicOrPartitionError)
+    assert dict(admin.delete_records({two: -1})) == {two: RECORDS}
+    starts = admin.list_partition_offsets({one: OffsetSpec.EARLIEST, two: OffsetSpec.EARLIEST})
+    assert [at and at.offset for at in starts.values()] == [4, RECORDS]
+    name = f"awaited-{time.time_ns()}"
+    with pytest.raises(KafkaTimeoutError, match=f"topic '{name}' does not exist"):
+        admin.wait_for_topics([name], timeout_ms=200)
+    admin.create_topics({name: 3}).raise_errors()
+    admin.wait_for_topics([name, groups.topic])
+    assert len(admin.describe_topics(name)[name].partitions) == 3
 
 
 def test_start_offsets_of_a_share_group_on_kafka(
