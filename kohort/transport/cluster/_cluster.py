@@ -357,11 +357,14 @@ class ClusterClient:
         UnsupportedVersionError, NoBrokersAvailable before the first contact, and IllegalStateError
         when closed. The caller checks the error codes in the response.
         """
-        connection, left = await self._connected(node, purpose, timeout_ms)
+        is_lookup = isinstance(message, messages.FindCoordinatorRequest)
+        connection, left = await self._connected(node, purpose, timeout_ms, may_be_early=is_lookup)
         response = await connection.request(
             message, timeout=left, min_version=min_version, max_version=max_version
         )
         if isinstance(response, messages.FindCoordinatorResponse):
+            if not self.bootstrapped:
+                await self._connected(None, "", timeout_ms)
             self._learn(response)
         return response
 
@@ -428,9 +431,17 @@ class ClusterClient:
         )
 
     async def _connected(
-        self, node: int | None, purpose: str, timeout_ms: int | None
+        self,
+        node: int | None,
+        purpose: str,
+        timeout_ms: int | None,
+        *,
+        may_be_early: bool = False,
     ) -> tuple[BrokerConnection, float]:
-        """Return a connection, and the seconds that are left for the request."""
+        """Return a connection, and the seconds that are left for the request.
+
+        ``may_be_early``: a request to any broker may follow the first request for metadata at once.
+        """
         timeout = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         if node is not None and (found := self._nodes.open_connection(node, purpose)) is not None:
             if not found.is_silent(self._nodes.longest_silence):
@@ -439,8 +450,11 @@ class ClusterClient:
         connection: BrokerConnection | None = None
         with anyio.CancelScope(deadline=deadline):
             if node is None:
-                await self._metadata_updater.wait_reached()
-                connection = await self._any_connection(purpose, timeout)
+                if may_be_early:
+                    connection = await self._metadata_updater.wait_contact()
+                else:
+                    await self._metadata_updater.wait_reached()
+                connection = connection or await self._any_connection(purpose, timeout)
             else:
                 connection = await self._known_connection(node, purpose, timeout)
         if connection is None:
@@ -522,6 +536,7 @@ class ClusterClient:
             # A server that never responds must not use up the time of the others.
             timeout_ms = min(timeout_ms, self._config.socket_connection_setup_timeout_ms)
         connection = await self._any_connection("", timeout_ms / 1000)
+        self._metadata_updater.note_contact(connection)
         return await connection.request(
             message, timeout=timeout_ms / 1000, min_version=METADATA_MIN_VERSION
         )
