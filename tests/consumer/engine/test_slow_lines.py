@@ -171,7 +171,7 @@ def test_wide_line_is_full_two_round_trips_after_the_first_record(round_trip: fl
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-@pytest.mark.parametrize(("protocol", "most"), [("consumer", 8), ("auto", 10), ("classic", 11)])
+@pytest.mark.parametrize(("protocol", "most"), [("consumer", 8), ("auto", 9), ("classic", 11)])
 def test_first_record_comes_after_few_round_trips(protocol: str, most: int, brokers: int) -> None:
     """They are those of a new group, from the first connection to the return of poll()."""
 
