@@ -22,7 +22,7 @@ PINS := constraints/pins.txt
 PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
 # Pyright finds packages through PATH and PYTHONPATH. The last variable keeps it from asking PyPI for a newer version.
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
-PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_record.py _record_decoder.py _columns.py _iteration.py _message.py) $(wildcard kohort/records/*.pxd kohort/records/*.pyx kohort/records/*.h kohort/transport/network/*.pyx)
+PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_record.py _record_decoder.py _columns.py _iteration.py _message.py) $(wildcard kohort/records/*.pxd kohort/records/*.pyx kohort/records/*.h kohort/records/codecs/*.pyx kohort/transport/network/*.pyx)
 
 include browser/Makefile
 

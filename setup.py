@@ -4,8 +4,8 @@ The extension is modules of ``records`` compiled again, and the selector of ``tr
 module ``_record_decoder`` is compiled as ``_record_decoder_c``.
 
 All else is in pyproject.toml. Their types are in ``_record_decoder_c.pxd``, ``_columns_c.pxd``,
-``_iteration_c.pxd`` and ``_message_c.pxd``; ``_capsule_c``, ``_record_type_c`` and ``_poller_c``
-are C alone.
+``_iteration_c.pxd`` and ``_message_c.pxd``; ``_capsule_c``, ``_record_type_c``, ``_poller_c`` and
+``_lz4_c`` are C alone. The last one includes LZ4's own source.
 ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error;
 ``KOHORT_LINES=1`` lets debuggers and profilers see the lines of the source.
 """
@@ -60,6 +60,8 @@ SOURCES = (
 )
 NETWORK = Path("kohort", "transport", "network")
 POLLER = ("_poller_c.pyx",)
+CODECS = RECORDS / "codecs"
+LZ4 = ("_lz4_c.pyx", "lz4.c", "lz4.h")
 TRANSLATED = Path("build", "cython")
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
@@ -127,6 +129,7 @@ def extensions() -> list[Extension]:
         modules: list[Extension] = cythonize(
             [
                 *(extension(RECORDS, name, source, SOURCES) for name, source in MODULES.items()),
+                extension(CODECS, "_lz4_c", LZ4[0], LZ4),
                 # epoll is Linux's.
                 *(
                     [extension(NETWORK, "_poller_c", POLLER[0], POLLER)]

@@ -8,7 +8,7 @@ from tests.house._source import run
 
 NOT_AT_ONCE = {
     "cramjam": "for compressed batches; it cannot be imported in a subinterpreter",
-    "lz4.block": "for tables of compressed batches; nor can it",
+    "kohort.records.codecs._lz4_c": "for batches of LZ4",
     "crc32c": "the plain decoder's checksum; it imports all of importlib.metadata and argparse",
     "kohort.coordinator_client": "for a consumer in a group",
     "kohort.protocol._registry": "for servers and group members",

@@ -19,7 +19,7 @@ VALUES = ("types", "errors", "logs", "config")  # the lowest layer, in its inter
 CLUSTER = {"errors", "logs", "types", "records", "protocol"}  # all that the brokers may import
 THIRD_PARTY = {
     # pyarrow is needed for tables. Type checkers read typing_extensions.
-    "records": {"crc32c", "cramjam", "lz4", "pyarrow", "typing_extensions"},
+    "records": {"crc32c", "cramjam", "pyarrow", "typing_extensions"},
     "security": {"anyio", "botocore", "cryptography", "gssapi", "truststore"},
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},

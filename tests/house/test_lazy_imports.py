@@ -66,7 +66,7 @@ atexit.register(use)
 """
 LIKE_A_BROWSER = """
 import sys, threading, socket, warnings
-for name in ("cramjam", "lz4", "crc32c", "trustme", "cryptography", "trio"):
+for name in ("cramjam", "crc32c", "trustme", "cryptography", "trio"):
     sys.modules[name] = None  # an import of it raises ImportError
 warnings.simplefilter("ignore", RuntimeWarning)  # the plain CRC function says that it is slow
 

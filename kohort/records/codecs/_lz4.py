@@ -16,8 +16,11 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from kohort.errors import CorruptBatchError
+from kohort.records._compiled import compiled_module
 from kohort.types import NamedTuple
 
+SOURCES = ("_lz4_c.pyx", "lz4.c", "lz4.h")
+"""Files of the compiled module. The last two are those of LZ4 1.10.0, as they are."""
 MAGIC = b"\x04\x22\x4d\x18"
 _FLAGS_AT, _CONTENT_SIZE_AT = 4, 6
 _VERSION, _VERSION_1 = 0xC0, 0x40
@@ -190,13 +193,6 @@ def broken(why: str) -> CorruptBatchError:
 
 @functools.cache
 def decompressor_address() -> int:
-    """Return the address of LZ4_decompress_safe() in the lz4 package, or 0."""
-    try:
-        import ctypes  # only now, as in _compression.py
-
-        import lz4.block
-
-        function = ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe
-    except (ImportError, OSError, AttributeError):
-        return 0
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    """Return the address of LZ4_decompress_safe() in the compiled module, or 0 without it."""
+    compiled = compiled_module("_lz4_c", "kohort.records.codecs", SOURCES)
+    return 0 if compiled is None else int(compiled.decompressor_address())

@@ -5,7 +5,7 @@ columns while the record is in the processor's cache. SizeHistory estimates the 
 table. A batch that does not fit leaves no rows. Then the table grows, and the batch comes again.
 
 The pass also decompresses LZ4 and zstd, batch by batch (``_unpack.h``). It calls C functions by
-their addresses. Those of LZ4 are in the package of the extra ``lz4``. Those of zstd are in the
+their addresses. That of LZ4 is in a compiled module of ``codecs``. Those of zstd are in the
 system's libzstd, because cramjam exports none. Python decompresses other codecs and frames that
 producers do not write. It also does so if a function is missing.
 

@@ -21,15 +21,18 @@ from kohort.records import (
     Scratch,
     TablePlan,
     _record_set,
+    compiled_module,
     encode_batch,
 )
 from kohort.records.codecs import _decompress
+from kohort.records.codecs._lz4 import SOURCES
 from kohort.records.codecs._zstd import ZstdFunctions, decompressor_addresses
 from kohort.records.tables import _table
 from tests.records.codecs.lying_frames import BOMBS, LIES, MB
 from tests.records.tables.row_tables import table_of
 from tests.support.decoders import decoder_named, use_decoder
 from tests.support.heap import Taken, environment
+from tests.support.snippets import ROOT
 
 cramjam = pytest.importorskip("cramjam")
 
@@ -57,6 +60,11 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def _without_c(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_table, "decompressor_address", lambda: 0)
     patch.setattr(_table, "decompressor_addresses", ZstdFunctions)
+
+
+def test_notice_names_the_version_of_lz4(compiled: pytest.MonkeyPatch) -> None:
+    module = compiled_module("_lz4_c", "kohort.records.codecs", SOURCES)
+    assert f"LZ4 {module.version()}" in (ROOT / "NOTICE").read_text()
 
 
 @pytest.mark.parametrize("codec", CODECS)
