@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,10 @@ from pyspark.sql.datasource import (
 )
 
 from kohort import TopicPartition
+from kohort.broker.network._server_connection import SocketConnection
 from kohort.errors import InvalidOptionError
+from kohort.protocol import Buffer
+from kohort.spark_connector._consumers import close_idle
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._filters import EPOCH, ReadFilters
@@ -169,6 +173,55 @@ def test_reader_reads_the_tail_since_a_time(cluster: Cluster) -> None:
     assert list(reader.pushFilters(filters)) == filters  # Spark applies them, too
     found = [row["value"] for row in rows(reader, reader.partitions())]
     assert found == [b"5000", b"2000", b"7000"]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of what the brokers of this process send."""
+    sizes: list[int] = []
+    send = SocketConnection.send
+
+    async def count(self: SocketConnection, buffers: Sequence[Buffer]) -> None:
+        sizes.append(sum(len(buffer) for buffer in buffers))
+        await send(self, buffers)
+
+    monkeypatch.setattr(SocketConnection, "send", count)
+    return sizes
+
+
+def test_filter_by_time_fetches_the_bytes_of_the_tail(sent: list[int]) -> None:
+    batches, late, in_batch = 40, 10, 40
+
+    def read(topic: str, *filters: Filter, **given: object) -> tuple[int, int]:
+        """Return the numbers of rows and of bytes that the brokers sent."""
+        reader = batch_reader(options(cluster, subscribe=topic, **given))
+        if filters:
+            reader.pushFilters(filters)
+        before = sum(sent)
+        count = sum(1 for _ in rows(reader, reader.partitions()))
+        return count, sum(sent) - before
+
+    with Cluster(topics={"orders": 3, "tail": 3}) as cluster:
+        for number in range(batches):
+            stamps = range(number * in_batch, (number + 1) * in_batch)
+            for partition in range(3):
+                records = [
+                    ProducerRecord(bytes(250), timestamp=ms, partition=partition) for ms in stamps
+                ]
+                cluster.produce("orders", records)
+                if number >= batches - late:
+                    cluster.produce("tail", records)
+        # The filter begins in the middle of a batch, and brokers send whole batches.
+        since = GreaterThanOrEqual(TIMESTAMP, at((batches - late) * in_batch + in_batch // 2))
+        tail, all_of_tail = 3 * (late * in_batch - in_batch // 2), 3 * late * in_batch
+        count, tail_bytes = read("tail")
+        assert count == all_of_tail
+        found, found_bytes = read("orders", since, pushdown=True)
+        assert (found, found_bytes <= 1.1 * tail_bytes) == (tail, True), (found_bytes, tail_bytes)
+        count, all_bytes = read("orders")
+        assert count == 3 * batches * in_batch
+        assert all_bytes > 3 * tail_bytes
+        close_idle()
 
 
 def test_filters_are_taken_only_if_the_option_is_set(cluster: Cluster) -> None:
