@@ -33,6 +33,7 @@ from kohort.compat.confluent._values import (
     KafkaError,
     Message,
     TopicPartition,
+    committed_metadata,
     failure,
     native,
     natives,
@@ -497,7 +498,7 @@ class Consumer:
             partition(*tp)
             if (at := found[tp]) is None
             else partition(
-                *tp, at.offset, metadata=at.metadata or None, leader_epoch=at.leader_epoch
+                *tp, at.offset, metadata=committed_metadata(at), leader_epoch=at.leader_epoch
             )
             for tp in chosen
         ]

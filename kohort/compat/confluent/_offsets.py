@@ -10,7 +10,13 @@ from kohort import OffsetAndMetadata
 from kohort import TopicPartition as NativePartition
 from kohort.compat.confluent._buffer import Buffer
 from kohort.compat.confluent._errors import to_error
-from kohort.compat.confluent._values import KafkaError, TopicPartition, partition, to_commit
+from kohort.compat.confluent._values import (
+    KafkaError,
+    TopicPartition,
+    committed_metadata,
+    partition,
+    to_commit,
+)
 from kohort.errors import KafkaError as NativeError
 from kohort.logs import error_text, get_logger
 
@@ -145,7 +151,7 @@ def to_partitions(
         partition(
             *tp,
             at.offset,
-            metadata=at.metadata or None,
+            metadata=committed_metadata(at),
             leader_epoch=at.leader_epoch,
             error=error,
         )

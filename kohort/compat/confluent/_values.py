@@ -176,9 +176,18 @@ def natives(partitions: Iterable[TopicPartition]) -> list[NativePartition]:
 
 
 def to_commit(tp: TopicPartition) -> OffsetAndMetadata:
-    """Return the offset of a partition as kohort commits it."""
+    """Return the offset of a partition as kohort commits it.
+
+    The zero byte after its metadata is confluent-kafka's, which reads too far without it.
+    """
     epoch = getattr(tp, "leader_epoch", None)
-    return OffsetAndMetadata(tp.offset, tp.metadata or "", -1 if epoch is None else epoch)
+    metadata = "" if tp.metadata is None else f"{tp.metadata}\0"
+    return OffsetAndMetadata(tp.offset, metadata, -1 if epoch is None else epoch)
+
+
+def committed_metadata(at: OffsetAndMetadata) -> str | None:
+    """Return the metadata of a committed offset without its zero byte, or None without any."""
+    return at.metadata.removesuffix("\0") if at.metadata else None
 
 
 def failure(name: str, reason: str) -> KafkaException:

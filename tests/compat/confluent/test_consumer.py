@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 import kohort.compat.confluent as package
@@ -133,6 +134,26 @@ def test_commits_are_what_was_returned(
     assert (error, at.offset) == (None, 2)
     with pytest.raises(ValueError, match="mutually exclusive"):
         consumer.commit(message=first, offsets=[tp])
+
+
+@pytest.mark.parametrize("text", [None, "", "note"])
+def test_metadata_is_the_same_for_either_client(
+    client: Any, cluster: Cluster, own_topic: str, group: str, make: MakeConsumer, text: str | None
+) -> None:
+    consumer = make()
+    peer = confluent_kafka.Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group}
+    )
+    try:
+        for writer, package in ((consumer, client), (peer, confluent_kafka)):
+            metadata = {} if text is None else {"metadata": text}
+            place = package.TopicPartition(own_topic, 0, 1, **metadata)
+            [done] = writer.commit(offsets=[place], asynchronous=False)
+            [own] = consumer.committed([client.TopicPartition(own_topic, 0)])
+            [other] = peer.committed([confluent_kafka.TopicPartition(own_topic, 0)])
+            assert [done.metadata, own.metadata, other.metadata] == [text] * 3
+    finally:
+        peer.close()
 
 
 def test_stored_offsets_alone_are_committed(
