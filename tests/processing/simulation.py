@@ -327,18 +327,23 @@ class Member:
         waiting: dict[Any, Place] = {}
         busy = {witness.key_of(p) for p, owner in witness.running.items() if owner is self}
         busy |= {witness.key_of(p) for p, owner in witness.retried.items() if owner is self}
+        unreadable = 0
         for tp, partition in core.partitions.items():
             if partition.is_closed:
                 continue
             for offset in sorted(partition.open):
                 place = tp.partition, offset
                 key = witness.key_of(place)
+                if witness.values[place] == UNREADABLE:  # its letter may be on the way, in a slot
+                    unreadable += 1
+                    busy.add(key)
+                    continue
                 if key is None and place not in witness.running and place not in witness.retried:
                     waiting[place] = place
                 elif key is not None and key not in busy:
                     waiting.setdefault(key, place)
         buried = [p for p, owner in witness.retried.items() if witness.values[p] == POISON]
-        slots = self.running + len(buried)
+        slots = self.running + len(buried) + unreadable
         free = slots < self.world.plan.concurrency and not self.is_cut
         places = waiting.values() if free else ()
         self.idle = {place: self.idle.get(place, 0) + 1 for place in places}
