@@ -28,6 +28,7 @@ from kohort.compat.confluent._deserializing import (
 )
 from kohort.compat.confluent._share import (
     AcknowledgeType,
+    ConcurrentModificationException,
     DeserializingShareConsumer,
     IllegalStateException,
     Messages,
@@ -58,6 +59,7 @@ __all__ = [
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NOT_AVAILABLE",
     "AcknowledgeType",
+    "ConcurrentModificationException",
     "ConsumeError",
     "Consumer",
     "DeserializingConsumer",

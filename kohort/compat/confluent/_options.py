@@ -114,6 +114,7 @@ def share_keywords(
         found = dict(_passed(ConsumerConfig.from_properties(values)))
     except ConfigurationError as error:
         raise _configuration_error(error) from None
+    found.pop("buffer_memory", None)  # follows from fetch.max.bytes; nothing is buffered here
     found |= own | {"bootstrap_timeout_ms": BOOTSTRAP_MS}
     if credentials is not None:
         found["sasl_credentials"] = credentials

@@ -7,11 +7,13 @@ or ``commit_sync()`` has not got yet.
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from kohort import ShareConsumer as NativeConsumer
 from kohort import TopicPartition as NativePartition
@@ -31,6 +33,7 @@ from kohort.errors import (
     CorruptBatchError,
     DataError,
     IllegalStateError,
+    KafkaTimeoutError,
     UnsupportedOptionError,
 )
 from kohort.errors import KafkaError as NativeError
@@ -40,6 +43,8 @@ _LONGEST_WAIT_S: Final = 0.5
 _COMMIT_S: Final = 60.0
 _WRONG: Final = "Local: Erroneous state"
 
+P = ParamSpec("P")
+R = TypeVar("R")
 CommitCallback = Callable[[dict[TopicPartition, set[int]], KafkaException | None], object]
 
 
@@ -55,6 +60,12 @@ class AcknowledgeType(IntEnum):
 
 class IllegalStateException(RuntimeError):
     """A call that the state of a share consumer does not allow."""
+
+    __module__ = "kohort.compat.confluent"
+
+
+class ConcurrentModificationException(RuntimeError):
+    """A call while another thread uses the share consumer."""
 
     __module__ = "kohort.compat.confluent"
 
@@ -96,6 +107,36 @@ if not TYPE_CHECKING:
     IllegalStateException = (
         peer_name("confluent_kafka.cimpl", "IllegalStateException") or IllegalStateException
     )
+    ConcurrentModificationException = (
+        peer_name("confluent_kafka.cimpl", "ConcurrentModificationException")
+        or ConcurrentModificationException
+    )
+
+
+def exclusive(
+    method: Callable[Concatenate[ShareConsumer, P], R],
+) -> Callable[Concatenate[ShareConsumer, P], R]:
+    """Refuse calls of a method by another thread, or by a callback, during a call."""
+
+    @functools.wraps(method)
+    def call(self: ShareConsumer, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self._check_open()
+        own = threading.get_ident()
+        if not self._gate.acquire(blocking=False):
+            if self._user == own:
+                raise IllegalStateException(f"{method.__name__}() in a callback: {_WRONG}")
+            raise ConcurrentModificationException(
+                f"{method.__name__}() while another thread uses the share consumer: "
+                "Local: Conflicting use"
+            )
+        self._user = own
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._user = 0
+            self._gate.release()
+
+    return call
 
 
 class ShareConsumer:
@@ -118,8 +159,13 @@ class ShareConsumer:
         try:
             self._native = NativeConsumer(on_error=self._note_damage, **keywords)
         except UnsupportedOptionError as error:
-            raise ValueError(f"Failed to create share consumer: {error}") from None
+            name, _, rest = str(error).partition(" ")
+            text = f"Failed to create share consumer: {name.replace('_', '.')} {rest}"
+            raise ValueError(text) from None
         self._closed = False
+        self._gate = threading.Lock()
+        self._user = 0
+        """Identifier of the thread that holds the gate, or 0."""
         self._damaged: list[Message] = []
         """Messages with the errors of data that cannot be read."""
         self._waiting: set[tuple[NativePartition, int]] = set()
@@ -128,13 +174,13 @@ class ShareConsumer:
 
     # -- messages -----------------------------------------------------------------------------
 
+    @exclusive
     def poll(self, timeout: float = -1) -> Messages:
         """Return the next messages, or none after ``timeout`` seconds. -1 waits for some.
 
         In implicit mode it accepts the messages of the last poll. In explicit mode all of these
         must have an acknowledgement.
         """
-        self._check_open()
         if not self._native.subscription():
             raise IllegalStateException("Consumer is not subscribed to any topics")
         if self._is_explicit and self._waiting:
@@ -193,9 +239,9 @@ class ShareConsumer:
 
     # -- acknowledgements ---------------------------------------------------------------------
 
+    @exclusive
     def acknowledge(self, message: Message, ack_type: int = AcknowledgeType.ACCEPT) -> None:
         """Note what becomes of a message, in explicit mode. The next poll or commit sends it."""
-        self._check_open()
         if not isinstance(message, Message):
             raise TypeError(
                 f"argument 1 must be confluent_kafka.cimpl.Message, not {type(message).__name__}"
@@ -205,11 +251,11 @@ class ShareConsumer:
             raise ValueError("the message has no topic, partition or offset")
         self._acknowledge("message", *place, ack_type)
 
+    @exclusive
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, ack_type: int = AcknowledgeType.ACCEPT
     ) -> None:
         """Note what becomes of a message that is known by its place only."""
-        self._check_open()
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
         self._acknowledge("offset", topic, partition, offset, ack_type)
@@ -231,15 +277,15 @@ class ShareConsumer:
         self._waiting.discard((tp, offset))
         self._marked.setdefault(tp, set()).add(offset)
 
+    @exclusive
     def commit_sync(self, timeout: float = _COMMIT_S) -> dict[TopicPartition, Any]:
         """Send the acknowledgements, and return None or an error for each partition."""
-        self._check_open()
         self._accept_batch()
         return self._report(math.inf if timeout < 0 else timeout)
 
+    @exclusive
     def commit_async(self) -> None:
         """Send the acknowledgements without a wait. The next call runs the callback."""
-        self._check_open()
         self._accept_batch()
         if self._marked:
             self._native.commit_async()  # the next commit names what failed
@@ -257,7 +303,7 @@ class ShareConsumer:
             errors = failed.get(tp, {})
             first = next(iter(errors.values()), None)
             named = partition(*tp)
-            found[named] = None if first is None else KafkaException(to_error(first))
+            found[named] = None if first is None else KafkaException(_acknowledgement_error(first))
             if self._callback is not None:
                 if good := marked.get(tp, set()) - errors.keys():
                     self._callback({named: good}, None)
@@ -265,39 +311,42 @@ class ShareConsumer:
                     self._callback({named: set(errors)}, found[named])
         return found
 
+    @exclusive
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
         """Call a function with offsets by partition, and their error or None."""
-        self._check_open()
         if callback is not None and not callable(callback):
             raise TypeError("callback must be callable or None")
         self._callback = callback
 
     # -- the rest -----------------------------------------------------------------------------
 
+    @exclusive
     def subscribe(self, topics: list[str]) -> None:
         """Subscribe to topics, in place of earlier ones. An empty list is unsubscribe()."""
-        self._check_open()
         if not isinstance(topics, list) or not all(isinstance(each, str) for each in topics):
             raise TypeError("expected list of topic unicode strings")
         if not topics:
-            self.unsubscribe()
+            self._unsubscribe()
             return
         if not all(topics) or len(set(topics)) < len(topics):
             raise ValueError("Failed to subscribe: Local: Invalid argument or configuration")
         self._native.subscribe(topics)
 
+    @exclusive
     def unsubscribe(self) -> None:
         """Leave the group."""
-        self._check_open()
+        self._unsubscribe()
+
+    def _unsubscribe(self) -> None:
         self._waiting.clear()
         try:
             self._native.unsubscribe()
         except NativeError as error:
             raise KafkaException(to_error(error)) from error
 
+    @exclusive
     def subscription(self) -> list[str]:
         """Return the subscribed topics."""
-        self._check_open()
         return sorted(self._native.subscription())
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -311,8 +360,11 @@ class ShareConsumer:
 
     def close(self) -> None:
         """Send acknowledgements, release what has none, and leave the group."""
-        if self._closed:
-            return
+        if not self._closed:
+            self._close()
+
+    @exclusive
+    def _close(self) -> None:
         try:
             if self._marked and self._is_explicit:
                 self._report(_COMMIT_S)
@@ -321,7 +373,6 @@ class ShareConsumer:
             self._native.close()
 
     def __enter__(self) -> Self:
-        self._check_open()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -330,6 +381,13 @@ class ShareConsumer:
     def _check_open(self) -> None:
         if self._closed:
             raise IllegalStateException(CLOSED)
+
+
+def _acknowledgement_error(error: NativeError) -> KafkaError:
+    """Return the error of an acknowledgement. After the end of a lock it is the broker's code."""
+    if isinstance(error, KafkaTimeoutError):
+        return KafkaError(KafkaError.INVALID_RECORD_STATE, str(error))
+    return to_error(error)
 
 
 _KINDS: Final = {1: "accept", 2: "release", 3: "reject"}

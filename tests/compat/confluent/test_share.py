@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -97,6 +99,58 @@ def test_explicit_acknowledgements_have_their_effect(cls: Any, cluster: Cluster)
         consumer.poll(0.1)
     state = cluster.share_state("workers")[JOBS]
     assert state.start == 3
+
+
+@EACH_CLASS
+def test_callback_cannot_call_the_consumer(cls: Any, cluster: Cluster) -> None:
+    raised: list[str] = []
+    with cls(options(cluster, **{"share.acknowledgement.mode": "explicit"})) as consumer:
+        calls = {
+            "poll": lambda: consumer.poll(0),
+            "subscribe": lambda: consumer.subscribe(["jobs"]),
+            "unsubscribe": consumer.unsubscribe,
+            "commit_sync": lambda: consumer.commit_sync(1),
+            "set": lambda: consumer.set_acknowledgement_commit_callback(None),
+            "close": consumer.close,
+        }
+
+        def callback(*_: Any) -> None:
+            for name, call in calls.items():
+                with pytest.raises(package.IllegalStateException):
+                    call()
+                raised.append(name)
+
+        consumer.subscribe(["jobs"])
+        consumer.set_acknowledgement_commit_callback(callback)
+        for each in read(consumer, 3):
+            consumer.acknowledge(each)
+        consumer.commit_sync(30)
+        assert raised == list(calls)
+        consumer.set_acknowledgement_commit_callback(None)
+        assert consumer.subscription() == ["jobs"]
+
+
+@EACH_CLASS
+def test_second_thread_is_refused_during_a_call(cls: Any, cluster: Cluster) -> None:
+    with cls(options(cluster)) as consumer:
+        consumer.subscribe(["jobs"])
+        stop = threading.Event()
+
+        def poll() -> None:
+            while not stop.is_set():
+                with contextlib.suppress(package.ConcurrentModificationException):
+                    consumer.poll(0.2)
+
+        thread = threading.Thread(target=poll)
+        thread.start()
+        try:
+            deadline = time.monotonic() + LIMIT_S
+            with pytest.raises(package.ConcurrentModificationException):
+                while time.monotonic() < deadline:
+                    consumer.commit_async()
+        finally:
+            stop.set()
+            thread.join()
 
 
 @EACH_CLASS
