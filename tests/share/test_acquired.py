@@ -154,6 +154,8 @@ def test_an_offset_that_is_acquired_again_loses_its_older_hold() -> None:
     assert before.state is HoldState.LOST
     assert records.oldest_mark is None
     assert records.holds[0] is after
+    assert records.take_overtaken() == [Failure(0, EXPIRED)]
+    assert records.take_overtaken() == []
 
 
 @pytest.mark.parametrize("seed", range(20))

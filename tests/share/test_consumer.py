@@ -125,6 +125,21 @@ def test_a_late_accept_is_named_and_the_record_comes_again(backend: str) -> None
 
 
 @BACKENDS
+def test_a_long_wait_of_fetches_costs_no_delivery(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        async def produce() -> None:
+            await anyio.sleep(LOCK * 0.7)
+            cluster.produce(TOPIC, ["a"])
+
+        async with consumer(cluster, fetch_max_wait_ms=25_000) as member:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(produce)
+                assert seen(flat(await member.poll(timeout_ms=60_000))) == [(b"a", 1)]
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
 def test_marks_are_sent_without_a_call_after_a_third_of_the_lock(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
         cluster.produce(TOPIC, ["a"])

@@ -146,3 +146,14 @@ def test_records_of_a_new_leader_replace_those_of_the_old_one() -> None:
     assert locks.take_units(NODE) == {}
     assert locks.take_units(SECOND)[KEY].offsets == ((0, ACCEPT),)
     assert list(locks.take_failures()[TP]) == [0]
+
+
+def test_accept_fails_after_a_renewal_of_the_lost_lock_failed() -> None:
+    locks = Locks(Clock())
+    hold = taken(locks, 0, 0)[0]
+    locks.void(NODE, DISCONNECTED)
+    for type in (Acknowledgement.RENEW, ACCEPT):
+        assert locks.mark(TP, 0, hold, type)
+        assert list(locks.take_failures()[TP]) == [0]
+    assert locks.mark(TP, 0, hold, ACCEPT)
+    assert locks.take_failures() == {}

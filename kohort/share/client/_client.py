@@ -18,18 +18,14 @@ Invariants:
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from kohort.coordinator_client import CoordinatorConnection, RequestForm
-from kohort.coordinator_client.consumer._member import new_member_id
 from kohort.coordinator_client.machine._error_code_actions import error_for
 from kohort.errors import (
-    BrokerResponseError,
     ConsumerClosedError,
     ErrorCode,
     KafkaError,
@@ -45,39 +41,25 @@ from kohort.protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
-    ShareGroupHeartbeatResponse,
 )
 from kohort.share.client._locks import SEND_SHARE, Fetched, Locks
+from kohort.share.client._member import TICK, ShareMember
 from kohort.share.client._messages import (
     WITH_MODES,
     acknowledge_request,
     fetch_request,
-    heartbeat_answer,
-    heartbeat_request,
 )
 from kohort.share.client._settings import ShareSettings
 from kohort.share.client._statistics import ShareStatistics
 from kohort.share.machine._acquired import DISCONNECTED, AckUnit, AcquiredRange
 from kohort.share.machine._membership import (
-    LEAVE_EPOCH,
-    Answered,
-    Assign,
-    DropCoordinator,
-    Fail,
     IdPartition,
-    MemberEvent,
     Retry,
-    SendHeartbeat,
-    SendLeave,
     ShareMembership,
     Subscribe,
-    Tick,
-    Unanswered,
 )
 from kohort.share.machine._session import LAST_EPOCH, ShareSession
 from kohort.transport import (
-    SYSTEM_RNG,
-    Backoff,
     BrokerAddress,
     Leader,
     OneShot,
@@ -97,36 +79,26 @@ logger = get_logger("kohort.share")
 
 PURPOSE: Final = "share"
 """The connection of the sessions. Their locks end with it."""
+WAIT_SHARE: Final = 0.25
+"""Longest wait of a fetch, as a share of the lock."""
 PAUSE: Final = 0.1
 """Seconds without a fetch from a leader that returned an error."""
-TICK: Final = 0.001
-"""Seconds that a timer may come too early, because clocks round."""
 
 
 class ShareClient:
     """The requests of one share consumer. It belongs to the event loop of its engine."""
 
     def __init__(self, engine: Engine, settings: ShareSettings, locks: Locks) -> None:
-        client = engine.config.client
         self._engine = engine
         self._cluster = engine.cluster
         self._settings = settings
-        self._rng: random.Random = engine.config.rng or SYSTEM_RNG
-        backoff = Backoff.from_ms(client.retry_backoff_ms, client.retry_backoff_max_ms)
-        self._request_seconds = client.request_timeout_ms / 1000
-        self.coordinator: CoordinatorConnection = CoordinatorConnection(
-            self._cluster,
-            settings.group_id,
-            backoff,
-            self._rng,
-            request_timeout=self._request_seconds,
-        )
-        self.member_id: str = new_member_id(SYSTEM_RNG)
-        self.membership: ShareMembership = ShareMembership(
-            lambda failures: backoff.delay(failures, self._rng)
-        )
-        self.locks: Locks = locks
         self.statistics: ShareStatistics = ShareStatistics()
+        self._signal = TaskSignal()
+        self.member: ShareMember = ShareMember(
+            engine, settings, self.statistics, self._report, self._signal.notify
+        )
+        self.membership: ShareMembership = self.member.membership
+        self.locks: Locks = locks
         self.errors: deque[KafkaError] = deque()
         """Errors that the next polls raise."""
         self._commits: deque[tuple[float, Callable[[KafkaError | None], None]]] = deque()
@@ -144,8 +116,6 @@ class ShareClient:
         self._waiting = self._flushing = 0
         self._is_closing = self._has_begun = False
         self._started = OneShot()
-        self._member_signal = TaskSignal()
-        self._signal = TaskSignal()
         self._answer_signal = TaskSignal()
         """Notified after each response, for the calls that wait."""
         self._tasks: TaskGroup | None = None
@@ -176,7 +146,7 @@ class ShareClient:
         """Join with these topics, or leave without any."""
         if topics != self.membership.topics:
             self._engine.want_topics(topics)
-            self._apply(Subscribe(topics))
+            self.member.apply(Subscribe(topics))
 
     async def wait(self, timeout: float, limit: int | None = None) -> None:
         """Fetch until records are buffered, an error is known, or the time has passed.
@@ -184,7 +154,7 @@ class ShareClient:
         With ``limit``, fetches acquire at most as many records, all leaders together.
         """
         self._limit = limit
-        self._apply(Retry())
+        self.member.apply(Retry())
         deadline = anyio.current_time() + timeout
         self._waiting += 1
         try:
@@ -252,7 +222,7 @@ class ShareClient:
 
     async def close(self, timeout: float) -> None:
         """Send what is marked, release the rest, and leave the group."""
-        self._is_closing = True
+        self._is_closing = self.member.is_closing = True
         self.locks.release_buffered()
         with anyio.move_on_after(timeout):
             self._flushing += 1
@@ -266,118 +236,27 @@ class ShareClient:
                 await event.wait()
             if self.membership.topics:
                 self.membership.handle(Subscribe(frozenset()), anyio.current_time())
-                await self._leave()
+                await self.member.leave()
 
     # -- the membership -----------------------------------------------------------------------
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            self.member.begin(tasks)
             self._started.set()
             try:
-                start_soon(tasks, self._keep_membership)
                 await self._keep_fetching()
             finally:
                 self._tasks = None
+                self.member.end()
                 while self._commits:
                     _, finish = self._commits.popleft()
                     finish(ConsumerClosedError("the consumer was closed"))
 
-    async def _keep_membership(self) -> None:
-        while True:
-            event = self._member_signal.event()
-            # A client that closes sends no heartbeats, so none is due.
-            deadline = None if self._is_closing else self.membership.next_deadline()
-            now = anyio.current_time()
-            if deadline is not None and deadline <= now + TICK:
-                self._apply(Tick())
-                continue
-            await event.wait(None if deadline is None else deadline - now)
-
-    def _apply(self, event: MemberEvent) -> None:
-        if self._is_closing and not isinstance(event, Answered | Unanswered):
-            return
-        now = anyio.current_time()
-        if isinstance(event, Tick):
-            now += TICK
-        for command in self.membership.handle(event, now):
-            match command:
-                case SendHeartbeat() if self._tasks is not None:
-                    start_soon(self._tasks, self._heartbeat, command)
-                case SendLeave():
-                    if self._tasks is not None:
-                        start_soon(self._tasks, self._leave)
-                case Assign(partitions):
-                    self.statistics.rebalances += 1
-                    logger.info(
-                        "[%s] assigned %d partitions", self._settings.group_id, len(partitions)
-                    )
-                    metadata = self._cluster.metadata
-                    if any(metadata.topic_by_id(each) is None for each, _ in partitions):
-                        self._cluster.request_refresh()
-                    self._signal.notify()
-                case DropCoordinator():
-                    self.coordinator.drop("it does not coordinate the group")
-                case Fail(code, message):
-                    api, group_id = ApiKey.SHARE_GROUP_HEARTBEAT, self._settings.group_id
-                    failure = error_for(api, code, group_id, message)
-                    self.statistics.last_failure = str(failure)
-                    self._report(failure)
-        self._member_signal.notify()
-
     def _report(self, error: KafkaError) -> None:
         self.errors.append(with_principal(error, self._cluster.principal))
         self._answer_signal.notify()
-
-    async def _heartbeat(self, command: SendHeartbeat) -> None:
-        sent_at = anyio.current_time()
-        try:
-            await self._set_start()
-            response = await self.coordinator.request(
-                [self._heartbeat_form(command.epoch, command.topics)],
-                timeout=self._request_seconds,
-            )
-        except UnsupportedVersionError as error:
-            self._apply(Answered(ErrorCode.UNSUPPORTED_VERSION, 0, 0.0, None, str(error)))
-        except BrokerResponseError as error:
-            # Only the look-up raises it, for an error that does not pass.
-            self._apply(Answered(error.code, 0, 0.0, None, None))
-        except KafkaError as error:
-            logger.debug("[%s] no heartbeat: %s", self._settings.group_id, error_text(error))
-            self._apply(Unanswered())
-        else:
-            self.statistics.heartbeats += 1
-            self.statistics.last_heartbeat = sent_at
-            self._apply(heartbeat_answer(response))
-
-    def _heartbeat_form(
-        self, epoch: int, topics: frozenset[str] | None
-    ) -> RequestForm[ShareGroupHeartbeatResponse]:
-        return RequestForm(heartbeat_request(self._settings, self.member_id, epoch, topics))
-
-    async def _leave(self) -> None:
-        try:
-            await self.coordinator.request(
-                [self._heartbeat_form(LEAVE_EPOCH, frozenset())], timeout=self._request_seconds
-            )
-        except KafkaError as error:
-            logger.info(
-                "[%s] leaving the group failed: %s", self._settings.group_id, error_text(error)
-            )
-
-    async def _set_start(self) -> None:
-        """Set where the group begins, unless it is set. A first fetch would fix the start."""
-        if self._settings.start is None:
-            return
-        from kohort.share.client._group_config import set_start
-
-        group_id = self._settings.group_id
-        try:
-            await set_start(self._engine, group_id, self._settings.start, self._request_seconds)
-        except BrokerResponseError as error:
-            self._report(error)
-            raise KafkaTimeoutError("the start of the group is not set yet") from error
-        self._settings = self._settings._replace(start=None)
 
     # -- the leaders --------------------------------------------------------------------------
 
@@ -456,7 +335,7 @@ class ShareClient:
             self._answer_signal.notify()  # all locks have expired
             return
         epoch = session.acknowledge(closes=closes)
-        message = acknowledge_request(self._settings.group_id, self.member_id, epoch, units)
+        message = acknowledge_request(self._settings.group_id, self.member.id, epoch, units)
         assert self._tasks is not None
         start_soon(self._tasks, self._acknowledge, node, session, message, units)
 
@@ -469,13 +348,16 @@ class ShareClient:
                 return
             units = self.locks.take_units(node)
         request = session.fetch(wanted, units)
+        # Acknowledgements wait behind a fetch, and the locks of what it gets count from now.
+        longest = int(1000 * self.locks.seconds * WAIT_SHARE)
         settings = self._settings
+        settings = settings._replace(max_wait_ms=min(settings.max_wait_ms, longest))
         if self._limit is not None:
             # An idle leader reserves one record only, so the others may use the rest.
             is_idle = node in self._empty and len(self._sessions) > 1
             asked = self._asked[node] = 1 if is_idle else self._room()
             settings = settings._replace(max_records=asked, acquire_mode="record_limit")
-        message = fetch_request(settings, self.member_id, request, units, self._may_renew)
+        message = fetch_request(settings, self.member.id, request, units, self._may_renew)
         assert self._tasks is not None
         start_soon(self._tasks, self._fetch, node, session, message, units)
 

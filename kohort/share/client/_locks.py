@@ -155,6 +155,7 @@ class Locks:
                         records.mark(offset, hold, Acknowledgement.GAP, now)
                     else:
                         holds[offset] = hold
+            self._fail(fetched.partition, records.take_overtaken())
             self.acquired += len(holds)
             return holds
 
@@ -173,7 +174,8 @@ class Locks:
             now = self.clock()
             if home is not None and hold.state is HoldState.HELD and now < hold.deadline:
                 home.records.mark(offset, hold, type, now)
-            elif hold.mark is None:
+            elif hold.mark in (None, Acknowledgement.RENEW):
+                # A failed renewal must not hide that the acknowledgement after it fails, too.
                 hold.mark = type
                 if type is not Acknowledgement.RELEASE:
                     code = EXPIRED if now >= hold.deadline else DISCONNECTED
@@ -251,6 +253,7 @@ class Locks:
             for offset in range(first, last + 1):
                 hold = records.acquire(offset, fetched.deadline, count)
                 records.mark(offset, hold, Acknowledgement.RELEASE, now)
+        self._fail(fetched.partition, records.take_overtaken())
 
     def release_buffered(self) -> None:
         """Release all fetches that no poll has taken."""

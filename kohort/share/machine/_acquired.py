@@ -123,6 +123,8 @@ class AcquiredRecords:
         """Marked offsets, with the time of the first mark."""
         self._halves: list[tuple[int, ...]] = []
         """Offsets of refused units, to send again on their own."""
+        self._overtaken: list[Failure] = []
+        """Marks of holds that newer ones have replaced."""
         self._in_flight: AckUnit | None = None
         self._sent_at = 0.0
 
@@ -140,13 +142,20 @@ class AcquiredRecords:
         return not self.holds and self._in_flight is None
 
     def acquire(self, offset: int, deadline: float, delivery_count: int) -> Hold:
-        """Hold an acquired offset. An older hold of it is lost."""
+        """Hold an acquired offset. An older hold of it is lost, because its lock has ended."""
         before = self.holds.get(offset)
         if before is not None:
+            if before.mark not in (None, Acknowledgement.GAP):
+                self._overtaken.append(Failure(offset, EXPIRED))
             before.state = HoldState.LOST
             self._marked.pop(offset, None)
         hold = self.holds[offset] = Hold(deadline, delivery_count)
         return hold
+
+    def take_overtaken(self) -> list[Failure]:
+        """Return the marks that :meth:`acquire` has made void since the last call."""
+        found, self._overtaken = self._overtaken, []
+        return found
 
     def mark(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> None:
         """Mark a held offset. A later mark replaces one that is not sent yet."""
