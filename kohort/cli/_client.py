@@ -82,6 +82,13 @@ def producer_of(consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]
     return consumer._driver.engine.producer()
 
 
+def partitions_of(options: argparse.Namespace) -> list[int]:
+    """Return the numbers of the partitions of the topic. Raise the error of a missing one."""
+    with admin_of(options) as admin:
+        found = admin.describe_topics(options.topic, options.timeout * 1000)[options.topic]
+    return [each.partition for each in found.partitions]
+
+
 def run(name: str, command: Callable[[], int]) -> int:
     """Run a command. Print its error and return 1 if it fails."""
     # The error has the text of these warnings. Python prints them if there is no handler.
@@ -91,7 +98,14 @@ def run(name: str, command: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise  # of stdout, because those of connections are errors of kohort
     except (CommandError, KafkaError, OSError, UnicodeDecodeError) as error:
-        print(f"kohort {name}: {error}", file=sys.stderr)
+        print(f"kohort {name}: {_text_of(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _text_of(error: Exception) -> str:
+    """Return the text of an error, without the number of an error of the system."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -9,11 +9,9 @@ import argparse
 import json
 import sys
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli import _client
-from kohort.cli._client import CommandError
 from kohort.types import NamedTuple
 
 if TYPE_CHECKING:
@@ -81,10 +79,13 @@ def run(options: argparse.Namespace) -> int:
     """List or replay. Return 1 on failure, and if a letter could not be replayed."""
     import anyio
 
-    return _client.run("dead-letters", partial(anyio.run, _run, options))
+    def command() -> int:
+        return anyio.run(_run, options, _client.partitions_of(options))
+
+    return _client.run("dead-letters", command)
 
 
-async def _run(options: argparse.Namespace) -> int:
+async def _run(options: argparse.Namespace, partitions: list[int]) -> int:
     from kohort import AsyncKafkaConsumer, TopicPartition  # other commands load no client
 
     given = {
@@ -96,10 +97,7 @@ async def _run(options: argparse.Namespace) -> int:
         _client.properties_of(options) | given, unsupported="warn"
     )
     async with consumer:
-        partitions = await consumer.partitions_for_topic(options.topic)
-        if not partitions:
-            raise CommandError(f"the topic {options.topic!r} does not exist")
-        tps = [TopicPartition(options.topic, number) for number in sorted(partitions)]
+        tps = [TopicPartition(options.topic, number) for number in partitions]
         consumer.assign(tps)
         if options.again:
             consumer.seek_to_beginning(*tps)

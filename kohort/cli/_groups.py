@@ -16,7 +16,7 @@ from kohort.cli import _client, _history
 from kohort.cli._client import CommandError
 from kohort.cli._numbers import above_zero
 from kohort.cli._settings import configure, name_and_value
-from kohort.cli._tables import duration, number, table
+from kohort.cli._tables import duration, number, table, wrapped
 from kohort.errors import GroupHasMembersError, OffsetsChangedError
 from kohort.types import NamedTuple
 
@@ -30,8 +30,8 @@ REFUSED, ABOVE = 3, 4
 """Exit statuses: the group does not allow the change, and a lag is above the limit."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SHARE = "share"
-WITH_LAG = ("classic", "consumer")
-"""Types of groups whose offsets are committed."""
+WITH_LAG = ("classic", "consumer", _SHARE)
+"""Types of groups whose lag the brokers know."""
 DESCRIPTION = """\
 Without a name, list all groups with their lag. With a name, show the members of a group and its
 partitions. Each partition has its owner, its lag in records and in time, and the reason why the
@@ -201,7 +201,7 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
     if not names:
         found = admin.list_groups(options.state, options.type, timeout_ms).raise_errors()
         listed = list(found)
-    wanted = names or [each.group_id for each in listed if each.type in (*WITH_LAG, _SHARE)]
+    wanted = names or [each.group_id for each in listed if each.type in WITH_LAG]
     before = None
     if options.during is not None:
         before = admin.group_lag(wanted, level, timeout_ms)
@@ -289,8 +289,10 @@ def _shown(lag: GroupLag) -> str:
     group = lag.group
     assignor = f", assignor {group.assignor}" if group.assignor else ""
     parts = [
-        f"{group.group_id}: {group.state}, {group.type} protocol{assignor}, coordinator "
-        f"{group.coordinator}, lag {number(lag.records)}, behind {duration(lag.seconds)}"
+        wrapped(
+            f"{group.group_id}: {group.state}, {group.type} protocol{assignor}, coordinator "
+            f"{group.coordinator}, lag {number(lag.records)}, behind {duration(lag.seconds)}"
+        )
     ]
     if group.members:
         rows = [

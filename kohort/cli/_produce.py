@@ -93,11 +93,9 @@ def _produce(options: argparse.Namespace, source: BinaryIO) -> int:
     from kohort import KafkaConsumer  # other commands do not load the client
 
     parse, produced = _parser_of(options), 0
+    partitions = len(_client.partitions_of(options))
     properties = _client.properties_of(options)
     with KafkaConsumer.from_properties(properties, unsupported="warn") as consumer:
-        partitions = len(consumer.partitions_for_topic(options.topic))
-        if not partitions:
-            raise CommandError(f"the topic {options.topic!r} does not exist")
         for lines in _chunks(source):
             records: list[Line] = []
             wrong: CommandError | None = None

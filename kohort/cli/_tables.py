@@ -1,7 +1,7 @@
 """Tables, durations and numbers as the commands print them.
 
 A pipe gets the same text as a terminal, without colours and control characters. If a table is too
-wide for a terminal, its last column is on separate lines.
+wide for a terminal, the longer one of its first and last columns is on separate lines, or both.
 """
 
 from __future__ import annotations
@@ -27,18 +27,29 @@ def render(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | 
     """Return the table for a terminal of this width, or for a pipe if None."""
     lines = [list(headings), *(list(row) for row in rows)]
     sizes = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    total = sum(sizes) + len(_GAP) * (len(sizes) - 1)
-    is_narrow = width is not None and total > width and len(sizes) > 1
-    shown = len(sizes) - 1 if is_narrow else len(sizes)
     right = [all(is_number(row[column]) for row in rows) for column in range(len(headings))]
+    first, last = 0, len(sizes)  # the columns that are side by side
+
+    def is_too_wide() -> bool:
+        total = sum(sizes[first:last]) + len(_GAP) * (last - 1)
+        return width is not None and total > width and last - first > 1
+
+    if is_too_wide():
+        if sizes[0] > sizes[-1]:
+            first = 1
+        else:
+            last -= 1
+    if is_too_wide():
+        first, last = 1, len(sizes) - 1
     text = []
     for number, line in enumerate(lines):
         cells = [
-            each.rjust(sizes[column]) if right[column] else each.ljust(sizes[column])
-            for column, each in enumerate(line[:shown])
+            each.rjust(size) if is_right else each.ljust(size)
+            for each, size, is_right in zip(line, sizes, right, strict=True)
         ]
-        text.append(_GAP.join(cells).rstrip())
-        if is_narrow and number:
+        text += line[:first]
+        text.append((_GAP * first + _GAP.join(cells[first:last])).rstrip())
+        if last < len(sizes) and number:
             assert width is not None
             text += textwrap.wrap(
                 line[-1],
@@ -48,6 +59,14 @@ def render(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | 
                 break_long_words=False,
             )
     return "\n".join(text)
+
+
+def wrapped(text: str) -> str:
+    """Return a line as several ones in a narrow terminal, which would break it within words."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if width is None:
+        return text
+    return textwrap.fill(text, max(20, width), break_long_words=False, break_on_hyphens=False)
 
 
 def is_number(text: str) -> bool:

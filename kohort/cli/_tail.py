@@ -192,7 +192,12 @@ def time_of(record: Record) -> str:
 
 def text_of(data: bytes | None) -> str:
     """Return bytes as text that does not control a terminal, or ``-`` for null."""
-    return "-" if data is None else escaped(data.decode(errors="backslashreplace"))
+    if data is None:
+        return "-"
+    try:
+        return escaped(data.decode())
+    except UnicodeDecodeError:
+        return data.decode("latin-1").encode("unicode_escape").decode("ascii")
 
 
 def _json_line(record: Record) -> str:

@@ -33,7 +33,8 @@ def to_text(history: GroupHistory) -> str:
     if not history.events:
         lines.append("no change in this time")
     commits = [
-        f"{tp.topic}:{tp.partition}  {count} commits, {moved} offsets, {rate:.1f} offsets/s"
+        f"{tp.topic}:{tp.partition}  {count} {'commit' if count == 1 else 'commits'}, "
+        f"{moved} {'offset' if moved == 1 else 'offsets'}, {rate:.1f} offsets/s"
         for tp, (count, moved, rate) in commit_rates(history).items()
     ]
     return "\n".join([*lines, *([""] if commits else []), *commits])

@@ -271,6 +271,26 @@ def test_table_of_a_narrow_terminal_has_its_last_column_below() -> None:
     ]
 
 
+def test_table_of_a_narrow_terminal_has_long_names_apart() -> None:
+    rows: Any = [["a-topic-of-many-words", "12", "ok"], ["flights", "3", "ok"]]
+    assert render(["TOPIC", "OFFSETS", "STATE"], rows, 24).splitlines() == [
+        "TOPIC",
+        "  OFFSETS  STATE",
+        "a-topic-of-many-words",
+        "       12  ok",
+        "flights",
+        "        3  ok",
+    ]
+    rows = [["a-topic-of-many-words", "12", "without leaders"]]
+    assert render(["TOPIC", "OFFSETS", "STATE"], rows, 24).splitlines() == [
+        "TOPIC",
+        "  OFFSETS",
+        "a-topic-of-many-words",
+        "       12",
+        "    without leaders",
+    ]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

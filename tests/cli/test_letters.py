@@ -242,4 +242,4 @@ def test_an_unknown_topic_of_letters_is_an_error(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(cluster, "dead-letters", "absent") == 1
-    assert "the topic 'absent' does not exist" in capsys.readouterr().err
+    assert "kohort dead-letters: topic 'absent' does not exist" in capsys.readouterr().err

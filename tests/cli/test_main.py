@@ -69,3 +69,25 @@ def test_version_is_one_line_when_the_terminal_is_narrow(
     with pytest.raises(SystemExit):
         main(["--version"])
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["produce", "orders"], ["dead-letters", "orders"], ["topics"], ["groups", "history", "g"]],
+    ids=" ".join,
+)
+@pytest.mark.cases(2)
+def test_wrong_address_is_one_line_as_soon_as_it_has_failed(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--bootstrap-servers", "127.0.0.1:1"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"kohort {words[0]}: no bootstrap server could be reached: ")
+    assert error.count("\n") == 1
+
+
+def test_missing_file_has_no_number_of_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["groups", "--properties", "/absent.properties"]) == 1
+    assert capsys.readouterr().err == (
+        "kohort groups: /absent.properties: No such file or directory\n"
+    )

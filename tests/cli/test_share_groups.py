@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kohort import KafkaAdminClient, ShareConsumer, TopicPartition
+from kohort.cli import main
 from kohort.testing import Cluster
 from tests.cli.test_groups import run
 
@@ -76,6 +77,16 @@ def test_unknown_age_is_no_failure_and_is_named(
     assert run(cluster, "--fail-above", "3") == 4
     assert run(cluster, "--fail-above", "4") == 0
     assert capsys.readouterr().err == ""
+
+
+def test_top_shows_share_groups_with_those_that_commit(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["top", "--interval", "0.01", "--count", "1", "--json", "--bootstrap-servers"]
+    assert main([*words, cluster.bootstrap_servers]) == 0
+    [found] = json.loads(capsys.readouterr().out)["groups"]
+    assert (found["group"], found["type"], found["lag"]) == ("workers", "share", 4)
+    assert (found["seconds"], found["read_per_second"]) == (None, 0.0)
 
 
 def test_reset_of_a_share_group_has_a_plan_and_a_way_back(

@@ -79,7 +79,7 @@ def test_line_has_time_place_key_and_value(
 ) -> None:
     assert run(cluster, "odd") == 0
     assert capsys.readouterr().out.splitlines() == [
-        r"1970-01-01T00:00:00.000Z 0:0 - \\xff\x1b[2J",
+        r"1970-01-01T00:00:00.000Z 0:0 - \xff\x1b[2J",
         "1970-01-01T00:00:00.000Z 0:1 gone -",
     ]
     assert run(cluster, "odd", "-n", "1", "--from", "0", "--format", "%t[%p]@%o %s %h %%") == 0
