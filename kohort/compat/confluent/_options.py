@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -32,6 +33,32 @@ class Credentials:
 
     def __call__(self) -> tuple[str, str]:
         return self.pair
+
+
+class FirstToken:
+    """``oauth_cb``, which is called once with the new consumer, as confluent-kafka does."""
+
+    def __init__(self, callback: Callable[[str], Any], config: str) -> None:
+        self._callback = callback
+        self._config = config
+        self._token: Any = None
+
+    def fetch(self) -> None:
+        """Get the token of the first login. Raises KafkaException without one."""
+        try:
+            token, expiry = (found := self._callback(self._config))[:2]
+            if not isinstance(token, str) or not isinstance(expiry, (int, float)):
+                raise TypeError("it must return (token, expiry), and may add principal, extensions")
+        except Exception as error:
+            text = f"oauth_cb failed: {error}"
+            raise KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, text)) from error
+        self._token = found
+
+    def __call__(self, config: str) -> Any:
+        """Return the first token once, and then those of the callback."""
+        found, self._token = self._token, None
+        is_valid = found is not None and found[1] > time.time()
+        return found if is_valid else self._callback(config)
 
 
 class Options:
@@ -68,6 +95,7 @@ class Options:
             values.get("partition.assignment.strategy", "cooperative")
         )
         self.credentials = _take_credentials(values)
+        self._first_token = _put_first_token(values)
         self.properties: Mapping[str, Any] = values
 
     def keywords(self) -> dict[str, Any]:
@@ -81,6 +109,8 @@ class Options:
             found["bootstrap_timeout_ms"] = BOOTSTRAP_MS
             if self.credentials is not None:
                 found["sasl_credentials"] = self.credentials
+            if self._first_token is not None:
+                self._first_token.fetch()
             return found
         raise wrong
 
@@ -110,6 +140,7 @@ def share_keywords(
         "acquire_mode": values.pop("share.acquire.mode", "batch_optimized"),
     }
     credentials = _take_credentials(values)
+    first_token = _put_first_token(values)
     try:
         found = dict(_passed(ConsumerConfig.from_properties(values)))
     except ConfigurationError as error:
@@ -118,6 +149,8 @@ def share_keywords(
     found |= own | {"bootstrap_timeout_ms": BOOTSTRAP_MS}
     if credentials is not None:
         found["sasl_credentials"] = credentials
+    if first_token is not None:
+        first_token.fetch()
     return found, callbacks["error_cb"], credentials
 
 
@@ -165,8 +198,22 @@ def _seconds(values: dict[str, Any], name: str, default: int) -> float:
     return found
 
 
+def _mechanism(values: Mapping[str, Any]) -> str:
+    return str(values.get("sasl.mechanism") or values.get("sasl.mechanisms") or "").upper()
+
+
+def _put_first_token(values: dict[str, Any]) -> FirstToken | None:
+    """Put a FirstToken in the place of a callable ``oauth_cb``, and return it."""
+    callback = values.get("oauth_cb")
+    if _mechanism(values) != "OAUTHBEARER" or not callable(callback) or hasattr(callback, "token"):
+        return None
+    first = FirstToken(callback, str(values.get("sasl.oauthbearer.config", "")))
+    values["oauth_cb"] = first
+    return first
+
+
 def _take_credentials(values: dict[str, Any]) -> Credentials | None:
-    mechanism = str(values.get("sasl.mechanism") or values.get("sasl.mechanisms") or "").upper()
+    mechanism = _mechanism(values)
     if not mechanism.startswith(("PLAIN", "SCRAM")) or "sasl.username" not in values:
         return None
     return Credentials(str(values.pop("sasl.username")), str(values.pop("sasl.password", "")))

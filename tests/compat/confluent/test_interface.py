@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
 import uuid
 from typing import Any
 
@@ -187,3 +188,25 @@ def test_closed_consumer_raises_runtime_error(client: Any, make: MakeConsumer) -
     ):
         with pytest.raises(RuntimeError, match="closed"):
             call()
+
+
+def test_first_token_is_that_of_the_new_consumer(client: Any) -> None:
+    calls: list[str] = []
+
+    def oauth_cb(config: str) -> tuple[str, float]:
+        calls.append(config)
+        return "token", time.time() + 300
+
+    options = {
+        "bootstrap.servers": "localhost:1",
+        "group.id": "billing",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.config": "scope=orders",
+    }
+    client.Consumer({**options, "oauth_cb": oauth_cb}).close()
+    assert calls == ["scope=orders"]
+    for wrong in (lambda _: "token", lambda _: [][0]):
+        with pytest.raises(client.KafkaException) as caught:
+            client.Consumer({**options, "oauth_cb": wrong})
+        assert caught.value.args[0].code() == client.KafkaError.SASL_AUTHENTICATION_FAILED
