@@ -248,10 +248,10 @@ def _count(rows: Sequence[Row]) -> str:
 def _table(rows: Sequence[Row], width: int | None) -> list[str]:
     cells = [_cells(row) for row in rows]
     if width is not None:
-        others = sum(
-            2 + max(map(len, column)) for column in list(zip(_HEADINGS, *cells, strict=True))[1:-1]
-        )
-        room = max(SHORTEST_NAME, width - others)
+        sizes = [2 + max(map(len, column)) for column in zip(_HEADINGS, *cells, strict=True)]
+        room = width - sum(sizes[1:])
+        if room < SHORTEST_NAME:  # the last column goes below
+            room = max(SHORTEST_NAME, room + sizes[-1])
         for line in cells:
             if len(line[0]) > room:
                 line[0] = line[0][: room - 1] + "~"

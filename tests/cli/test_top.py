@@ -154,6 +154,10 @@ def test_screen_is_readable_when_it_is_small() -> None:
     assert narrow[2].startswith("group-with-a") and "1,234,567" in narrow[2]
     assert narrow[3] == "    PreparingRebalance"
     assert narrow[-1] == "... 20 more"
+    rows = [row._replace(lag=9, state="Stable") for row in rows[:1]]
+    assert screen(rows, 5.0, 60, 24)[2].split() == [
+        *["group-with-a-l~", "3", "9", "1m30s", "1.0", "2.0", "Stable"]
+    ]
 
 
 def test_terminal_shows_one_screen_until_interrupted(cluster: Cluster) -> None:
