@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
 
 from kohort.admin import KafkaAdminClient
-from kohort.errors import GroupIdNotFoundError
+from kohort.errors import GroupIdNotFoundError, TopicAuthorizationFailedError
 from kohort.history._records import offsets_partition
 from kohort.history._timeline import GroupHistory, LagPoint, Timeline
 from kohort.reading import moment_ms, read_batches
@@ -70,8 +70,9 @@ def read_history_with(
     now = time.time()
     first, last = moment_ms(since, now), moment_ms(until, now)
     topics = admin.describe_topics(timeout_ms=timeout_ms)
-    if OFFSETS not in topics:
-        raise _unknown(group_id)
+    if OFFSETS not in topics:  # brokers leave a topic out of the list without the right to see it
+        error = admin.describe_topics(OFFSETS, timeout_ms).errors.get(OFFSETS)
+        raise error if isinstance(error, TopicAuthorizationFailedError) else _unknown(group_id)
     names: dict[uuid.UUID, str] = {
         each.topic_id: name for name, each in topics.items() if each.topic_id is not None
     }

@@ -15,7 +15,7 @@ import pytest
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.cli import main
-from kohort.errors import GroupIdNotFoundError
+from kohort.errors import ErrorCode, GroupIdNotFoundError, TopicAuthorizationFailedError
 from kohort.history import (
     GroupEvent,
     GroupHistory,
@@ -102,6 +102,12 @@ def test_time_limits_events_and_spans(cluster: Cluster) -> None:
 def test_group_without_a_record_is_an_error(cluster: Cluster) -> None:
     with pytest.raises(GroupIdNotFoundError, match="no record of group 'absent'"):
         read_history("absent", bootstrap_servers=cluster.bootstrap_servers)
+
+
+def test_missing_right_to_read_the_offsets_is_named(cluster: Cluster) -> None:
+    with cluster.fail("Metadata", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None):
+        with pytest.raises(TopicAuthorizationFailedError, match="topic '__consumer_offsets'"):
+            read_history("billing", bootstrap_servers=cluster.bootstrap_servers)
 
 
 def test_command_writes_text_json_and_files(
