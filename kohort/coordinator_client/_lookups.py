@@ -42,6 +42,9 @@ from kohort.protocol.messages import (
 )
 from kohort.transport import start_soon, versions_request
 
+_LOOKUP_PURPOSE = ""
+"""The connection of the look-ups, which the first contact may have opened."""
+
 
 class ProtocolLookup:
     """The look-ups of one group's protocol. ``timeout`` limits each request, in seconds.
@@ -99,7 +102,7 @@ class ProtocolLookup:
         """Add the response to a request, or the error in its place."""
         try:
             outcome: Response | KafkaError = await self._coordinator.request(
-                [RequestForm(message)], timeout=self._timeout
+                [RequestForm(message)], timeout=self._timeout, purpose=_LOOKUP_PURPOSE
             )
         except KafkaError as error:
             outcome = error.with_traceback(None)  # it refers to this frame, a reference cycle
