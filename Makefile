@@ -96,6 +96,7 @@ docs-check: $(VENV)/.browser $(PYODIDE) $(AXE) ## Look at each page of the site 
 	$(BIN)/python -m tools.site build
 	$(BIN)/python -m browser.site_check --axe $(AXE) $(ARGS)
 	$(BIN)/python -m browser.check --axe $(AXE)
+	$(BIN)/python -m browser.history_check --axe $(AXE)
 
 fuzz: $(VENV)/.dev ## 1,000,000 mutated requests to the in-process cluster, as many responses, and 500,000 logins.
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
