@@ -58,7 +58,8 @@ class Cluster(ClusterHandle, FaultControl, GroupControl):
 
     ``share_version`` 0 switches share groups off, 1 only their dead letters. ``share_lock_ms`` is
     the time of the lock on a record that a member of a share group has acquired. It may be below
-    Kafka's minimum.
+    Kafka's minimum. In Kafka a fetch that waits does not notice released records. With
+    ``share_release_wakes=True`` it gets them at once.
 
     ``configs`` are broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms":
     500}``. A name that Kafka does not have raises InvalidOptionError. ``seed`` is the random seed.

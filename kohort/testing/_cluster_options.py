@@ -58,6 +58,11 @@ class MemoryClusterOptions(TypedDict, total=False):
     """2 serves share groups, 1 those without dead letters, and 0 none. Default: 2."""
     share_lock_ms: int | None
     """Time of the lock on a record that a member of a share group has acquired. Default: 30,000."""
+    share_release_wakes: bool
+    """True to end the wait of a fetch when records are released, as Kafka does not.
+
+    Default: False.
+    """
     transaction_version: int
     """2 offers KIP-890 to producers, 0 and 1 do not. Default: 2."""
     configs: Mapping[str, object] | None

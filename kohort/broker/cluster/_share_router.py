@@ -58,8 +58,12 @@ class ShareRouter:
 
     def make_leader(self, node: BrokerNode) -> ShareLeader:
         """Return the share-partitions of a broker."""
-        limit = self._cluster.config.groups.share_max_share_sessions
-        return ShareLeader(_BrokerView(self._cluster, self, node), limit)
+        config = self._cluster.config
+        return ShareLeader(
+            _BrokerView(self._cluster, self, node),
+            config.groups.share_max_share_sessions,
+            release_wakes=config.share_release_wakes,
+        )
 
     # The share coordinators
 

@@ -12,7 +12,8 @@ another broker leads, and when a write is fenced. It does the same when the grou
 here ends by a disconnect. So it also forgets the delivery counts of what was out, as in Kafka.
 
 A fetch that finds nothing waits outside. ``watch()`` registers it for the events that may give it
-records: an expired lock, and a start that has moved. As in Kafka, released records wake no fetch.
+records: an expired lock, and a start that has moved. As in Kafka, released records wake no fetch,
+unless ``release_wakes`` is set.
 Logs notify of new records themselves.
 
 Invariants
@@ -53,6 +54,7 @@ from kohort.broker.share._values import (
     Acquired,
     Letter,
     ReadBatch,
+    RecordState,
     ShareKey,
     ShareSettings,
     StateBatch,
@@ -60,6 +62,8 @@ from kohort.broker.share._values import (
 from kohort.errors import ErrorCode
 from kohort.types import NamedTuple
 
+RETRY_SECONDS = 1.0
+"""Pause until the next try to write the end of a lock."""
 NOT_HERE = "This server does not host this topic-partition."
 """Kafka's message for acknowledgements at a broker without the share-partition."""
 
@@ -142,10 +146,13 @@ class Fetched:
 class ShareLeader:
     """The share-partitions and share sessions of one broker, see the module."""
 
-    def __init__(self, env: ShareEnvironment, max_sessions: int = 2_000) -> None:
+    def __init__(
+        self, env: ShareEnvironment, max_sessions: int = 2_000, *, release_wakes: bool = False
+    ) -> None:
         self.sessions: ShareSessions = ShareSessions(max_sessions)
         self.partitions: dict[ShareKey, _Led] = {}
         self._env = env
+        self._release_wakes = release_wakes
         self._timers: Timers[ShareKey] = Timers()
         self._watchers: dict[ShareKey, set[Callable[[], None]]] = {}
         self._letters: list[tuple[ShareKey, _Led, Unit, str]] = []
@@ -323,7 +330,8 @@ class ShareLeader:
         before = machine.start
         machine.apply(change)
         self._schedule(key, led)
-        if machine.start != before:
+        is_free = any(state is RecordState.AVAILABLE for _, state in change.moves)
+        if machine.start != before or (is_free and self._release_wakes):
             self.wake(key)
         self._letters += [(key, led, unit, message) for unit, message in change.letters]
         return ErrorCode.NONE
@@ -356,8 +364,12 @@ class ShareLeader:
             led = self._current(key)
             if led is None:
                 continue
-            for unit in led.machine.due(now):
+            due = led.machine.due(now)
+            for unit in due:
                 yield from self._expire(key, led, unit)
+            if any(unit.delivery.state is RecordState.ACQUIRED for unit in due):
+                # The write has failed, and the lock has to end all the same.
+                led.machine.next_deadline = min(led.machine.next_deadline, now + RETRY_SECONDS)
             self._write_letters()
             self._schedule(key, led)
 

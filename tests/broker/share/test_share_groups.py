@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 import pytest
 
 from kohort import TopicPartition
+from kohort.broker.cluster._share_router import _BrokerView
 from kohort.errors import ErrorCode
 from kohort.protocol import messages as m
 from kohort.testing import Cluster, MemoryCluster, SharedRecord
@@ -57,6 +59,44 @@ def test_a_released_record_comes_again_and_counts() -> None:
         assert acquired(await member.fetch()) == {0: [(9, 9, 2)]}
 
     run(main)
+
+
+@pytest.mark.parametrize("wakes", [False, True])
+def test_a_release_ends_the_wait_of_a_fetch_if_the_cluster_says_so(wakes: bool) -> None:
+    async def main(cluster: MemoryCluster) -> None:
+        member, other = await joined(cluster), await joined(cluster, "B")
+        await member.fetch()
+        took = 0.0
+
+        async def wait() -> None:
+            nonlocal took
+            begun = anyio.current_time()
+            assert acquired(await other.fetch(wait_ms=5_000)) == {0: [(0, 9, 2)]}
+            took = anyio.current_time() - begun
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.sleep(1)
+            await member.acknowledge({0: [(0, 9, [2])]})
+        assert took == pytest.approx(1 if wakes else 5, abs=0.5)
+
+    run(main, share_release_wakes=wakes)
+
+
+def test_a_lock_ends_although_its_first_write_fails() -> None:
+    async def main(cluster: MemoryCluster) -> None:
+        member = await joined(cluster)
+        await member.fetch()
+        write, failures = _BrokerView.write_state, [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+        def fail_once(*change: Any) -> ErrorCode:
+            return failures.pop() if failures else write(*change)
+
+        with patch.object(_BrokerView, "write_state", fail_once):
+            assert acquired(await member.fetch(wait_ms=10_000)) == {0: [(0, 9, 2)]}
+        assert failures == []
+
+    run(main, share_lock_ms=1_000)
 
 
 def test_the_lock_of_a_cluster_ends_at_its_time_or_when_a_test_says_so() -> None:
