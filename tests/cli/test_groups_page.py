@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.cli import main
+from kohort.cli import main, parser
 from kohort.testing import Cluster, ProducerRecord
 from tests.support.snippets import ROOT, is_shown
 
@@ -25,7 +25,8 @@ def test_commands_print_what_the_page_shows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shown = COMMAND.findall(PAGE.read_text())
-    assert len(shown) == 7
+    assert len(shown) == 9
+    Path("new.txt").write_text("carol:bread\n")
     first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
     with Cluster(topics={"orders": 2}) as cluster:
         now_ms = time.time() * 1000
@@ -53,3 +54,12 @@ def test_commands_print_what_the_page_shows(
             for command, text in shown:
                 assert main([*shlex.split(command)[1:], "--bootstrap-servers", servers]) == 0
                 assert is_shown(capsys.readouterr().out, text), command
+
+
+def test_each_question_of_an_operator_has_one_command() -> None:
+    questions = re.findall(r"^\| .*\? \| `(.*)` \|$", PAGE.read_text(), re.MULTILINE)
+    assert len(questions) == 9
+    for command in questions:
+        words = shlex.split(command.rpartition("|")[2])
+        assert words[0] == "kohort"
+        parser().parse_args(words[1:])
