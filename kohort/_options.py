@@ -149,6 +149,11 @@ class AdminOptions(TypedDict, total=False):
     """Credential cache to log in with. None: the default one of Kerberos. Default: ``None``."""
     sasl_oauthbearer_token_endpoint_url: str | Secret | None
     """Token endpoint of the identity provider. Default: ``None``."""
+    sasl_oauthbearer_metadata_authentication_type: Literal["none", "azure_imds", "google"]
+    """Log in as the identity of this machine: azure_imds in Azure, google in Google Cloud.
+
+    Default: ``"none"``.
+    """
     sasl_oauthbearer_client_id: str | None
     """Client id at the token endpoint. Default: ``None``."""
     sasl_oauthbearer_client_secret: str | bytes | Secret | None

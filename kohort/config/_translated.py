@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from kohort.config import _msk
 from kohort.config._jaas import JaasEntry, parse_jaas
 from kohort.config.options._secret import Concealed, Secret, conceal, without_frames
-from kohort.config.security._oauth import CLIENT_CREDENTIALS, JWT_BEARER
+from kohort.config.security._oauth import AZURE_ENDPOINT, CLIENT_CREDENTIALS, JWT_BEARER
 from kohort.config.security._sasl import msk_region_of
 from kohort.errors import ConfigurationError, InvalidOptionError, UnsupportedOptionError
 from kohort.logs import get_logger
@@ -19,6 +19,7 @@ from kohort.logs import get_logger
 logger = get_logger("kohort.config")
 
 JAAS = "sasl.jaas.config"
+_QUERY = "query="
 _MSK = "use sasl.mechanism=AWS_MSK_IAM without sasl.jaas.config, or the module IAMLoginModule"
 _RETRIEVERS = {
     "DefaultJwtRetriever": None,
@@ -69,7 +70,8 @@ TRANSLATED: dict[str, str] = {
     "OAuthBearerUnsecuredLoginCallbackHandler, which change nothing. Others are refused.",
     "sasl.oauthbearer.jwt.retriever.class": "One of Kafka's, by its name; it chooses the grant.",
     "sasl.oauthbearer.method": "`default` or `oidc`; it changes nothing.",
-    "sasl.oauthbearer.config": "Claims of unsecured tokens, or the text that `oauth_cb` gets.",
+    "sasl.oauthbearer.config": "Claims of unsecured tokens, the text that `oauth_cb` gets, or "
+    "`query=` with the query of `azure_imds`.",
     "oauth_cb": "A callable (config) that returns (token, expiry, ...), as in confluent-kafka. Or "
     "an object with `token()`.",
 }
@@ -346,10 +348,17 @@ def _check_keys(entry: JaasEntry, known: set[str]) -> None:
 
 
 def _read_unsecured(config: Secret | Concealed, found: GivenProperties) -> None:
-    """Read librdkafka's claims of unsecured tokens, such as ``principal=alice scope=a,b``."""
+    """Read librdkafka's claims of unsecured tokens, such as ``principal=alice scope=a,b``.
+
+    Or its query of Azure's metadata service, such as ``query=api-version=...&resource=...``.
+    """
     name = "sasl.oauthbearer.config"
     if isinstance(config, Concealed):
         raise InvalidOptionError(f"{name}: expected a str")
+    if config.reveal().startswith(_QUERY):
+        url = f"{AZURE_ENDPOINT}?{config.reveal().removeprefix(_QUERY)}"
+        found.set("sasl_oauthbearer_token_endpoint_url", url, name)
+        return
     pairs = [part.partition("=") for part in config.reveal().split()]
     read = {key: value for key, equals, value in pairs if equals}
     wrong = len(read) != len(pairs)

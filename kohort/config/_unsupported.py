@@ -206,11 +206,6 @@ REFUSED: tuple[Unsupported, ...] = (
     *_dotted("ssl.curves.list", "ssl.sigalgs.list", "ssl.providers", why=_OPENSSL),
     *_dotted("ssl.engine.location", "ssl_engine_callback_data", why=_OPENSSL),
     *_dotted("ssl.engine.id", why=_OPENSSL, harmless=("dynamic",)),
-    *_dotted(
-        "sasl.oauthbearer.metadata.authentication.type",
-        why="give a sasl_oauth_token_provider that calls the library of the cloud",
-        harmless=("none",),
-    ),
     *_dotted("oauthbearer_token_refresh_cb", why="give a sasl_oauth_token_provider, or oauth_cb"),
     *_dotted(
         "enable.auto.offset.store",

@@ -30,6 +30,8 @@ class Idp:
         """Number of further requests that get status 503."""
         self.forms: list[dict[str, str]] = []
         self.headers: list[dict[str, str]] = []
+        self.targets: list[str] = []
+        """Paths with their queries of the requests without a form."""
         self.url = f"{scheme}://127.0.0.1:{port}/token"
         self.reply: tuple[int, Any, dict[str, str]] | None = None
         """Status, body and headers of every response, in place of those of ``mode``."""
@@ -42,7 +44,9 @@ class Idp:
         if self.failures:
             self.failures -= 1
             return 503, {"error": "temporarily_unavailable"}, {}
-        if form["grant_type"] == "client_credentials":
+        if self.targets and self.targets[-1].endswith("?recursive=true"):
+            return 200, {"email": "app@project.example", "scopes": []}, {}
+        if form.get("grant_type") == "client_credentials":
             pair = base64.b64decode(authorization.removeprefix("Basic ")).decode()
             if urllib.parse.unquote_plus(pair) != f"{CLIENT_ID}:{CLIENT_SECRET}":
                 return 401, {"error": "invalid_client", "error_description": f"not {pair}"}, {}
@@ -82,9 +86,15 @@ def _handler(idp: Idp) -> type[http.server.BaseHTTPRequestHandler]:
         def log_message(self, *_: Any) -> None:
             pass
 
+        def do_GET(self) -> None:
+            idp.targets.append(self.path)
+            self._answer({})
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            form = dict(urllib.parse.parse_qsl(body))
+            self._answer(dict(urllib.parse.parse_qsl(body)))
+
+        def _answer(self, form: dict[str, str]) -> None:
             idp.forms.append(form)
             idp.headers.append(dict(self.headers.items()))
             if idp.mode == "hang":

@@ -23,6 +23,10 @@ from kohort.config.security._security_types import (
 )
 
 CLIENT_CREDENTIALS: Final = "client_credentials"
+AZURE: Final = "azure_imds"
+METADATA_HOSTS: Final = ("169.254.169.254", "metadata.google.internal")
+"""Hosts that only a machine of a cloud reaches, and only without TLS."""
+AZURE_ENDPOINT: Final = "http://169.254.169.254/metadata/identity/oauth2/token"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
@@ -33,6 +37,13 @@ class OAuthConfig(SecuritySection):
     sasl_oauthbearer_token_endpoint_url: Url | None = field(
         default=None,
         metadata=option(Endpoint(), "Token endpoint of the identity provider."),
+    )
+    sasl_oauthbearer_metadata_authentication_type: str = field(
+        default="none",
+        metadata=option(
+            SingleWord("none", AZURE, "google"),
+            "Log in as the identity of this machine: azure_imds in Azure, google in Google Cloud.",
+        ),
     )
     sasl_oauthbearer_client_id: str | None = field(
         default=None,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from kohort.config.options._option import options_of
 from kohort.config.options._url import is_loopback
-from kohort.config.security._oauth import JWT_BEARER
+from kohort.config.security._oauth import AZURE, AZURE_ENDPOINT, JWT_BEARER, METADATA_HOSTS
 from kohort.config.security._sasl import MECHANISMS, SCRAM
 from kohort.errors import InvalidOptionError
 from kohort.logs import get_logger
@@ -32,6 +32,18 @@ _KERBEROS = (
     "sasl_kerberos_ccache",
 )
 _OAUTH_PREFIX = "sasl_oauthbearer_"
+_METADATA = "sasl_oauthbearer_metadata_authentication_type"
+_OF_METADATA = {
+    _METADATA,
+    "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_extensions",
+    "sasl_oauthbearer_sub_claim_name",
+    "sasl_oauthbearer_allow_http",
+    "sasl_oauthbearer_allowed_urls",
+    "sasl_oauthbearer_https_cafile",
+    "sasl_oauthbearer_https_cadata",
+}
+"""Options that a login as the identity of the machine uses."""
 _JAVA_DEFAULTS = {"PLAIN", "GSSAPI"}
 """Default mechanisms of other clients, which they also have without SASL."""
 _KEYTOOL: Final = (
@@ -293,7 +305,8 @@ def _check_token_source(config: SecuritySections, given: frozenset[str]) -> None
     lifetime = "sasl_oauthbearer_unsecured_lifetime_seconds"
     if lifetime in given and not config.unsecured.sasl_oauthbearer_unsecured:
         _refuse(f"{lifetime} requires sasl_oauthbearer_unsecured")
-    if not any(name in given for name in sources):
+    metadata = config.oauth.sasl_oauthbearer_metadata_authentication_type
+    if metadata == "none" and not any(name in given for name in sources):
         _refuse(
             f"sasl_mechanism=OAUTHBEARER requires a source of tokens: one of {', '.join(sources)}"
         )
@@ -304,7 +317,9 @@ def _check_token_source(config: SecuritySections, given: frozenset[str]) -> None
             f"sasl_oauthbearer_unsecured requires sasl_oauthbearer_unsecured_claims with the claim "
             f"{subject!r}, which names the principal"
         )
-    if config.oauth.sasl_oauthbearer_token_endpoint_url is None:
+    if metadata != "none":
+        _check_metadata(config.oauth, given)
+    elif config.oauth.sasl_oauthbearer_token_endpoint_url is None:
         _refuse_endpoint_options(config)
     else:
         _check_endpoint(config.oauth)
@@ -326,10 +341,26 @@ def _refuse_endpoint_options(config: SecuritySections) -> None:
                 _refuse(f"{each.name} requires sasl_oauthbearer_token_endpoint_url")
 
 
-def _check_endpoint(oauth: OAuthConfig) -> None:
+def _check_metadata(oauth: OAuthConfig, given: frozenset[str]) -> None:
+    kind = oauth.sasl_oauthbearer_metadata_authentication_type
+    for name in sorted(given):
+        if name.startswith("sasl_oauth") and name not in _OF_METADATA:
+            _refuse(f"{name} is given, but {_METADATA} is {kind}, which does not use it")
+    if oauth.sasl_oauthbearer_token_endpoint_url is not None:
+        _check_endpoint(oauth, METADATA_HOSTS)
+    elif kind == AZURE:
+        _refuse(
+            f"{_METADATA}={AZURE!r} requires sasl_oauthbearer_token_endpoint_url with a query: "
+            f"{AZURE_ENDPOINT}?api-version=2018-02-01&resource=..."
+        )
+
+
+def _check_endpoint(oauth: OAuthConfig, open_hosts: Collection[str] = ()) -> None:
+    """Refuse a wrong token endpoint. The open hosts may be used without TLS."""
     url = oauth.sasl_oauthbearer_token_endpoint_url
     assert url is not None
-    if url.scheme == "http" and not (oauth.sasl_oauthbearer_allow_http and url.is_loopback):
+    is_allowed = url.host in open_hosts or (oauth.sasl_oauthbearer_allow_http and url.is_loopback)
+    if url.scheme == "http" and not is_allowed:
         _refuse(
             "sasl_oauthbearer_token_endpoint_url is an http:// URL, which shows the secret to the "
             "network: use https://. With sasl_oauthbearer_allow_http, http:// is allowed on "

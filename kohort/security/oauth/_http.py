@@ -1,4 +1,4 @@
-"""One HTTPS POST to a token endpoint: no redirects, no proxies, limits on time and size."""
+"""One HTTPS request to a token endpoint: no redirects, no proxies, limits on time and size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETRIED = (408, 429)
 
 
 class HttpCall:
-    """A POST. It runs in a worker thread; abort() ends it from another thread.
+    """A POST, or a GET without a body. It runs in a worker thread; abort() ends it from another.
 
     ``body`` and ``headers`` are called where their values are used, so that no local variable of a
     frame holds a secret.
@@ -34,7 +34,7 @@ class HttpCall:
     def __init__(
         self,
         url: Url,
-        body: Callable[[], bytes],
+        body: Callable[[], bytes] | None,
         headers: Callable[[], Mapping[str, str]],
         context: Callable[[], ssl.SSLContext],
         redact: Callable[[str], str] = mask,
@@ -57,7 +57,10 @@ class HttpCall:
         connection = self._connection = self._make()
         try:
             self._connect(connection)
-            connection.request("POST", self._url.target, self._body(), self._headers())
+            if self._body is None:
+                connection.request("GET", self._url.target, None, self._headers())
+            else:
+                connection.request("POST", self._url.target, self._body(), self._headers())
             response = connection.getresponse()
             self._content = self._read(response)
         except OAuthTokenError:

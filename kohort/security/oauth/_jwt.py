@@ -85,7 +85,7 @@ def _claim_text(value: Any) -> str | None:
 
 def unsecured(claims: Mapping[str, Any]) -> str:
     """Return a token without a signature, for brokers that accept any name."""
-    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
+    return f"{encoded({'alg': 'none'})}.{encoded(claims)}."
 
 
 def signer(algorithm: str, pem: bytes, passphrase: Secret | None) -> Callable[[bytes], bytes]:
@@ -139,18 +139,18 @@ def signed(
 ) -> str:
     """Return a signed token. ``header`` has further fields such as ``kid``."""
     head = {"typ": "JWT", **(header or {}), "alg": algorithm}
-    text = f"{_encoded(head)}.{_encoded(claims)}"
-    return f"{text}.{_base64(sign(text.encode()))}"
+    text = f"{encoded(head)}.{encoded(claims)}"
+    return f"{text}.{base64_text(sign(text.encode()))}"
 
 
-def _encoded(fields: Mapping[str, Any]) -> str:
+def encoded(fields: Mapping[str, Any]) -> str:
     try:
-        return _base64(json.dumps(dict(fields), separators=(",", ":")).encode())
+        return base64_text(json.dumps(dict(fields), separators=(",", ":")).encode())
     except (TypeError, ValueError) as error:
         raise OAuthTokenError("a claim of the token is no JSON value") from error
 
 
-def _base64(data: bytes) -> str:
+def base64_text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 

@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote_plus, urlencode
 
 import anyio
@@ -172,13 +172,22 @@ def file_secret(path: Path, what: str) -> Secret:
     return sealed
 
 
+class Grant(Protocol):
+    """The request to a token endpoint."""
+
+    @property
+    def body(self) -> Callable[[], bytes] | None: ...
+    def headers(self) -> Mapping[str, str]: ...
+    def redact(self, text: str) -> str: ...
+
+
 class TokenEndpoint:
     """Source of tokens from a token endpoint."""
 
     def __init__(
         self,
         url: Url,
-        grant: ClientCredentials | AssertionGrant,
+        grant: Grant,
         context: Callable[[], ssl.SSLContext],
         extensions: Mapping[str, str],
         *,

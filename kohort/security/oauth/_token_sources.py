@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kohort.config import Secret
 from kohort.errors import InvalidOptionError, OAuthTokenError
 from kohort.security._secrets import utf8_of
+from kohort.security.oauth._metadata import GOOGLE_ENDPOINT, GoogleTokens, MachineIdentity
 from kohort.security.oauth._oidc import (
     Assertion,
     AssertionGrant,
@@ -22,7 +23,7 @@ from kohort.security.oauth._oidc import (
     file_secret,
     read_file,
 )
-from kohort.security.oauth._tokens import Clock, TokenSource, provider_source
+from kohort.security.oauth._tokens import Clock, Token, TokenSource, provider_source
 
 if TYPE_CHECKING:
     from kohort.config import AssertionConfig, OAuthConfig, SecurityConfig
@@ -52,13 +53,21 @@ def token_source(config: SecurityConfig, clock: Clock | None = None) -> TokenSou
         life = config.unsecured.sasl_oauthbearer_unsecured_lifetime_seconds
         made = UnsecuredTokens(claims, life, extensions, clock=clock)
         return TokenSource(made, subject=subject, clock=clock)
-    if (url := oauth.sasl_oauthbearer_token_endpoint_url) is None:
+    kind = oauth.sasl_oauthbearer_metadata_authentication_type
+    url = oauth.sasl_oauthbearer_token_endpoint_url or (
+        GOOGLE_ENDPOINT if kind == "google" else None
+    )
+    if url is None:
         raise InvalidOptionError(
             "OAUTHBEARER needs sasl_oauth_token_provider, sasl_oauthbearer_token_endpoint_url "
             "or sasl_oauthbearer_token_file"
         )
-    grant = grant_of(config, clock)
-    fetch = TokenEndpoint(url, grant, _context_of(oauth), extensions, clock=clock)
+    context = _context_of(oauth)
+    grant = grant_of(config, clock) if kind == "none" else MachineIdentity(kind)
+    endpoint = TokenEndpoint(url, grant, context, extensions, clock=clock)
+    fetch: Callable[[], Awaitable[Token]] = endpoint
+    if kind == "google":
+        fetch = GoogleTokens(endpoint, url, context, extensions, clock=clock)
     name = f"the token endpoint {url}"
     return TokenSource(fetch, retry_seconds=RETRY_SECONDS, subject=subject, name=name, clock=clock)
 

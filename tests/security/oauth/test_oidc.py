@@ -81,6 +81,101 @@ async def test_client_credentials_are_encoded_when_asked(idp: Idp) -> None:
     assert sent == b"a+b:c%3Ad%2F%C3%A9"
 
 
+MACHINE = {"sasl_oauthbearer_client_id": None, "sasl_oauthbearer_client_secret": None}
+"""Options of a login as the identity of the machine, which has no client and no secret."""
+
+
+async def test_azure_is_asked_for_the_identity_of_the_machine(idp: Idp) -> None:
+    kind = {"sasl_oauthbearer_metadata_authentication_type": "azure_imds"}
+    token = await get(f"{idp.url}?api-version=2018-02-01&resource=app", **MACHINE, **kind)
+    assert idp.targets == ["/token?api-version=2018-02-01&resource=app"]
+    assert idp.headers[0]["Metadata"] == "true"
+    assert "Authorization" not in idp.headers[0]
+    assert (token.claims or {})["sub"] == "app"
+
+
+async def test_google_token_is_sent_with_the_name_of_its_account(idp: Idp) -> None:
+    idp.mode = "opaque"
+    url = idp.url.replace("/token", "/accounts/default/token")
+    kind = {"sasl_oauthbearer_metadata_authentication_type": "google"}
+    source = token_source(config(url, **MACHINE, **kind))
+    token = await source.get()
+    assert idp.targets == ["/accounts/default/?recursive=true", "/accounts/default/token"]
+    assert {each["Metadata-Flavor"] for each in idp.headers} == {"Google"}
+    header, _, signature = text_of(token.value).split(".")
+    assert json.loads(base64.urlsafe_b64decode(header + "==")) == {
+        "typ": "JWT",
+        "alg": "GOOG_OAUTH2_TOKEN",
+    }
+    found = token.claims or {}
+    assert (found["sub"], found["iss"], found["scope"]) == (
+        "app@project.example",
+        "Google",
+        "kafka",
+    )
+    assert found["exp"] == token.expires_at
+    assert base64.urlsafe_b64decode(signature + "==") == b"opaque"
+
+
+async def test_account_without_a_name_is_an_error(idp: Idp) -> None:
+    idp.reply = 200, {"scopes": []}, {}
+    kind = {"sasl_oauthbearer_metadata_authentication_type": "google"}
+    with pytest.raises(OAuthTokenError, match="names no service account"):
+        await get(idp.url, **MACHINE, **kind)
+
+
+def test_azure_is_configured_as_in_librdkafka() -> None:
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.metadata.authentication.type": "azure_imds",
+        "sasl.oauthbearer.config": "query=api-version=2018-02-01&resource=https://hub.example",
+    }
+    oauth = ConsumerConfig.from_properties(properties).security.oauth
+    url = oauth.sasl_oauthbearer_token_endpoint_url
+    assert url is not None
+    assert (url.host, url.port) == ("169.254.169.254", 80)
+    assert url.target == (
+        "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://hub.example"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"sasl.oauthbearer.config": "principal=app"}, "which does not use it"),
+        ({}, "requires sasl_oauthbearer_token_endpoint_url with a query"),
+        ({"sasl.oauthbearer.token.endpoint.url": "http://example.com/a?b"}, "use https://"),
+        ({"sasl.oauthbearer.config": "query=a", "sasl.oauthbearer.client.id": "app"}, "client_id"),
+        (
+            {
+                "sasl.oauthbearer.config": "query=a",
+                "sasl.oauthbearer.token.endpoint.url": "https://example.com/a",
+            },
+            "the same sasl_oauthbearer_token_endpoint_url",
+        ),
+    ],
+)
+def test_wrong_options_of_azure_are_refused(given: dict[str, str], text: str) -> None:
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.metadata.authentication.type": "azure_imds",
+    }
+    with pytest.raises(InvalidOptionError, match=text):
+        ConsumerConfig.from_properties({**properties, **given})
+
+
+def test_google_needs_no_other_option() -> None:
+    made = ConsumerConfig.from_kwargs(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_metadata_authentication_type="google",
+    )
+    mechanism_of(made.security)
+
+
 async def test_extensions_are_added(idp: Idp) -> None:
     token = await get(idp.url, sasl_oauthbearer_extensions={"logicalCluster": "lkc-1"})
     assert token.extensions == {"logicalCluster": "lkc-1"}
