@@ -3,7 +3,8 @@
 A source learns the end of a batch when Spark asks for the next one. With a trigger interval that is
 much later. A StreamingQueryListener learns it at once, after Spark has written the commit log. The
 listener runs in the program's process, and so writes the offsets to a file in the folder of
-``_stop_requests``. The name of the file is the id of the checkpoint.
+``_stop_requests``. The name of the file is the id of the checkpoint. The listener also sees if the
+query keeps state, which no source does.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from kohort.spark_connector._stop_requests import MAX_SIZE, check_owner, directo
 SUFFIX = ".end"
 
 
-def report_end(query_id: str, offset: dict[str, Any]) -> None:
+def report_end(query_id: str, offset: dict[str, Any], *, has_state: bool) -> None:
     """Write the offsets up to which a query has finished. Raise OSError."""
     folder = directory()
     folder.mkdir(mode=0o700, exist_ok=True)
     check_owner(folder)
     unfinished = folder / f"{uuid.uuid4().hex}.new"
     try:
-        unfinished.write_text(json.dumps(offset), "utf-8")
+        unfinished.write_text(json.dumps({"end": offset, "state": has_state}), "utf-8")
         unfinished.rename(_path(query_id))
     except BaseException:
         unfinished.unlink(missing_ok=True)
@@ -50,10 +51,20 @@ class ReportedEnds:
     def __init__(self) -> None:
         self._since = time.time_ns()
         self._seen: tuple[int, int] | None = None
-        self._text: object = None
+        self._end: object = None
+        self._has_state = False
 
     def has_finished(self, offset: StreamOffset) -> bool:
         """True if a listener has reported the end of the batch up to ``offset``."""
+        return self._look(offset) and self._end == offset.to_json()
+
+    def has_state(self, offset: StreamOffset) -> bool:
+        """True if a listener has reported that the query of ``offset`` keeps state."""
+        self._look(offset)
+        return self._has_state
+
+    def _look(self, offset: StreamOffset) -> bool:
+        """Read the report. Return False if this run has none."""
         if offset.query is None:
             return False
         path = _path(offset.query)
@@ -65,11 +76,12 @@ class ReportedEnds:
             if version != self._seen:
                 check_owner(path.parent)
                 with path.open("rb") as file:
-                    self._text = json.loads(file.read(MAX_SIZE))
+                    report = json.loads(file.read(MAX_SIZE))
+                self._end, self._has_state = report["end"], report["state"] is True
                 self._seen = version
-        except (OSError, ValueError):
+        except (OSError, ValueError, KeyError, TypeError):
             return False  # no listener, or another program's file
-        return self._text == offset.to_json()
+        return True
 
 
 def _path(query_id: str) -> Path:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from kohort import KafkaTimeoutError, TopicPartition
+from kohort.errors import InvalidOptionError
 from kohort.logs import get_logger
 from kohort.spark_connector._batch_ends import ReportedEnds
 from kohort.spark_connector._offsets import Offsets, StreamOffset, new_query_id
@@ -63,6 +64,8 @@ class GroupDriver:
         """Partitions that this run has read. For them a reset of the group's offset is old."""
         self._warned: set[TopicPartition] = set()
         """Partitions whose group offset is ahead of the checkpoint that it was committed of."""
+        self._first_of_others: dict[TopicPartition, int] = {}
+        """First known offsets of other members' partitions."""
 
     def prepare_available_now(self) -> None:
         """Set the current ends of the partitions as the end of the stream."""
@@ -174,6 +177,7 @@ class GroupDriver:
     def _note_finished(self, start: StreamOffset) -> None:
         checkpoint = Checkpoint(start.query or self._query_id, is_missing=start.is_first)
         self._partitions.set_checkpoint(checkpoint)
+        self._partitions.has_state = start.has_state or self._reported.has_state(start)
         planned = self._planned
         if planned is not None and planned.offset is not None and planned.offset.end == start.end:
             self._read_partitions.update(planned.partitions)
@@ -209,6 +213,9 @@ class GroupDriver:
     def _plan(
         self, view: BatchView, start: StreamOffset, max_rows: int | None, ignore_minimum: bool
     ) -> BatchPlan:
+        has_state = self._partitions.has_state
+        if has_state:
+            self._check_sole_reader(view, start)
         positions = {tp: self._position(tp, at, start) for tp, at in view.readable.items()}
         self._warn_of_restored_checkpoint(positions, view, start)
         void, skipped = self._loss.check(
@@ -231,8 +238,31 @@ class GroupDriver:
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
         ids = next_ids(start, view.topic_ids, {**ends, **kept})
         query = start.query or self._query_id
-        offset = StreamOffset(positions | kept, ends | kept, ids, query, skipped)
+        offset = StreamOffset(positions | kept, ends | kept, ids, query, skipped, has_state)
         return BatchPlan(offset, positions.keys(), void)
+
+    def _check_sole_reader(self, view: BatchView, start: StreamOffset) -> None:
+        """Raise InvalidOptionError if another member has read records that the state lacks.
+
+        A partition without an owner is no proof, because a killed run of this query may still be a
+        member. Only commits of others are.
+        """
+        void = was_recreated(start, view.topic_ids)
+        known = {tp: at for tp, at in {**view.others, **view.ready}.items() if tp.topic not in void}
+        read = [tp for tp, at in known.items() if _is_read_by_other_query(tp, at, start)]
+        for tp in known.keys() & view.others:
+            first = self._first_of_others.setdefault(tp, known[tp].start)
+            if known[tp].start > first and not _is_of(start, known[tp]):
+                read.append(tp)
+        if read:
+            tp = min(read)
+            raise InvalidOptionError(
+                f"option kafka.group.id: the query keeps state, and another member of group "
+                f"{self._options.group_id!r} has read {tp.topic}-{tp.partition} up to offset "
+                f"{known[tp].start}. The state lacks these records, so the results would be wrong. "
+                "Give this query another group. It then continues at its checkpoint. To use more "
+                "machines, give one query more executors"
+            )
 
     def _warn_of_restored_checkpoint(
         self, positions: Offsets, view: BatchView, start: StreamOffset
@@ -260,6 +290,18 @@ class GroupDriver:
         if self._target is not None:
             end = min(end, self._target.get(tp, position))
         return max(end, position)
+
+
+def _is_read_by_other_query(
+    tp: TopicPartition, ready: ReadablePartition, start: StreamOffset
+) -> bool:
+    """True if a query with another checkpoint has read on after this checkpoint's end."""
+    return (
+        tp in start.end
+        and ready.start > start.end[tp]
+        and bool(ready.committed_by)
+        and not _is_of(start, ready)
+    )
 
 
 def _is_of(start: StreamOffset, ready: ReadablePartition) -> bool:

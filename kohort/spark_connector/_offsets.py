@@ -14,7 +14,8 @@ of the batch needs in addition::
 them: a recreated topic has another id. ``query`` is the id of the checkpoint, created with its
 first batch. It distinguishes a batch without partitions from the beginning, and a query from others
 with the same offsets. ``lost`` holds losses that the driver found when it planned the batch, if the
-query has rows for them. Checkpoints of kohort 0.2 and older have version 1, which is read as well::
+query has rows for them. ``state`` is true if the query is known to keep state. Checkpoints of
+kohort 0.2 and older have version 1, which is read as well::
 
     {"v": 1, "from": {"orders": {"0": 100}}, "to": {"orders": {"0": 200}}}
 
@@ -73,6 +74,8 @@ class StreamOffset:
 
     Those of the batch before are not new.
     """
+    has_state: bool = False
+    """True if a listener has reported that the query keeps state."""
 
     @property
     def is_first(self) -> bool:
@@ -97,6 +100,8 @@ class StreamOffset:
             kept["query"] = self.query
         if self.lost:
             kept["lost"] = _lost_to_json(self.lost)
+        if self.has_state:
+            kept["state"] = True
         return {**nested(self.end), KEPT + json.dumps(kept, separators=(",", ":")): {}}
 
     @classmethod
@@ -122,8 +127,11 @@ class StreamOffset:
         query = kept.get("query")
         if "query" in kept and not (isinstance(query, str) and _QUERY.fullmatch(query)):
             raise OffsetFormatError(f"{short(query)} is not the id of a query")
+        has_state = "state" in kept
+        if has_state and kept["state"] is not True:
+            raise OffsetFormatError(f"state is {short(kept['state'])} instead of true")
         ids = _ids(kept.get("ids", {}), {tp.topic for tp in end})
-        return cls(start, end, ids, query, _lost(kept.get("lost", {})))
+        return cls(start, end, ids, query, _lost(kept.get("lost", {})), has_state)
 
     @classmethod
     def from_checkpoint(cls, value: object) -> StreamOffset:
@@ -183,7 +191,7 @@ def _ends_and_kept(value: dict[str, Any]) -> tuple[object, dict[str, Any]]:
             f"an offset has version {short(version)} instead of 1 or {VERSION}. The checkpoint was "
             "written by another source or by a newer kohort"
         )
-    if kept.keys() - {"ids", "query", "lost"} != fields:
+    if kept.keys() - {"ids", "query", "lost", "state"} != fields:
         raise OffsetFormatError(
             f"an offset has to have {', '.join(sorted(fields))}, not {short(sorted(kept))}"
         )

@@ -99,9 +99,11 @@ class RebalanceLogger(StreamingQueryListener):
 class BatchEndListener(StreamingQueryListener):
     """Listener that lets a query commit each micro-batch as soon as Spark has finished it.
 
-    Without it, a query with a trigger interval learns of the end at its next trigger. Register it
-    with ``spark.streams.addListener(BatchEndListener())``, on the machine of the driver and as its
-    user. It serves all queries of the session.
+    Without it, a query with a trigger interval learns of the end at its next trigger. A query that
+    keeps state fails if another member of its group reads, too. Only this listener shows its state.
+
+    Register it with ``spark.streams.addListener(BatchEndListener())``, on the machine of the driver
+    and as its user. It serves all queries of the session.
     """
 
     def __init__(self) -> None:
@@ -114,7 +116,9 @@ class BatchEndListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report the end offsets to the sources of the query."""
         reported = self._reported.setdefault(str(event.progress.runId), {})
-        for source in as_dict(event.progress).get("sources", ()):
+        progress = as_dict(event.progress)
+        has_state = bool(progress.get("stateOperators"))
+        for source in progress.get("sources", ()):
             offset = as_dict(source.get("endOffset"))
             try:
                 query_id = StreamOffset.from_json(offset).query
@@ -124,7 +128,7 @@ class BatchEndListener(StreamingQueryListener):
             if query_id is None or reported.get(query_id) == text:
                 continue
             try:
-                report_end(query_id, offset)
+                report_end(query_id, offset, has_state=has_state)
                 reported[query_id] = text
             except OSError as error:
                 logger.warning("the end of a micro-batch was not reported: %s", error_text(error))

@@ -87,6 +87,13 @@ def test_losses_of_a_batch_are_read_back() -> None:
     assert StreamOffset.from_json(read.to_json()) == read
 
 
+def test_state_of_a_query_is_read_back() -> None:
+    assert not StreamOffset.from_json(offset()).has_state
+    read = StreamOffset.from_json(offset(KEPT | {"state": True}))
+    assert read.has_state
+    assert StreamOffset.from_json(read.to_json()) == read
+
+
 def test_offset_of_other_source_is_read_from_checkpoints_only() -> None:
     with pytest.raises(OffsetFormatError, match="another source"):
         StreamOffset.from_json(ONLY_ENDS)
@@ -154,6 +161,7 @@ def test_what_is_written_is_read_back(ranges: dict[tuple[str, int], tuple[int, i
         (offset(KEPT | {"to": {}}), "an offset has to have from, v, not"),
         (offset(KEPT | {"ids": {"b": ID}}), "topic 'b' has an id but no partition"),
         (offset(KEPT | {"query": "q"}), "'q' is not the id of a query"),
+        (offset(KEPT | {"state": False}), "state is False instead of true"),
         (offset(KEPT | {"lost": []}), "losses have to be a JSON object"),
         (offset(KEPT | {"lost": {"a": {"1": {"from": 1}}}}), "is not a loss"),
         (offset(KEPT | {"lost": {"a": {"1": {"from": -1, "reason": ""}}}}), "-1 is out of range"),

@@ -84,6 +84,7 @@ LOOK_UP_MS = 2_000
 """Time limit of a lookup. A lookup that hangs delays revocations."""
 COMMIT_MS = 5_000
 LAST_COMMIT_MS = 1_200
+OTHERS_REFRESH_S = 1.0
 CLOSE_MS = 2_400
 LEAVE_GROUP_S = 3.0
 """Time limit for the end of the process, independent of the brokers."""
@@ -104,6 +105,7 @@ class Task(enum.Enum):
     ENDS = enum.auto()
     PARTITIONS = enum.auto()
     STARTS = enum.auto()
+    OTHERS = enum.auto()
     TOPIC_IDS = enum.auto()
 
 
@@ -202,6 +204,7 @@ class GroupMember:
             ("a commit", self._commit_finished),
             ("the ends of partitions", self._refresh_ends),
             ("the partitions", self._refresh_partitions),
+            ("the offsets of other members", self._look_at_others),
         ):
             try:
                 do()
@@ -351,6 +354,21 @@ class GroupMember:
             self.partitions.set_all_partitions(self._planner.partitions(must_exist=must_exist))
         finally:
             self._schedule.postpone(Task.PARTITIONS, PARTITIONS_REFRESH_S)
+
+    def _look_at_others(self) -> None:
+        """Look up the offsets of other members' partitions, if the query keeps state."""
+        others = self.partitions.of_others()
+        if not others or not self._schedule.is_due(Task.OTHERS):
+            return
+        self._schedule.postpone(Task.OTHERS, OTHERS_REFRESH_S)
+        found = self._consumer.committed(sorted(others), metadata=True, timeout_ms=LOOK_UP_MS)
+        self.partitions.set_others(
+            {
+                tp: ReadablePartition(0, at.offset, _checkpoint_of(at))
+                for tp, at in found.items()
+                if isinstance(at, OffsetAndMetadata)
+            }
+        )
 
     # -- the listener -------------------------------------------------------------------------
 

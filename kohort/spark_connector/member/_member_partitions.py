@@ -59,6 +59,8 @@ class BatchView(NamedTuple):
     """Those of ``ready`` that a new micro-batch may read."""
     ends: Offsets
     topic_ids: Mapping[str, str]
+    others: Mapping[TopicPartition, ReadablePartition]
+    """Partitions of other members with the group's offsets, if the query keeps state."""
     all_partitions: frozenset[TopicPartition] | None
     """Existing partitions of the topics with any owner. None before the first lookup."""
     is_ending: bool
@@ -116,6 +118,9 @@ class MemberPartitions:
         self._ends = PartitionEnds()
         self._commits = OffsetCommits()
         self._checkpoint: Checkpoint | None = None
+        self._others: Mapping[TopicPartition, ReadablePartition] = {}
+        self.has_state = False
+        """True if the query is known to keep state."""
         self._version = 0
         """Counter of changes after which the same start may give another micro-batch."""
         self._error: BaseException | None = None
@@ -278,6 +283,7 @@ class MemberPartitions:
             self.readable(),
             self._ends.offsets,
             self._ends.topic_ids,
+            {tp: at for tp, at in self._others.items() if tp not in self._owned},
             self._all.found,
             self._is_ending,
         )
@@ -424,6 +430,19 @@ class MemberPartitions:
                 # A commit with a deleted partition fails and would be retried forever.
                 self._commits.keep(self.all_partitions)
                 self._notify()
+
+    def of_others(self) -> set[TopicPartition]:
+        """Return the partitions that other members may own, if the query keeps state."""
+        with self._changed:
+            if not self.has_state or not self._is_settled:
+                return set()
+            return set(self.all_partitions - self._owned.keys())
+
+    def set_others(self, found: Mapping[TopicPartition, ReadablePartition]) -> None:
+        """Set the group's offsets of partitions that other members may own."""
+        with self._changed:
+            self._others = found
+            self._notify()
 
     def offsets_to_commit(self) -> dict[TopicPartition, int]:
         """Return the offsets of finished micro-batches that are not committed yet."""

@@ -1,0 +1,117 @@
+"""Queries that keep state in a group with other members, without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kohort.errors import InvalidOptionError
+from kohort.spark_connector import BatchEndListener
+from kohort.testing import Cluster
+from tests.spark_connector.members import DEADLINE, Polling, committed, member, owned, plain
+from tests.spark_connector.reading import Query, kept, produce
+
+SHARED = "keeps state, and another member of group 'billing' has read orders-"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the reports of this test apart."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+
+
+def report(query: Query) -> None:
+    """Report the end of the latest batch and the state, as Spark does."""
+    sources = [{"endOffset": json.loads(query.offset_log[-1])}]
+    text = json.dumps({"sources": sources, "stateOperators": [{"operatorName": "dedupe"}]})
+    listener: Any = BatchEndListener()
+    listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(json=text, runId="run")))
+
+
+def produce_everywhere(cluster: Cluster, count: int = 5) -> None:
+    for partition in range(3):
+        produce(cluster, count, partition=partition)
+
+
+def with_state(cluster: Cluster, **given: object) -> Query:
+    """Return a query that has read all partitions and whose checkpoint shows its state."""
+    query = member(cluster, **given)
+    for _ in range(2):
+        produce_everywhere(cluster)
+        if query.reader is None:
+            query.start()
+        query.trigger()
+        report(query)
+    assert kept(json.loads(query.offset_log[-1]))["state"] is True
+    cluster.wait_until(lambda: committed(cluster) == {0: 10, 1: 10, 2: 10}, DEADLINE)
+    return query
+
+
+def trigger_until_error(cluster: Cluster, query: Query) -> str:
+    """Trigger until the source raises. Return the error's text."""
+    found = ""
+
+    def raises() -> bool:
+        nonlocal found
+        try:
+            query.trigger()
+        except InvalidOptionError as error:
+            found = str(error)
+        return bool(found)
+
+    cluster.wait_until(raises, DEADLINE)
+    return found
+
+
+def test_query_with_state_fails_when_a_consumer_reads_too(cluster: Cluster) -> None:
+    query = with_state(cluster)
+    with Polling(plain(cluster, auto_commit_interval_ms=100)) as other:
+        cluster.wait_until(lambda: not query.trigger() and other.assigned, DEADLINE)
+        produce_everywhere(cluster)
+        cluster.wait_until(lambda: other.values, DEADLINE)
+        assert SHARED in trigger_until_error(cluster, query)
+    query.stop()
+
+
+def test_query_with_state_fails_before_it_reads_when_restarted(cluster: Cluster) -> None:
+    query, other = with_state(cluster), member(cluster)
+    query.stop()
+    produce_everywhere(cluster)
+    other.run_available_now()
+    before = len(query.batches)
+    query.start()
+    assert SHARED in trigger_until_error(cluster, query)
+    query.stop()
+    assert len(query.batches) == before
+
+    query.change(**{"kafka.group.id": "sums"})
+    query.run_available_now()
+    assert len(query.values()) == 3 * 15
+
+
+def test_query_with_state_goes_on_when_another_member_reads_nothing(cluster: Cluster) -> None:
+    query = with_state(cluster)
+    with Polling(plain(cluster, enable_auto_commit=False)) as other:
+        cluster.wait_until(lambda: not query.trigger() and len(owned(query)) < 3, DEADLINE)
+        cluster.wait_until(lambda: query.reader._driver._partitions._others, DEADLINE)
+        assert not query.trigger()
+        assert other.assigned
+    cluster.wait_until(lambda: not query.trigger() and len(owned(query)) == 3, DEADLINE)
+    produce_everywhere(cluster)
+    cluster.wait_until(query.trigger, DEADLINE)
+    query.stop()
+    assert len(query.values()) == 3 * 15
+
+
+def test_query_without_state_shares_its_group(cluster: Cluster) -> None:
+    query, other = member(cluster), member(cluster)
+    produce_everywhere(cluster)
+    query.run_available_now()
+    produce_everywhere(cluster)
+    other.run_available_now()
+    query.run_available_now()
+    assert len(query.values()) == len(other.values()) == 3 * 5
