@@ -20,6 +20,18 @@ from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._stop_requests import MAX_SIZE, check_owner, directory
 
 SUFFIX = ".end"
+LISTENING = "listening"
+"""File whose time shows when a query started in a program with a listener."""
+START_S = 120.0
+"""Longest time from the start of a query to the first call of its source, on a busy machine."""
+
+
+def report_listener() -> None:
+    """Note that a query starts whose ends a listener will report. Raise OSError."""
+    folder = directory()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    check_owner(folder)
+    (folder / LISTENING).touch()
 
 
 def report_end(query_id: str, offset: dict[str, Any], *, has_state: bool) -> None:
@@ -57,6 +69,15 @@ class ReportedEnds:
     def has_finished(self, offset: StreamOffset) -> bool:
         """True if a listener has reported the end of the batch up to ``offset``."""
         return self._look(offset) and self._end == offset.to_json()
+
+    def is_expected(self) -> bool:
+        """True if a listener has noted the start of this run, or of one at the same time."""
+        path = directory() / LISTENING
+        try:
+            check_owner(path.parent)
+            return os.stat(path).st_mtime_ns >= self._since - START_S * 1e9
+        except OSError:
+            return False
 
     def has_state(self, offset: StreamOffset) -> bool:
         """True if a listener has reported that the query of ``offset`` keeps state."""

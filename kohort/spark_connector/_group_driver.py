@@ -48,7 +48,9 @@ class GroupDriver:
         self._options = options
         self._planned: BatchPlan | None = None
         self._reported = ReportedEnds()
-        self._member = GroupMember(options, clock, self._finish_reported)
+        self._member = GroupMember(
+            options, clock, self._finish_reported, self._reported.is_expected
+        )
         self._partitions = self._member.partitions
         self._undo_sigterm = leave_on_sigterm(self._member)
         self._rebalance_timeout_s = options.rebalance_wait_s + REBALANCE_MARGIN_S

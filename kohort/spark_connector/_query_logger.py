@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
 
 from kohort import TopicPartition
 from kohort.logs import error_text, get_logger
-from kohort.spark_connector._batch_ends import remove_end, report_end
+from kohort.spark_connector._batch_ends import remove_end, report_end, report_listener
 from kohort.spark_connector._errors import OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset, flat, is_planned_end
 from kohort.spark_connector._stop_requests import as_dict
@@ -109,9 +109,15 @@ class BatchEndListener(StreamingQueryListener):
     def __init__(self) -> None:
         self._reported: dict[str, dict[str, str]] = {}
         """Offsets as text by run and checkpoint."""
+        self._ended: set[str] = set()
+        """Checkpoints of runs that have ended. Their sources may still look for the last report."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing, because no batch has ended."""
+        """Let the sources of the query wait for the report of their last batch."""
+        try:
+            report_listener()
+        except OSError as error:
+            logger.warning("the start of a query was not reported: %s", error_text(error))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report the end offsets to the sources of the query."""
@@ -137,7 +143,10 @@ class BatchEndListener(StreamingQueryListener):
         """Do nothing, because no batch has ended."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Remove what was reported to the sources of the query."""
-        for query_id in self._reported.pop(str(event.runId), {}):
+        """Remove what was reported of the runs that ended before this one."""
+        ending = set(self._reported.pop(str(event.runId), {}))
+        running = {query_id for reported in self._reported.values() for query_id in reported}
+        for query_id in self._ended - running - ending:
             with suppress(OSError):
                 remove_end(query_id)
+        self._ended = ending

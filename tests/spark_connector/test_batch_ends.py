@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,20 @@ from typing import Any
 import pytest
 
 from kohort import TopicPartition
-from kohort.spark_connector import BatchEndListener, _stop_requests
+from kohort.spark_connector import BatchEndListener, _group_driver, _stop_requests
 from kohort.spark_connector._batch_ends import ReportedEnds, remove_end
 from kohort.spark_connector._offsets import StreamOffset
+from kohort.spark_connector.member import _member
 from kohort.testing import Cluster
-from tests.spark_connector.members import DEADLINE, Polling, committed, held_back, member, plain
+from tests.spark_connector.members import (
+    DEADLINE,
+    GROUP,
+    Polling,
+    committed,
+    held_back,
+    member,
+    plain,
+)
 from tests.spark_connector.reading import Query, produce
 
 
@@ -29,10 +39,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Progress:
     """A stub of Spark's progress object."""
 
-    def __init__(self, end: str) -> None:
+    def __init__(self, end: str, run: str = "run") -> None:
         sources = [{"endOffset": 17}, {"endOffset": json.loads(end)}]
         self.json = json.dumps({"sources": sources})
-        self.runId = "run"
+        self.runId = run
 
 
 def report(listener: Any, query: Query) -> None:
@@ -67,6 +77,41 @@ def test_revocation_does_not_wait_for_next_trigger(cluster: Cluster) -> None:
     assert sorted(query.values()) == sorted(expected)
 
 
+def test_last_batch_is_committed_when_its_end_comes_after_sigterm(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark ends the process right after the only batch of trigger(once=True)."""
+    monkeypatch.setattr(_member, "LAST_END_S", DEADLINE)
+    monkeypatch.setattr(_group_driver, "LEAVE_GROUP_S", DEADLINE)
+    produce(cluster, 5)
+    query, listener = member(cluster), BatchEndListener()
+    listener.onQueryStarted(SimpleNamespace())  # type: ignore[arg-type]
+    query.start()
+    query.trigger()
+    partitions = query.reader._driver._partitions
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    cluster.wait_until(lambda: partitions.is_ending, DEADLINE)
+    assert committed(cluster)[0] == 0
+    report(listener, query)
+    stopping.join(DEADLINE)
+    assert committed(cluster) == {0: 5, 1: 0, 2: 0}
+    assert not cluster.group(GROUP).members
+
+
+def test_end_of_a_query_without_listener_waits_for_no_report(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_member, "LAST_END_S", float("inf"))
+    produce(cluster, 5)
+    query = member(cluster)
+    query.start()
+    query.trigger()
+    query.stop()
+    assert not cluster.group(GROUP).members
+    assert committed(cluster)[0] == 0
+
+
 def test_report_of_another_batch_ends_nothing(cluster: Cluster) -> None:
     produce(cluster, 5)
     query, listener = member(cluster, maxOffsetsPerTrigger=2), BatchEndListener()
@@ -85,14 +130,18 @@ TP = TopicPartition("t", 0)
 OFFSET = StreamOffset({TP: 1}, {TP: 2}, query="0" * 32).to_json()
 
 
-def reported(listener: Any) -> bool:
-    listener.onQueryProgress(SimpleNamespace(progress=Progress(json.dumps(OFFSET))))
+def reported(listener: Any, run: str = "run") -> bool:
+    listener.onQueryProgress(SimpleNamespace(progress=Progress(json.dumps(OFFSET), run)))
+    return _has_report()
+
+
+def _has_report() -> bool:
     return bool(list(_stop_requests.directory().glob("*.end")))
 
 
 def test_report_from_before_the_run_does_not_count(place: Path) -> None:
     assert reported(BatchEndListener())
-    [file] = place.iterdir()
+    [file] = place.glob("*.end")
     os.utime(file, ns=(0, 0))
     offset = StreamOffset.from_json(OFFSET)
     ends = ReportedEnds()
@@ -104,13 +153,20 @@ def test_report_from_before_the_run_does_not_count(place: Path) -> None:
     assert not ends.has_finished(offset)
 
 
-def test_report_is_removed_when_the_query_ends(place: Path) -> None:
-    listener = BatchEndListener()
-    assert reported(listener)
-    listener.onQueryStarted(SimpleNamespace())  # type: ignore[arg-type]
-    listener.onQueryIdle(SimpleNamespace())  # type: ignore[arg-type]
-    listener.onQueryTerminated(SimpleNamespace(runId="run"))  # type: ignore[arg-type]
-    assert list(place.iterdir()) == []
+def test_report_is_removed_when_the_next_query_ends() -> None:
+    """The source of the query that ends may still look for it."""
+    listener: Any = BatchEndListener()
+    listener.onQueryStarted(SimpleNamespace())
+    assert reported(listener, "first")
+    listener.onQueryIdle(SimpleNamespace())
+    listener.onQueryTerminated(SimpleNamespace(runId="first"))
+    assert _has_report()
+    assert reported(listener, "second")
+    listener.onQueryTerminated(SimpleNamespace(runId="other"))
+    assert _has_report()
+    listener.onQueryTerminated(SimpleNamespace(runId="second"))
+    listener.onQueryTerminated(SimpleNamespace(runId="other"))
+    assert not _has_report()
 
 
 def test_folder_that_cannot_be_used_is_only_logged(
@@ -118,5 +174,8 @@ def test_folder_that_cannot_be_used_is_only_logged(
 ) -> None:
     place.write_text("a file")
     listener: Any = BatchEndListener()
+    listener.onQueryStarted(SimpleNamespace())
     listener.onQueryProgress(SimpleNamespace(progress=Progress(json.dumps(OFFSET))))
+    assert "the start of a query was not reported" in caplog.text
     assert "the end of a micro-batch was not reported" in caplog.text
+    assert not ReportedEnds().is_expected()

@@ -41,7 +41,11 @@ from kohort.spark_connector.member._member_listener import (
     partitions_text,
     user_listener,
 )
-from kohort.spark_connector.member._member_partitions import MemberPartitions, ReadablePartition
+from kohort.spark_connector.member._member_partitions import (
+    LOOK_FOR_END_S,
+    MemberPartitions,
+    ReadablePartition,
+)
 from kohort.spark_connector.options import _option_values
 from kohort.spark_connector.options._options import SourceOptions
 from kohort.spark_connector.planning._planning import (
@@ -86,7 +90,9 @@ COMMIT_MS = 5_000
 LAST_COMMIT_MS = 1_200
 OTHERS_REFRESH_S = 1.0
 CLOSE_MS = 2_400
-LEAVE_GROUP_S = 3.0
+LAST_END_S = 2.0
+"""Time to wait at the end of the process for the report of the last batch."""
+LEAVE_GROUP_S = 5.0
 """Time limit for the end of the process, independent of the brokers."""
 
 # "range" lets members with eager assignors join. Queries alone use cooperative-sticky.
@@ -125,10 +131,12 @@ class GroupMember:
         options: SourceOptions,
         clock: Callable[[], float] = time.monotonic,
         look_for_end: Callable[[], object] = lambda: None,
+        is_end_expected: Callable[[], bool] = lambda: False,
     ) -> None:
         self.partitions = MemberPartitions()
         self._options = options
         self._look_for_end = look_for_end
+        self._is_end_expected = is_end_expected
         self._clock = clock
         self._listener = user_listener(options.rebalance_listener)
         self._consumer = make_consumer(_with_defaults(options.properties), group=True)
@@ -176,6 +184,7 @@ class GroupMember:
             partitions.fail(error)
         finally:
             partitions.end()
+            self._wait_for_last_end()
             try:
                 self._consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
             except KafkaError as error:
@@ -291,6 +300,19 @@ class GroupMember:
     def _note_end(self) -> None:
         if self.partitions.is_in_flight:
             self._look_for_end()
+
+    def _wait_for_last_end(self) -> None:
+        """Wait a while for the report of the last batch, so that leaving commits it.
+
+        Spark ends the process right after the last batch of trigger(once=True). A listener hears of
+        that at about the same time.
+        """
+        if not self._is_end_expected():
+            return
+        deadline = self._clock() + LAST_END_S
+        while self.partitions.is_in_flight and self._clock() < deadline:
+            self._look_for_end()
+            time.sleep(LOOK_FOR_END_S / 4)
 
     def _commit_finished(self) -> None:
         done = self.partitions.offsets_to_commit()

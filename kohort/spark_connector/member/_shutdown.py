@@ -18,7 +18,7 @@ from kohort.logs import error_text, get_logger
 
 logger = get_logger("kohort.spark_connector")
 
-LEAVE_TIMEOUT_S = 3.0
+LEAVE_TIMEOUT_S = 5.0
 """Seconds in which the members can leave. Then the process ends in any case."""
 EXIT_STATUS = 128 + signal.SIGTERM
 
