@@ -28,6 +28,7 @@ from kohort.testing._memory_cluster import MemoryCluster
 from kohort.testing._producing import Produced, ProducerRecord
 from kohort.testing._serve import serve
 from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot, SharedRecord, ShareState
+from kohort.testing._virtual_loop import VirtualLoop
 
 __all__ = [
     "Acl",
@@ -51,6 +52,7 @@ __all__ = [
     "ShareState",
     "SharedRecord",
     "TokenKey",
+    "VirtualLoop",
     "serve",
     "unsecured_token",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-import selectors
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 from unittest.mock import patch
@@ -13,6 +12,8 @@ from unittest.mock import patch
 import trio
 from trio._core import _run as scheduler
 from trio.testing import MockClock
+
+from kohort.testing import VirtualLoop
 
 T = TypeVar("T")
 
@@ -34,31 +35,6 @@ def run_virtual(
         patch.object(scheduler, "_r", random.Random(seed)),
     ):
         return trio.run(main, *args, clock=clock or MockClock(autojump_threshold=0))
-
-
-class _Selector(selectors.DefaultSelector):
-    """Selector that advances the clock instead of waiting. No socket is waited for."""
-
-    loop: VirtualLoop
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        ready = super().select(0 if timeout is not None else None)
-        if not ready and timeout:
-            self.loop.now += timeout
-        return ready
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Event loop of asyncio on a virtual clock, which jumps when all tasks wait."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        selector = _Selector()
-        selector.loop = self
-        super().__init__(selector)
-
-    def time(self) -> float:
-        return self.now
 
 
 _loop: contextvars.ContextVar[VirtualLoop] = contextvars.ContextVar("loop")
