@@ -77,7 +77,7 @@ def test_revocation_does_not_wait_for_next_trigger(cluster: Cluster) -> None:
     assert sorted(query.values()) == sorted(expected)
 
 
-def test_last_batch_is_committed_when_its_end_comes_after_sigterm(
+def test_last_batch_is_committed_if_its_end_comes_after_sigterm(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark ends the process right after the only batch of trigger(once=True)."""

@@ -93,7 +93,7 @@ def test_query_with_state_fails_before_it_reads_when_restarted(cluster: Cluster)
     assert len(query.values()) == 3 * 15
 
 
-def test_query_with_state_goes_on_when_another_member_reads_nothing(cluster: Cluster) -> None:
+def test_query_with_state_goes_on_beside_member_without_commits(cluster: Cluster) -> None:
     query = with_state(cluster)
     with Polling(plain(cluster, enable_auto_commit=False)) as other:
         cluster.wait_until(lambda: not query.trigger() and len(owned(query)) < 3, DEADLINE)

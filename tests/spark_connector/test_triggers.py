@@ -63,7 +63,7 @@ def test_listener_lets_a_batch_be_committed_before_the_next_trigger(
 @pytest.mark.long  # further queries
 @pytest.mark.usefixtures("listener")
 @pytest.mark.parametrize("trigger", ["once", "availableNow"])
-def test_last_batch_is_committed_and_partitions_released_at_the_end(
+def test_last_batch_is_committed_and_released_at_the_end(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, trigger: str
 ) -> None:
     produce(cluster, 5)
