@@ -1,6 +1,7 @@
 """franz-go's own tests of groups and transactions pass on the in-process cluster.
 
-Its tests of the consumer protocol skip themselves where the cluster does not serve it.
+Its tests of the consumer protocol and of share groups skip themselves where the cluster does not
+serve them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ TESTS = {
     "TestGroupETL": CHAINS,
     "TestTxnEtl": CHAINS,
     "Test848RegexBrokerResolves": (),
+    "TestShareGroup": (),
+    "TestShareGroupETL": (),
+    "TestShareGroupAckOnClose": (),
+    "TestShareGroupOffsetsAdmin": (),
+    "TestConsumeRegexShareSkipsInternal": (),
 }
 
 
@@ -70,4 +76,4 @@ def test_its_own_test_passes(suite: Path, test: str) -> None:
     outcomes = {name: outcome for outcome, name in re.findall(r"--- (\w+): (\S+)", done.stdout)}
     assert done.returncode == 0, done.stdout[-8000:]
     assert outcomes == dict.fromkeys([test, *(f"{test}/{way}" for way in TESTS[test])], "PASS")
-    assert "ConsumerGroupHeartbeat" in served
+    assert ("ShareGroupHeartbeat" if "Share" in test else "ConsumerGroupHeartbeat") in served

@@ -24,7 +24,7 @@ LOCK_S = 15
 """Seconds of a lock: the least that brokers allow."""
 LIMIT = 2
 """Deliveries of a record: the least that brokers allow."""
-STOPS = 3
+STOPS = [3, pytest.param(20, marks=pytest.mark.long)]
 
 
 def test_long_handler_is_called_once_and_poison_ends_in_a_letter(
@@ -79,8 +79,9 @@ def test_long_handler_is_called_once_and_poison_ends_in_a_letter(
         assert last.poll(timeout_ms=5_000) == {}
 
 
+@pytest.mark.parametrize("stops", STOPS)
 def test_sigterm_repeats_nothing_and_leaves_in_time(
-    apache: Broker, unique: Callable[[str], str], tmp_path: Path
+    apache: Broker, unique: Callable[[str], str], tmp_path: Path, stops: int
 ) -> None:
     """A process ends within its drain and one second, which check_exit() asserts."""
     topic = apache.create_topic(unique("jobs"), 2)
@@ -91,5 +92,5 @@ def test_sigterm_repeats_nothing_and_leaves_in_time(
             apache.write(topic, b"%d" % number, partition=number % 2)
         return 80
 
-    kills = run_kills(workers, signal.SIGTERM, STOPS, produce, dict)
+    kills = run_kills(workers, signal.SIGTERM, stops, produce, dict)
     assert set(kills.begun.values()) == {1}
