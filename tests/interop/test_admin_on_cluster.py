@@ -1,8 +1,9 @@
-"""Third-party admin clients on the in-process cluster."""
+"""Third-party admin clients on the in-process cluster, and their resets on Apache Kafka, too."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +26,11 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as PythonPartition
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType as PythonResourceType
+from kafka.admin import OffsetSpec
 
 import kohort
 from kohort.testing import Cluster
+from tests.interop.brokers import Broker
 
 TOPIC, GROUP = "orders", "shop"
 SETTINGS = {"retention.ms": "86400000"}
@@ -45,7 +48,7 @@ class Seen:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def shop() -> Iterator[Cluster]:
     """Cluster with a topic of ten records, of which a group has read all."""
     with Cluster(brokers=3, topics={TOPIC: 1}) as running:
         running.produce(TOPIC, ["x"] * 10)
@@ -151,10 +154,43 @@ ADMINS: dict[str, Callable[[str], Seen]] = {
 
 
 @pytest.mark.parametrize("client", ADMINS)
-def test_an_admin_client_makes_shows_and_deletes(cluster: Cluster, client: str) -> None:
-    assert ADMINS[client](cluster.bootstrap_servers) == Seen(
+def test_an_admin_client_makes_shows_and_deletes(shop: Cluster, client: str) -> None:
+    assert ADMINS[client](shop.bootstrap_servers) == Seen(
         {TOPIC: 1, "made": 5}, SETTINGS["retention.ms"], [GROUP], "Empty", {0: 10}
     )
-    assert cluster.topics == {TOPIC: 1}
-    assert cluster.records(TOPIC)[0].offset == 4
-    assert cluster.group(GROUP).state == ("Empty" if client == "aiokafka" else "Dead")
+    assert shop.topics == {TOPIC: 1}
+    assert shop.records(TOPIC)[0].offset == 4
+    assert shop.group(GROUP).state == ("Empty" if client == "aiokafka" else "Dead")
+
+
+def reset_with_confluent(servers: str, group: str, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    places = [ConfluentPartition(topic, 0, offset)]
+    done = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+    [place] = done[group].result(60).topic_partitions
+    assert place.error is None
+
+
+def reset_with_kafka_python(servers: str, group: str, topic: str, offset: int) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    place = PythonPartition(topic, 0)
+    target = {0: OffsetSpec.EARLIEST, 10: OffsetSpec.LATEST}.get(offset, offset)
+    found = admin.reset_group_offsets(group, {place: target})
+    assert found[place]["offset"] == offset
+    admin.close()
+
+
+@pytest.mark.parametrize("reset", [reset_with_confluent, reset_with_kafka_python])
+@pytest.mark.cases
+def test_an_admin_client_resets_a_group(
+    broker: Broker, reset: Callable[[str, str, str, int], None]
+) -> None:
+    servers, name = broker.bootstrap_servers, f"reset-{time.time_ns()}"
+    topic = broker.create_topic(name)
+    for _ in range(10):
+        broker.write(topic, b"x")
+    with kohort.KafkaConsumer(bootstrap_servers=servers, group_id=name) as consumer:
+        consumer.commit({kohort.TopicPartition(topic, 0): 5})
+    for offset in (0, 3, 10):
+        reset(servers, name, topic, offset)
+        assert broker.committed(name) == {(topic, 0): offset}
