@@ -40,8 +40,8 @@ def instrument(
     if the call is about one topic. ``messaging.client.operation.duration`` counts the same calls,
     and an error is in ``error.type`` of both.
 
-    Iteration has no spans of polls, because it takes records ahead. Share consumers have none at
-    all. Call it once for a consumer.
+    The spans of share consumers are the same. Their commits are calls that send acknowledgements.
+    Iteration has no spans of polls, because it takes records ahead. Call it once for a consumer.
     """
     require_package()
     tracer = trace.get_tracer("kohort", VERSION, tracer_provider)

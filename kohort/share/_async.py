@@ -13,6 +13,7 @@ from kohort.consumer.api import _arguments
 from kohort.consumer.driver._commit_future import AsyncCommitFuture
 from kohort.consumer.driver._life import CloseRequest
 from kohort.consumer.driver._task_driver import TaskDriver
+from kohort.consumer.engine._observed import Observed
 from kohort.errors import DataError, DeserializerNotReadyError, KafkaError
 from kohort.share import _base
 from kohort.share._record import ShareRecord
@@ -167,10 +168,11 @@ class AsyncShareConsumer(_base.ShareBase):
         self._finish_returned()
         found = self._queued_by_partition()
         if not found:
-            with self._polling():
+            with self._observed_poll() as observed:
                 await self._driver.call(self._wait_plan(timeout))
                 self._driver.run_commit_callbacks()
                 found = await self._taken()
+                observed(Observed(found.keys(), sum(map(len, found.values())), found))
         self._returned = found
         return found
 
@@ -200,10 +202,13 @@ class AsyncShareConsumer(_base.ShareBase):
         warn_of_deserializers(self._driver.config, self._driver.engine.fetcher.buffer)
         self._finish_returned()
         self._release_queued()
-        with self._polling():
+        with self._observed_poll() as observed:
             await self._driver.call(self._wait_plan(timeout))
             self._driver.run_commit_callbacks()
-            return self._take_rows()
+            rows = self._take_rows()
+            partitions = {tp for tp, _, _ in self._returned_rows}
+            observed(Observed(partitions, rows.num_rows))
+            return rows
 
     def __aiter__(self) -> Self:
         self._driver.life.check_usable()

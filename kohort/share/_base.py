@@ -15,6 +15,7 @@ from kohort.consumer.api import _arguments
 from kohort.consumer.driver._driver import Driver, DriverOwner, Plan
 from kohort.consumer.engine._callback_queue import CommitCallback
 from kohort.consumer.engine._engine import Engine
+from kohort.consumer.engine._observed import Observed
 from kohort.errors import (
     DataError,
     IllegalStateError,
@@ -243,6 +244,22 @@ class ShareBase(DriverOwner):
             yield
         finally:
             self._driver.engine.callback_queue.leave_poll()
+
+    @contextmanager
+    def _observed_poll(self) -> Iterator[Callable[[Observed], None]]:
+        """Be inside a poll that is observed. The block names what it has found, if anything."""
+        observe = self._driver.observe_poll
+        end = None if observe is None else observe()
+        found: list[Observed] = []
+        try:
+            with self._polling():
+                yield found.append
+        except BaseException as error:
+            if end is not None:
+                end(None, error)
+            raise
+        if end is not None:
+            end(found[0] if found and found[0].size else None, None)
 
     def _note_call(self) -> None:
         """Note a call other than a poll that shows that the caller is alive."""

@@ -15,6 +15,7 @@ from kohort.consumer.api import _arguments
 from kohort.consumer.driver._commit_future import CommitFuture
 from kohort.consumer.driver._life import CloseRequest
 from kohort.consumer.driver._thread_driver import ThreadDriver
+from kohort.consumer.engine._observed import Observed
 from kohort.errors import DataError, DeserializerNotReadyError, KafkaError
 from kohort.share import _base
 from kohort.share._record import ShareRecord
@@ -180,10 +181,11 @@ class ShareConsumer(_base.ShareBase):
         self._finish_returned()
         found = self._queued_by_partition()
         if not found:
-            with self._polling():
+            with self._observed_poll() as observed:
                 self._driver.call(self._wait_plan(timeout))
                 self._driver.run_commit_callbacks()
                 found = self._taken()
+                observed(Observed(found.keys(), sum(map(len, found.values())), found))
         self._returned = found
         return found
 
@@ -213,10 +215,13 @@ class ShareConsumer(_base.ShareBase):
         warn_of_deserializers(self._driver.config, self._driver.engine.fetcher.buffer)
         self._finish_returned()
         self._release_queued()
-        with self._polling():
+        with self._observed_poll() as observed:
             self._driver.call(self._wait_plan(timeout))
             self._driver.run_commit_callbacks()
-            return self._take_rows()
+            rows = self._take_rows()
+            partitions = {tp for tp, _, _ in self._returned_rows}
+            observed(Observed(partitions, rows.num_rows))
+            return rows
 
     def __iter__(self) -> Self:
         self._driver.life.check_usable()

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kohort import ConsumerRecord, KafkaConsumer, TopicPartition
+from kohort import AsyncShareConsumer, ConsumerRecord, KafkaConsumer, TopicPartition
 from kohort.errors import CommitFailedError, WakeupError
 from kohort.processing import Batch, process
 from kohort.testing import Cluster, MemoryCluster, ProducerRecord
@@ -342,3 +342,46 @@ def test_async_and_automatic_commits_are_spans() -> None:
     assert names == ["poll orders", "commit orders", "cycle", "poll orders", "commit orders"]
     poll, commit, cycle, *_ = telemetry.spans.get_finished_spans()
     assert poll.parent == commit.parent == cycle.get_span_context()
+
+
+def test_polls_and_commits_of_share_consumers_are_spans() -> None:
+    telemetry = Telemetry()
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"orders": 1}) as cluster:
+            headers = [("traceparent", PARENT)]
+            cluster.produce("orders", [ProducerRecord(b"x", headers=headers), ProducerRecord(b"y")])
+            consumer = AsyncShareConsumer(
+                "orders",
+                bootstrap_servers=cluster.bootstrap_servers,
+                connect=cluster.connect,
+                group_id="billing",
+                start="earliest",
+            )
+            otel.instrument(
+                consumer, tracer_provider=telemetry.tracers, meter_provider=telemetry.meters
+            )
+            async with consumer:
+                while not await consumer.poll(1_000):
+                    pass
+                await consumer.commit()
+                await consumer.commit()  # it has nothing to send
+                assert not await consumer.poll(1_000)
+                cluster.produce("orders", ["z"])
+                while not (await consumer.poll_arrow(1_000)).num_rows:
+                    pass
+                consumer.wakeup()
+                with pytest.raises(WakeupError):
+                    await consumer.poll(1_000)
+
+    run_virtual(main)
+    names = [name for name, _ in calls(telemetry.spans)]
+    assert names == ["poll orders", "commit orders", "poll orders", "poll"]
+    (poll, attributes), (_, settled), (_, columns), (_, raised) = calls(telemetry.spans)
+    assert attributes["messaging.consumer.group.name"] == "billing"
+    assert attributes["messaging.batch.message_count"] == 2
+    assert settled["messaging.operation.type"] == "settle"
+    assert columns["messaging.batch.message_count"] == 1
+    assert raised["error.type"] == "WakeupError"
+    first, *_ = telemetry.spans.get_finished_spans()
+    assert (first.name, [link.context.trace_id for link in first.links]) == (poll, [TRACE_ID])

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from kohort.consumer.engine._observed import Observed
 from kohort.coordinator_client.machine._error_code_actions import error_for
 from kohort.errors import (
     ConsumerClosedError,
@@ -180,17 +181,24 @@ class ShareClient:
 
         Raise KafkaTimeoutError if they do not come in time. They are still noted then.
         """
+        partitions, observe = self.locks.unsettled(), self._engine.offset_requests.observe
+        end = observe() if partitions and observe is not None else None
         self._flushing += 1
         try:
             with anyio.move_on_after(timeout):
                 await self._settle()
         finally:
             self._flushing -= 1
+        error = None
         if not self.locks.is_settled:
-            raise KafkaTimeoutError(
+            error = KafkaTimeoutError(
                 f"acknowledgements were not answered within {in_seconds(timeout)}. They are still "
                 "sent, and the next commit() names those that fail"
             )
+        if end is not None:
+            end(Observed(partitions), error)
+        if error is not None:
+            raise error
 
     def start_commit(self, timeout: float, finish: Callable[[KafkaError | None], None]) -> None:
         """Begin a commit, and call ``finish`` with its error or None, also at the end."""

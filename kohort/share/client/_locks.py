@@ -287,11 +287,16 @@ class Locks:
     @property
     def is_settled(self) -> bool:
         """True if every mark is sent and answered."""
+        return not self.unsettled()
+
+    def unsettled(self) -> list[TopicPartition]:
+        """Return the partitions with marks that are not sent or not answered."""
         with self._lock:
-            return all(
-                home.records.oldest_mark is None and not home.records.is_in_flight
+            return [
+                home.partition
                 for home in self._homes.values()
-            )
+                if home.records.oldest_mark is not None or home.records.is_in_flight
+            ]
 
     def take_units(self, node: int, *, with_renewals: bool = True) -> dict[IdPartition, AckUnit]:
         """Begin to send the marks of one leader."""
