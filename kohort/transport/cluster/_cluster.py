@@ -12,9 +12,11 @@ A request to a node takes these steps, all within one timeout:
    ``is_alive()`` checks it, and a new one replaces a dead one. So the request is sent once.
 3. The connection sends the request with the time that is left.
 
-A request to any broker goes to the node with the fewest requests in flight, then to the one that
-was idle longest. It opens connections side by side. The next broker is tried when one has failed or
-has not responded for half a second. The first open connection ends the other attempts.
+A request to any broker goes to the node with the fewest requests in flight. Of these, connected
+ones come first, then those that were idle longest. It opens connections side by side. The next
+broker is tried when one has failed or has not responded for half a second. The first open
+connection ends the other attempts. Before the first contact only a look-up of a coordinator is
+sent, right after the first request for metadata. Its response waits for the first contact.
 
 The client uses bootstrap addresses at the start, and while every known broker is in back-off
 (KIP-899). The connection of the first contact becomes that of the broker with the same address. The
