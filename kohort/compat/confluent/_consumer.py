@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Self
 
@@ -86,6 +87,8 @@ class Consumer:
             raise TypeError("expected configuration dict")
         self._options = options = Options({**(config or {}), **kwargs})
         self._closed = False
+        if options.first_token is not None:
+            weakref.finalize(self, options.first_token.stop)
         self._native: NativeConsumer[Any, Any] = NativeConsumer(**options.keywords())
         self._buffer = Buffer()
         self._offsets = OffsetStore(
@@ -559,6 +562,8 @@ class Consumer:
             self._native.close()
         finally:
             self._closed = True
+            if self._options.first_token is not None:
+                self._options.first_token.stop()
 
     def _check_open(self, text: str = CLOSED) -> None:
         if self._closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -10,10 +11,17 @@ from kohort import KafkaAdminClient
 from kohort.compat.confluent._values import KafkaError, KafkaException
 from kohort.config import ConsumerConfig
 from kohort.errors import ConfigurationError, UnknownOptionError
+from kohort.logs import get_logger
+
+logger = get_logger("kohort.compat")
 
 BOOTSTRAP_MS: Final = 1000
 """Time without a reachable broker after which ``error_cb`` is called."""
 
+_REFRESHED_PART: Final = 0.8
+"""Part of its life after which a token of ``oauth_cb`` is replaced."""
+_RETRY_S: Final = 10.0
+"""Time between a failed call of ``oauth_cb`` and the next."""
 _CALLBACKS: Final = ("on_commit", "error_cb", "stats_cb", "throttle_cb")
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "isolation.level": "read_committed",
@@ -36,12 +44,18 @@ class Credentials:
 
 
 class FirstToken:
-    """``oauth_cb``, which is called once with the new consumer, as confluent-kafka does."""
+    """``oauth_cb``, which is called with the new consumer, and again before its token expires.
+
+    A timer makes these calls, as a thread of confluent-kafka does. So a login finds a token.
+    """
 
     def __init__(self, callback: Callable[[str], Any], config: str) -> None:
         self._callback = callback
         self._config = config
         self._token: Any = None
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
 
     def fetch(self) -> None:
         """Get the token of the first login. Raises KafkaException without one."""
@@ -53,9 +67,31 @@ class FirstToken:
             text = f"oauth_cb failed: {error}"
             raise KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, text)) from error
         self._token = found
+        self._plan(_REFRESHED_PART * (expiry - time.time()))
+
+    def _plan(self, seconds: float) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._timer = threading.Timer(max(1.0, seconds), self._refresh)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _refresh(self) -> None:
+        try:
+            self.fetch()
+        except KafkaException as error:
+            logger.warning("%s", error)
+            self._plan(_RETRY_S)
+
+    def stop(self) -> None:
+        """Make no further calls."""
+        with self._lock:
+            self._stopped = True
+            if self._timer is not None:
+                self._timer.cancel()
 
     def __call__(self, config: str) -> Any:
-        """Return the first token once, and then those of the callback."""
+        """Return the latest token once, and otherwise what the callback returns."""
         found, self._token = self._token, None
         is_valid = found is not None and found[1] > time.time()
         return found if is_valid else self._callback(config)
@@ -95,7 +131,7 @@ class Options:
             values.get("partition.assignment.strategy", "cooperative")
         )
         self.credentials = _take_credentials(values)
-        self._first_token = _put_first_token(values)
+        self.first_token = _put_first_token(values)
         self.properties: Mapping[str, Any] = values
 
     def keywords(self) -> dict[str, Any]:
@@ -109,8 +145,8 @@ class Options:
             found["bootstrap_timeout_ms"] = BOOTSTRAP_MS
             if self.credentials is not None:
                 found["sasl_credentials"] = self.credentials
-            if self._first_token is not None:
-                self._first_token.fetch()
+            if self.first_token is not None:
+                self.first_token.fetch()
             return found
         raise wrong
 
@@ -151,6 +187,7 @@ def share_keywords(
         found["sasl_credentials"] = credentials
     if first_token is not None:
         first_token.fetch()
+        first_token.stop()
     return found, callbacks["error_cb"], credentials
 
 

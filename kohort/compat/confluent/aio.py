@@ -108,7 +108,7 @@ class AIOConsumer:
         }
         self._consumer = Consumer(options)
         self._owns_executor = executor is None
-        self.executor: Executor = executor or ThreadPoolExecutor(1, "kohort-aio")
+        self.executor: Executor = executor or ThreadPoolExecutor(max_workers, "kohort-aio")
 
     def _in_loop(self, callback: Callable[..., Any], *, is_rebalance: bool = False) -> Any:
         def call(*arguments: Any) -> Any:

@@ -16,6 +16,7 @@ from kohort.testing import Cluster, ProducerRecord
 from tests.compat.confluent.conftest import MakeConsumer
 from tests.compat.confluent.kit import read
 from tests.compat.kit import public_names
+from tests.interop.waiting import wait_until
 
 
 def test_consumer_has_the_methods_of_confluent_kafka() -> None:
@@ -206,6 +207,14 @@ def test_first_token_is_that_of_the_new_consumer(client: Any) -> None:
     }
     client.Consumer({**options, "oauth_cb": oauth_cb}).close()
     assert calls == ["scope=orders"]
+
+    def short(config: str) -> tuple[str, float]:
+        calls.append(config)
+        return "token", time.time() + 2
+
+    consumer = client.Consumer({**options, "oauth_cb": short})
+    wait_until(lambda: len(calls) >= 4)
+    consumer.close()
     for wrong in (lambda _: "token", lambda _: [][0]):
         with pytest.raises(client.KafkaException) as caught:
             client.Consumer({**options, "oauth_cb": wrong})
