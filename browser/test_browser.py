@@ -25,9 +25,9 @@ from browser.live.drawing import Group, Mark, Window, timeline
 from browser.live.group import PARTITIONS, SESSION_MS, LiveGroup
 from browser.live.history import Span
 from browser.live.worker import Worker, accept_past_times
+from kohort.testing import VirtualLoop
 from tests.house._source import PAGES, ROOT
 from tests.support.snippets import is_shown, python_blocks, shown_output
-from tests.support.virtual import VirtualLoop
 
 greenlet = pytest.importorskip("greenlet")
 
@@ -35,6 +35,7 @@ PAGE = ROOT / "docs" / "browser.md"
 WITH_THE_ARCHIVE_ONLY = """
 import os
 import sys
+from kohort.testing import VirtualLoop
 from browser.bundle import is_left_out
 
 class LeftOut:
