@@ -131,6 +131,17 @@ def test_callback_cannot_call_the_consumer(cls: Any, cluster: Cluster) -> None:
 
 
 @EACH_CLASS
+def test_polls_without_a_timeout_return_messages(cls: Any, cluster: Cluster) -> None:
+    with cls(options(cluster)) as consumer:
+        consumer.subscribe(["jobs"])
+        found: list[bytes] = []
+        deadline = time.monotonic() + LIMIT_S
+        while len(found) < 3 and time.monotonic() < deadline:
+            found += [each.value() for each in consumer.poll(0)]
+        assert found == [b"1", b"two", b"3"]
+
+
+@EACH_CLASS
 def test_second_thread_is_refused_during_a_call(cls: Any, cluster: Cluster) -> None:
     with cls(options(cluster)) as consumer:
         consumer.subscribe(["jobs"])
