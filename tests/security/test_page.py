@@ -98,6 +98,9 @@ CASES = {
         files={"/run/secrets/idp": f"{CLIENT_SECRET}\n"},
         names={'client_id="orders-app"': f'client_id="{CLIENT_ID}"'},
     ),
+    "machine": Case(
+        CLIENT_ID, sasl("OAUTHBEARER"), address="namespace.servicebus.windows.net:9093"
+    ),
     "provider": Case("orders-app", sasl("OAUTHBEARER")),
     "msk": Case("orders-app", sasl("OAUTHBEARER"), address="b-1.msk.eu-west-1.amazonaws.com:9098"),
 }
@@ -197,6 +200,8 @@ def test_a_block_logs_in_and_reads(
     texts |= {path: str(certificates.path(file)) for path, file in case.certificates.items()}
     if name == "oidc":
         texts["https://idp.example.org/oauth2/token"] = idp.url
+    if name == "machine":
+        texts['config": "query='] = f'token.endpoint.url": "{idp.url}?'
     with secured(case, certificates) as cluster:
         cluster.produce("orders", ["tea"])
         consumer = consumer_of(replaced(code, {case.address: cluster.bootstrap_servers} | texts))
@@ -204,7 +209,8 @@ def test_a_block_logs_in_and_reads(
             assert anyio.run(first_value_async, consumer) == b"tea"
         else:
             assert first_value(consumer) == b"tea"
-    assert len(idp.forms) == (name == "oidc")
+    assert len(idp.forms) == (name in ("oidc", "machine"))
+    assert len(idp.targets) == (name == "machine")
 
 
 @pytest.mark.parametrize("proxy", [SocksProxy, HttpProxy])
