@@ -49,9 +49,9 @@ class ClusterConfig:
     group_version: int = 1
     """Level of the feature group.version. With 0, the consumer protocol is off."""
     share_version: int = 2
+    """Level of the feature share.version. 0: no share groups. 1: no dead letters of them."""
     share_release_wakes: bool = False
     """True to let released records end the wait of a fetch, unlike Kafka."""
-    """Level of the feature share.version. 0: no share groups. 1: no dead letters of them."""
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     security: Security = PLAINTEXT_ONLY
 
