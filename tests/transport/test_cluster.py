@@ -609,6 +609,23 @@ async def test_names_from_the_network_cannot_forge_lines_of_the_log(
     assert all(message.isprintable() for message in messages)
 
 
+async def test_connections_that_fail_together_are_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running(brokers=2) as (client, cluster):
+        await client.wait_bootstrapped()
+        cluster.brokers[1].down()
+
+        async def ask(purpose: str) -> None:
+            with pytest.raises(KafkaConnectionError):
+                await client.request(HeartbeatRequest(), node=2, purpose=purpose)
+
+        async with anyio.create_task_group() as tasks:
+            for purpose in ("a", "b"):
+                tasks.start_soon(ask, purpose)
+    assert [each.levelno for each in caplog.records].count(logging.WARNING) == 1
+
+
 async def test_known_broker_is_named_when_connecting() -> None:
     async with running(brokers=2) as (client, cluster):
         await client.wait_bootstrapped()

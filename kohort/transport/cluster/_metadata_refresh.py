@@ -370,7 +370,10 @@ class MetadataUpdater:
                     self._nodes.refusals.on_new(error)
             self._updated.notify()
         elif self.bootstrapped:
-            level = logging.WARNING if lost and node.failures == 1 else logging.DEBUG
+            is_new = lost and node.failures == 1 and node.logged != node.not_before
+            if is_new:
+                node.logged = node.not_before
+            level = logging.WARNING if is_new else logging.DEBUG
             logger.log(level, "broker %d: %s", node.broker.id, text)
             if lost:
                 self.request_refresh()

@@ -92,6 +92,7 @@ class Node:
         "failures",
         "last_used",
         "line",
+        "logged",
         "not_before",
         "probe_at",
         "reached",
@@ -104,6 +105,8 @@ class Node:
         self.connections: dict[str, PurposeConnection] = {}
         self.failures = 0
         self.not_before = -math.inf
+        self.logged = -math.inf
+        """``not_before`` of the logged failure. Connections that fail together share it."""
         self.error: KafkaError | None = None
         """The latest failure, or None once a connection is open."""
         self.last_used = -math.inf
