@@ -11,7 +11,7 @@ from kohort import KafkaAdminClient
 from kohort.compat.confluent._values import KafkaError, KafkaException
 from kohort.config import ConsumerConfig
 from kohort.errors import ConfigurationError, UnknownOptionError
-from kohort.logs import get_logger
+from kohort.logs import error_text, get_logger
 
 logger = get_logger("kohort.compat")
 
@@ -80,7 +80,7 @@ class FirstToken:
         try:
             self.fetch()
         except KafkaException as error:
-            logger.warning("%s", error)
+            logger.warning("%s", error_text(error))
             self._plan(_RETRY_S)
 
     def stop(self) -> None:
