@@ -220,7 +220,7 @@ def test_failed_test_explains_consumers_and_shows_timelines(tmp_path: Path) -> N
     )
     assert "timeline of group 'shop'" in block
     assert re.search(r"one.* has t 0-1", block)
-    assert "t:0  1 commits" in block or "t:1  1 commits" in block
+    assert "t:0  1 commit, " in block or "t:1  1 commit, " in block
     assert "explain() of <KafkaConsumer group='shop'" in fixture
     assert "timeline of the groups" in fixture and "the cluster is not running" in fixture
     assert "explain() of <AsyncKafkaConsumer group='shop'" in coroutine
