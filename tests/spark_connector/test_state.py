@@ -40,15 +40,28 @@ def produce_everywhere(cluster: Cluster, count: int = 5) -> None:
 def with_state(cluster: Cluster, **given: object) -> Query:
     """Return a query that has read all partitions and whose checkpoint shows its state."""
     query = member(cluster, **given)
-    for _ in range(2):
+    for count in (5, 10):
         produce_everywhere(cluster)
         if query.reader is None:
             query.start()
-        query.trigger()
+        read_all(cluster, query, count)
         report(query)
     assert kept(json.loads(query.offset_log[-1]))["state"] is True
     cluster.wait_until(lambda: committed(cluster) == {0: 10, 1: 10, 2: 10}, DEADLINE)
     return query
+
+
+def read_all(cluster: Cluster, query: Query, count: int) -> None:
+    """Trigger until the query has read this many records of each partition.
+
+    The ends of some partitions may be known later than those of others.
+    """
+
+    def is_read() -> bool:
+        query.trigger()
+        return len(query.values()) == 3 * count
+
+    cluster.wait_until(is_read, DEADLINE)
 
 
 def trigger_until_error(cluster: Cluster, query: Query) -> str:
@@ -102,9 +115,8 @@ def test_query_with_state_goes_on_beside_member_without_commits(cluster: Cluster
         assert other.assigned
     cluster.wait_until(lambda: not query.trigger() and len(owned(query)) == 3, DEADLINE)
     produce_everywhere(cluster)
-    cluster.wait_until(query.trigger, DEADLINE)
+    read_all(cluster, query, 15)
     query.stop()
-    assert len(query.values()) == 3 * 15
 
 
 def test_query_without_state_shares_its_group(cluster: Cluster) -> None:
