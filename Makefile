@@ -70,7 +70,7 @@ spark-versions: $(VENV)/.dev ## Run the tests of the Spark source on Spark 4.0, 
 # the sanitizer keeps freed memory, which tests of memory would count.
 sanitize: $(VENV)/.dev ## Run the tests of the compiled modules with AddressSanitizer and UBSan.
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
-	git ls-files -z kohort pyspark_kohort pytest_kohort tests tools pyproject.toml setup.py README.md | xargs -0 cp --parents -t $(SANITIZED)
+	git ls-files -z kohort pyspark_kohort pytest_kohort tests tools pyproject.toml setup.py README.md NOTICE | xargs -0 cp --parents -t $(SANITIZED)
 	cd $(SANITIZED) && CFLAGS="-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
 	  KOHORT_REQUIRE_EXTENSIONS=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
 	cd $(SANITIZED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
