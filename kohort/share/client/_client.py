@@ -115,7 +115,7 @@ class ShareClient:
         self._latest = -1
         """The leader that got the latest fetch."""
         self._waiting = self._flushing = 0
-        self._is_closing = self._has_begun = False
+        self._has_begun = False
         self._started = OneShot()
         self._answer_signal = TaskSignal()
         """Notified after each response, for the calls that wait."""
@@ -230,7 +230,7 @@ class ShareClient:
 
     async def close(self, timeout: float) -> None:
         """Send what is marked, release the rest, and leave the group."""
-        self._is_closing = self.member.is_closing = True
+        self.member.is_closing = True
         self.locks.release_buffered()
         with anyio.move_on_after(timeout):
             self._flushing += 1
@@ -287,12 +287,12 @@ class ShareClient:
         assert self._tasks is not None
         while self._commits:
             start_soon(self._tasks, self._commit_beside, *self._commits.popleft())
-        if self._is_closing and not self._flushing:
+        if self.member.is_closing and not self._flushing:
             return
         now, locks = anyio.current_time(), self.locks
         locks.release_stale(now)
         wanted = self._wanted()
-        fetches = self._waiting > 0 and not locks.has_buffered and not self._is_closing
+        fetches = self._waiting > 0 and not locks.has_buffered and not self.member.is_closing
         is_exact = self._settings.acquire_mode == "record_limit"
         busy_elsewhere = any(each.is_busy for each in self._sessions.values())
         nodes = sorted(wanted.keys() | locks.nodes() | self._sessions.keys())
