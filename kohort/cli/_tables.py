@@ -19,8 +19,7 @@ _NUMBER = re.compile(r"\d[\d,]*(\.\d+)?(s|[dhm]\d\d[hms])?|-")
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return aligned columns. Those of numbers are aligned to the right."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return render(headings, rows, width)
+    return render(headings, rows, _width())
 
 
 def render(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:
@@ -63,10 +62,15 @@ def render(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | 
 
 def wrapped(text: str) -> str:
     """Return a line as several ones in a narrow terminal, which would break it within words."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = _width()
     if width is None:
         return text
     return textwrap.fill(text, max(20, width), break_long_words=False, break_on_hyphens=False)
+
+
+def _width() -> int | None:
+    """Return the width of the terminal, or None for a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def is_number(text: str) -> bool:
