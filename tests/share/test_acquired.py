@@ -93,6 +93,22 @@ def test_a_refused_list_is_halved_until_the_bad_offset_stands_alone() -> None:
     assert records.is_idle
 
 
+def test_a_new_mark_on_a_refused_offset_is_sent_once() -> None:
+    records = held(0, 1)
+    mark(records, 0, RENEW)
+    mark(records, 1, RENEW)
+    records.take(1.0)
+    records.answered(ErrorCode.INVALID_RECORD_STATE, None, LOCK)
+    mark(records, 0, ACCEPT)
+    assert not records.has_renewals  # in the unit that is next
+    assert records.take(2.0)[0].offsets == ((0, ACCEPT),)
+    records.answered(0, None, LOCK)
+    assert records.has_renewals
+    assert records.take(3.0)[0].offsets == ((1, RENEW),)
+    records.answered(0, None, LOCK)
+    assert records.oldest_mark is None and not records.has_renewals
+
+
 def test_a_renewal_moves_the_deadline_from_its_sending() -> None:
     records = held(0)
     mark(records, 0, RENEW)

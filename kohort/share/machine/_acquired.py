@@ -179,8 +179,10 @@ class AcquiredRecords:
 
     @property
     def has_renewals(self) -> bool:
-        """True if a renewal is marked."""
-        return any(self.holds[each].mark is Acknowledgement.RENEW for each in self._marked)
+        """True if the next unit has a renewal."""
+        following = self._halves[0] if self._halves else self._marked
+        holds = map(self.holds.get, following)  # those of a half may be lost
+        return any(hold is not None and hold.mark is Acknowledgement.RENEW for hold in holds)
 
     def take(self, now: float, *, with_renewals: bool = True) -> tuple[AckUnit, list[Failure]]:
         """Begin to send what is marked, and return it with the marks whose locks have expired."""
@@ -188,6 +190,8 @@ class AcquiredRecords:
         failures: list[Failure] = []
         if self._halves:
             chosen: Collection[int] = self._halves.pop(0)
+            for offset in chosen:  # a mark since then goes with it
+                self._marked.pop(offset, None)
         else:
             chosen, self._marked = sorted(self._marked), {}
         offsets = []
