@@ -222,6 +222,9 @@ TOGETHER: Rows = {
     "kohort, Java, confluent-kafka and franz-go by the consumer protocol": [
         "consumer_protocol_groups::four_clients_share_a_group"
     ],
+    "kohort, Java, confluent-kafka and franz-go in a share group, while members come and go": [
+        "mixed_share_group::each_record_is_accepted_once_by_one_client"
+    ],
     "kohort by the consumer protocol, and four others by the classic one": [
         "consumer_protocol_groups::kohort_converts_a_group_of_classic_clients"
     ],

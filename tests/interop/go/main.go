@@ -252,6 +252,7 @@ func admin(ctx context.Context) error {
 func main() {
 	commands := map[string]func(context.Context) error{
 		"produce": produce, "consume": consume, "read": read, "admin": admin, "drain": drain,
+		"queue": queue,
 	}
 	flag.Parse()
 	run, known := commands[flag.Arg(0)]
