@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,6 +54,10 @@ class Ledger:
     @property
     def is_over(self) -> bool:
         return self.has_failed or len(self.accepted) >= RECORDS
+
+    def has_room(self, written: int) -> bool:
+        """True if more records may be written than this number."""
+        return self.has_failed or written < len(self.accepted) + AHEAD
 
     def fill(self, name: str, live: Callable[[Ledger], Iterator[list[bytes]]]) -> None:
         """Let members live one after the other, until all records are accepted or one fails."""
@@ -159,7 +164,7 @@ def wait_for_members(ledger: Ledger, count: int) -> None:
 def write(ledger: Ledger) -> None:
     """Write the records, a little ahead of the members."""
     for first in range(0, RECORDS, SLICE):
-        wait_until(lambda first=first: ledger.has_failed or first < len(ledger.accepted) + AHEAD)
+        wait_until(partial(ledger.has_room, first))
         pairs = [(b"k", b"%d" % number) for number in range(first, first + SLICE)]
         partition = first // SLICE % PARTITIONS
         with_confluent(ledger.servers, ledger.topic, partition, "none", pairs, idempotent="true")
