@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -12,6 +12,7 @@ import pytest
 
 from kohort.config import Secret
 from kohort.errors import KafkaConnectionError, KafkaError, OAuthTokenError
+from kohort.protocol import Buffer
 from kohort.protocol.messages import (
     HeartbeatRequest,
     SaslHandshakeRequest,
@@ -20,10 +21,11 @@ from kohort.protocol.messages import (
 from kohort.security.oauth._jwt import unsecured
 from kohort.security.oauth._tokens import TokenSource, token_of
 from kohort.security.sasl._oauthbearer import OAuthBearerMechanism
-from kohort.transport import OneShot
+from kohort.transport import ByteConnection, OneShot
 from kohort.transport.connection._login_renewal import GatedPipeline
 from kohort.transport.connection._pipeline import Pending
 from tests.support.virtual import run_virtual_on
+from tests.transport.peer import Network
 from tests.transport.sasl_peer import (
     OFFERED,
     PASSWORD,
@@ -209,6 +211,42 @@ def test_credentials_are_asked_for_at_each_login(virtual: Any) -> None:
         async with logged_in(broker, plain(provide)) as connection:
             assert await ask_for(20, connection) < 0.1
         assert len(asked) == len(broker.logins) == 6
+
+    virtual(main)
+
+
+class FarNetwork(Network):
+    """A network whose requests need a while to the broker. Its responses need no time."""
+
+    SECONDS = 0.1
+
+    async def connect(self, host: str, port: int) -> ByteConnection:
+        connection = await super().connect(host, port)
+        send = connection.send
+
+        async def send_late(buffers: Sequence[Buffer]) -> None:
+            await anyio.sleep(self.SECONDS)
+            await send(buffers)
+
+        vars(connection)["send"] = send_late
+        return connection
+
+
+def test_no_request_reaches_a_distant_broker_after_the_session(virtual: Any) -> None:
+    async def main() -> None:
+        late = itertools.cycle((0.0, 0.7))  # every other login comes after the end of its session
+
+        async def provide() -> tuple[str, str]:
+            await anyio.sleep(next(late))
+            return "alice", PASSWORD
+
+        broker = SaslPeer(lifetime_ms=4000)
+        broker.delay = 0.02
+        async with logged_in(broker, plain(provide), FarNetwork) as connection:
+            await ask_for(60, connection)
+        assert broker.cut_off == 0
+        assert broker.connections == 1
+        assert len(broker.logins) > 10
 
     virtual(main)
 

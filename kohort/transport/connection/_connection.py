@@ -291,6 +291,11 @@ class BrokerConnection:
         return max(self._last_request, self._reader.last_response)
 
     @property
+    def round_trip(self) -> float:
+        """Shortest round trip to the broker in seconds. Infinity before it is known."""
+        return self._line.round_trip
+
+    @property
     def in_flight(self) -> int:
         """Number of requests without a response, abandoned ones included."""
         return len(self._pipeline)

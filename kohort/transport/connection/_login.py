@@ -53,7 +53,11 @@ class LoginSender(Protocol):
 
     @property
     def sent_at(self) -> float:
-        """Earliest time, by the event loop's clock, when the broker started the last request."""
+        """Time, by the event loop's clock, from which a session that now begins lasts.
+
+        The trip of the login to the broker is not part of it. So a request that is sent before the
+        session ends arrives before its end, too.
+        """
         ...
 
     async def __call__(self, message: Request[R], version: int, /) -> R: ...

@@ -127,6 +127,11 @@ class LoginConnection(Protocol):
         """Time of the latest request or response."""
         ...
 
+    @property
+    def round_trip(self) -> float:
+        """Shortest round trip to the broker, or infinity."""
+        ...
+
     def version_for(self, message: type[Message], min_version: int | None = None) -> int:
         """Return the highest version that both sides know."""
         ...
@@ -339,8 +344,9 @@ class PipelinedLoginSender:
         hello = SaslHandshakeRequest(mechanism=self._login.name)
         version = self._connection.version_for(SaslHandshakeRequest, 1)
         response = await self._response(handshake, hello, version)
-        # The broker started the login after all earlier requests.
-        self.sent_at = self._clock()
+        # The broker may have started the login right after it began the response before. The way
+        # of that response and the way of a later request are a round trip.
+        self.sent_at = max(self.sent_at, handshake.preceded_at - self._connection.round_trip)
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             return False
         self._login.check_handshake(response)

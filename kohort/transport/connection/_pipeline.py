@@ -60,6 +60,7 @@ class Pending:
         "name",
         "on_frame",
         "posted_at",
+        "preceded_at",
         "received",
         "result",
         "timeout",
@@ -80,6 +81,8 @@ class Pending:
         self.buffers: list[Buffer] = buffers
         self.timeout: float = timeout
         self.posted_at: float = now
+        self.preceded_at: float = -math.inf
+        """Time of the first byte of the response before this one, set when this one comes."""
         self.deadline: float = now + timeout
         self.received: int = received
         """Bytes that the connection had received when :attr:`deadline` was set."""

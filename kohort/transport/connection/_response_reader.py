@@ -101,6 +101,8 @@ class ResponseReader:
         It is called once for each silence.
         """
         self._is_silent = False
+        self._first_at = -math.inf
+        """Time of the first byte of the latest response."""
         self._sender = sender
         self._end = end
         self._timer = timer
@@ -134,6 +136,7 @@ class ResponseReader:
             first_at = source.last_at if source.first_at is None else source.first_at
             self._line.note_round_trip(first_at - pending.posted_at)
             self._line.note_response(len(frame.data), first_at, source.last_at)
+            pending.preceded_at, self._first_at = self._first_at, first_at
             self.response_count += 1
             self.last_response = self._clock()
             if self._is_silent:
