@@ -61,6 +61,9 @@ class DeadLetters:
     kohort writes it over the connections of the consumer, with an idempotent producer. If that
     fails for ``timeout`` seconds, a warning says so, and it is tried again without limit.
 
+    A record has at least one letter. If a crash follows the letter, or with ``offsets=`` an outage
+    of the database, the record is handled again. Then it has a second letter, or a result, too.
+
     The topic must exist, unless ``create=True`` creates it with the defaults of the brokers.
 
     ``send`` replaces kohort's producer. It gets a :class:`DeadLetter`, and returns when a broker

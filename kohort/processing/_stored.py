@@ -17,6 +17,9 @@ Invariants:
 4. Records of a load may be skipped only by rule 3. So a position that goes back, by a seek or a
    reset, stops process(). So does a topic that was created again: offsets of the former topic say
    nothing about the new one.
+5. The policy of a failed record returns before the end of the record is stored, so no letter is
+   lost. If a crash or an outage of the store prevents the second step, the next owner handles the
+   record again. So a letter may be repeated, or stand beside a result.
 """
 
 from __future__ import annotations
@@ -36,8 +39,10 @@ from kohort.processing.stores import Steps, StoredOffset, StoreSession
 
 MAX_CONFLICTS = 8
 """Attempts at one load while the stored offset stays the expected one, as in a locked row."""
+MAX_FAILURES = 8
+"""Attempts to store the end of a record whose policy has returned: for about five seconds."""
 FIRST_PAUSE = 0.02
-"""Seconds after the first of them. Each later pause is twice as long."""
+"""Half of the seconds after the first attempt. Each later pause is twice as long."""
 
 InStore: TypeAlias = Callable[[Steps[Any]], Any]
 """Runs steps of a store, and returns the result, or an awaitable of it."""
@@ -179,11 +184,24 @@ class StoredOffsets:
     def advance(self, load: Any) -> Steps[None]:
         """Store the end of a record that has failed for good, after the policy has returned.
 
-        If this fails, it is tried again. ``settled`` then says that the policy has returned.
+        A failure is tried again at once, before a drain ends, because the policy cannot be undone.
+        After the last one the policy is to be called later, and ``settled`` says that it returned.
         """
-        self.settled.add(settled_key(load))
-        yield from self._store(load, None)
-        self.settled.discard(settled_key(load))
+        key = settled_key(load)
+        self.settled.add(key)
+        failures = 0
+        while key in self.settled:
+            try:
+                yield from self._store(load, None)
+            except KafkaError:
+                raise
+            except Exception:
+                failures += 1
+                if failures == MAX_FAILURES:
+                    raise
+                yield self._pause(FIRST_PAUSE * 2**failures)
+            else:
+                self.settled.discard(key)
 
     def _store(self, load: Any, work: Callable[[Any, Any], Any] | None) -> Steps[None]:
         first = load[0] if isinstance(load, list) else load

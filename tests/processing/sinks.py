@@ -88,7 +88,7 @@ class MemoryDatabase:
 
     A transaction that updates a row waits for another one that has, and looks at the row again
     after it. Commits fail at times: then nothing is stored, or everything is stored and the program
-    gets an error.
+    gets an error. Until the time ``away_until`` every statement and every commit fails.
     """
 
     def __init__(self, rng: random.Random, faults: float) -> None:
@@ -97,14 +97,23 @@ class MemoryDatabase:
         self.has_table = False
         self.offsets: dict[Row, tuple[str, int]] = {}
         self.results: Counter[Place] = Counter()
-        self.failed: set[Place] = set()
-        """The records at which a stored offset was to be replaced in vain."""
+        self.away_until = 0.0
         self.locks: dict[Row, anyio.Lock] = defaultdict(anyio.Lock)
         self.on_stored: Callable[[Row, int, int], None] = lambda row, begin, end: None
         """Called when the offset of a row is replaced."""
+        self.on_failed: Callable[[Place], None] = lambda place: None
+        """Called with the first record after a stored offset that could not be replaced."""
 
     async def connect(self) -> MemoryConnection:
         return MemoryConnection(self)
+
+    @property
+    def is_away(self) -> bool:
+        return anyio.current_time() < self.away_until
+
+    def note_failed(self, row: Row) -> None:
+        if row in self.offsets:
+            self.on_failed((row[2], self.offsets[row][1]))
 
 
 class MemoryConnection:
@@ -125,7 +134,9 @@ class MemoryConnection:
     async def execute(self, text: str, values: tuple[Any, ...] = ()) -> None:
         """Run one of the statements of SqlOffsets, or the insertion of a result."""
         database = self._database
-        if self._is_broken:
+        if self._is_broken or database.is_away:
+            if text.startswith("UPDATE"):
+                database.note_failed(values[1:4])
             raise OSError("the connection is broken")
         await anyio.lowlevel.checkpoint()
         if text.startswith("CREATE"):
@@ -175,9 +186,11 @@ class MemoryConnection:
         fault = rng.random() < database.faults and bool(self._offsets)
         is_applied = not fault or rng.random() < 0.5
         await anyio.sleep(rng.uniform(0, 0.05))
+        if database.is_away:
+            fault, is_applied = True, False
         if not is_applied:
-            rows = self._offsets.keys() & database.offsets.keys()
-            database.failed |= {(row[2], database.offsets[row][1]) for row in rows}
+            for row in self._offsets:
+                database.note_failed(row)
         else:
             for row, (topic_id, offset) in self._offsets.items():
                 before = database.offsets.get(row)

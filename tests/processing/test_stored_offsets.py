@@ -215,6 +215,36 @@ def test_a_failed_record_is_passed_after_its_policy(
     in_world(backend, main)
 
 
+def test_a_leave_waits_for_the_end_of_a_failed_record(backend: str, database: Database) -> None:
+    away_until = 0.0
+
+    class Away(Gaps):
+        async def before_transaction(self) -> None:
+            if anyio.current_time() < away_until:
+                raise OSError("away")
+
+    async def refuse(record: Record, cursor: Any) -> None:
+        raise LookupError("only here")
+
+    async def main(world: World) -> None:
+        consumer = world.consumer()
+
+        def keep(record: Record, error: Exception, attempts: int) -> None:
+            nonlocal away_until
+            away_until = anyio.current_time() + 2
+            consumer.wakeup()
+
+        world.produce("a")
+        store = Away(database).store()
+        await process(consumer, refuse, failed=keep, offsets=store, handle_signals=False)
+        assert stored(database) == 1
+        world.produce("b")
+        await run_until(world, database, 2)
+        assert database.results() == [(0, 1)]
+
+    in_world(backend, main)
+
+
 def owner(world: World) -> AsyncKafkaConsumer[bytes, bytes]:
     """Return a consumer that owns partition 0 whatever others do, as a suspended member does."""
     consumer = world.consumer(subscribe=False)
