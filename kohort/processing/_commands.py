@@ -1,4 +1,8 @@
-"""The commands of the core, which its drivers carry out."""
+"""The commands of the core, which its drivers carry out.
+
+A driver may carry out a command after its lane has gone on. So a command has the load, and not the
+lane, unless the lane is to be changed.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,9 @@ class Opened(NamedTuple):
 class Retried(NamedTuple):
     """Command: log that the handler raised, and when it is called again."""
 
-    lane: Lane
+    load: Any
     error: Exception
+    attempts: int
     pause: float
 
 
@@ -45,7 +50,7 @@ class Skipped(NamedTuple):
 class PolicyFailed(NamedTuple):
     """Command: log that the ``failed`` policy raised, and when it is called again."""
 
-    lane: Lane
+    load: Any
     error: Exception
     pause: float
 

@@ -425,7 +425,7 @@ class Core:
         elif not self._is_part(lane):
             pause = pause_after(self.options.retries, error, lane.attempt)
         if pause is not None:
-            self._command(Retried(lane, error, pause))
+            self._command(Retried(lane.load, error, lane.attempt, pause))
             return self._put_to_sleep(lane, now + pause)
         if self._is_divisible(lane):
             if lane.partition.is_closed:  # no part may go to the policy for the error of another
@@ -451,7 +451,7 @@ class Core:
         lane.failures += 1
         lane.failure = error
         pause = POLICY_RETRY.pause(lane.failures) or 0.0
-        self._command(PolicyFailed(lane, error, pause))
+        self._command(PolicyFailed(lane.load, error, pause))
         lane.attempt -= 1  # the next take() is no call of the handler
         return self._put_to_sleep(lane, now + pause)
 

@@ -41,12 +41,12 @@ def described(error: BaseException) -> str:
 def report(command: Retried | Skipped | PolicyFailed) -> None:
     """Log what happened to a record whose handler raised."""
     match command:
-        case Retried(lane=lane, error=error, pause=pause):
+        case Retried(load=load, error=error, attempts=attempts, pause=pause):
             logger.info(
                 "%s: the handler raised %s in attempt %d. The next attempt follows in %.1f s",
-                place(lane.load),
+                place(load),
                 described(error),
-                lane.attempt,
+                attempts,
                 pause,
             )
         case Skipped(load=load, error=error, attempts=attempts):
@@ -56,11 +56,11 @@ def report(command: Retried | Skipped | PolicyFailed) -> None:
                 attempts,
                 described(error),
             )
-        case PolicyFailed(lane=lane, error=error, pause=pause):
+        case PolicyFailed(load=load, error=error, pause=pause):
             logger.warning(
                 "%s: failed= raised %s, so the record stays in flight. failed= is called again in "
                 "%.1f s",
-                place(lane.load),
+                place(load),
                 described(error),
                 pause,
             )

@@ -12,7 +12,7 @@ import pytest
 
 from kohort import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, TopicPartition
 from kohort.errors import ConfigurationError
-from kohort.processing import GiveUp, Retry, Skip, context, process
+from kohort.processing import Batch, GiveUp, Retry, Skip, context, process
 from kohort.testing import Cluster
 
 Record = ConsumerRecord[bytes, bytes]
@@ -113,6 +113,23 @@ def test_failures_are_retried_skipped_and_handed_over(
     assert handler.values == [b"retried", b"last"]
     assert failed == [(b"given up", "wrong", 1)]
     assert committed(cluster) == 4
+
+
+def test_a_failure_is_logged_when_its_batch_is_done_since(
+    cluster: Cluster, consumer: KafkaConsumer[bytes, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(records: list[Record]) -> None:
+        if context.attempt < 3:
+            raise OSError
+        consumer.wakeup()
+
+    cluster.produce("orders", ["a", "b"], partition=0)
+    with caplog.at_level("INFO", "kohort.processing"):
+        process(consumer, handler, batch=Batch(2), retry=Retry(3, first=0.0))
+    lines = [line for line in caplog.messages if "raised" in line]
+    assert [line.partition(". ")[0] for line in lines] == [
+        f"orders-0 offset 0: the handler raised OSError:  in attempt {n}" for n in (1, 2)
+    ]
 
 
 def test_the_error_of_a_handler_is_raised(
