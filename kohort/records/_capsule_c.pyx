@@ -1,5 +1,6 @@
 """Capsules of the Arrow C data interface over memory that Python has; see _capsule.py and _capsule.h."""
 
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint32_t
 
@@ -36,6 +37,11 @@ cdef extern from "_capsule.h":
 def built_from():
     """As in ``_record_decoder``."""
     return KOHORT_SOURCE_STATE
+
+
+def unset_bytes(Py_ssize_t size):
+    """A bytearray of any content, because zeros would cost as much as the decoding of the records."""
+    return PyByteArray_FromStringAndSize(NULL, size)
 
 
 def schema_capsule():

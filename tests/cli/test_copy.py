@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -163,6 +166,71 @@ def test_run_that_ends_at_any_step_resumes_with_no_row_twice(
                     assert run(cluster, "orders", "--to", file) == 0
             assert rows_of(file) == wanted
             assert not file.with_name(file.name + ".parts").exists()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.cases(1)
+def test_copy_reads_on_while_rows_are_written(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    limit(monkeypatch)
+    has_started, has_read_on = threading.Event(), threading.Event()
+    poll = kohort.KafkaConsumer.poll_batches
+
+    def poll_batches(self: Any, timeout_ms: float) -> Any:
+        if has_started.is_set():
+            has_read_on.set()
+        return poll(self, timeout_ms)
+
+    def make(*arguments: Any) -> Any:
+        writer = form.writer(*arguments)
+        write = writer.write_table
+
+        class Waiting:
+            close = writer.close
+
+            def write_table(self, table: pa.Table) -> None:
+                has_started.set()
+                assert has_read_on.wait(60)
+                write(table)
+
+        return Waiting()
+
+    monkeypatch.setattr(kohort.KafkaConsumer, "poll_batches", poll_batches)
+    form = _copy.FORMATS[suffix]
+    monkeypatch.setitem(_copy.FORMATS, suffix, form._replace(writer=make))
+    file = tmp_path / f"orders{suffix}"
+    assert run(cluster, "orders", "--to", file) == 0
+    assert rows_of(file) == expected(cluster)
+
+
+def test_interrupt_of_a_wait_for_the_writer_keeps_the_rows(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "orders.parquet"
+    wait = _copy._Parts._wait
+    calls = itertools.count(1)
+
+    def interrupted(self: _copy._Parts) -> None:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        wait(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        limit(patch)
+        patch.setattr(_copy._Parts, "_wait", interrupted)
+        assert run(cluster, "orders", "--to", file) == 130
+    assert run(cluster, "orders", "--to", file) == 0
+    assert "going on after" in capsys.readouterr().err
+    assert rows_of(file) == expected(cluster)
+
+
+def test_copy_does_not_import_pandas(cluster: Cluster, tmp_path: Path) -> None:
+    words = ["copy", "orders", "--to", str(tmp_path / "a.parquet")]
+    words += ["--bootstrap-servers", cluster.bootstrap_servers]
+    code = f"import sys; from kohort.cli import main; main({words}); print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def limit(patch: pytest.MonkeyPatch) -> None:

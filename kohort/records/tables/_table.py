@@ -29,6 +29,7 @@ from kohort.records.tables._table_decoder_choice import (
     WRONG,
     Columns,
     MissingRoom,
+    capsules,
     extent_of,
     filled_bytes,
     take_body,
@@ -50,8 +51,8 @@ _Run: TypeAlias = tuple[bytes, int, int]
 
 
 def allocate_in_python(size: int) -> memoryview:
-    """Allocate memory of the interpreter."""
-    return memoryview(bytearray(size))
+    """Allocate memory of the interpreter, of any content."""
+    return memoryview(bytearray(size) if capsules is None else capsules.unset_bytes(size))
 
 
 class Table(NamedTuple):
