@@ -56,9 +56,12 @@ def missing_java_program() -> str | None:
     return missing_kafka()
 
 
-def java_program(name: str, folder: Path) -> list[str]:
-    """Compile a program into ``folder``, and return the command that runs it."""
-    path = f"{jars()}/*:{folder}"
+def java_program(name: str, folder: Path, libraries: Path | None = None) -> list[str]:
+    """Compile a program into ``folder``, and return the command that runs it.
+
+    ``libraries`` is the folder of the jars that it needs, by default those of Kafka.
+    """
+    path = f"{libraries or jars()}/*:{folder}"
     source = Path(__file__).with_name(f"{name}.java")
     subprocess.run([str(_compiler()), "-cp", path, "-d", str(folder), str(source)], check=True)
     return [str(java()), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path, name]

@@ -1,11 +1,15 @@
-"""Members of one group that process a topic and come and go, on the virtual clock."""
+"""Members of one group that process a topic and come and go, on the virtual clock.
+
+``python -m tests.processing.fleet`` prints a table: what becomes of the records with process(), and
+without its drain, its done sets or both. A pool of tasks in a loop of poll() has neither.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -21,6 +25,7 @@ from tests.support.virtual import run_virtual
 
 RECORDS = 4000
 KEYS = 300
+SEEDS = (1, 2, 3)
 GUESTS = 8
 """Members that come and go beside one that stays."""
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -119,3 +124,25 @@ def without_done_sets() -> Iterator[None]:
 
     with patch.object(Partition, "to_commit", bare):
         yield
+
+
+def main() -> None:
+    print("| protocol | drain | done sets | handled twice | cancelled midway |")
+    print("|---|---|---|---:|---:|")
+    for protocol in PROTOCOLS:
+        for drain, has_done_sets in ((0.0, False), (20.0, False), (0.0, True), (20.0, True)):
+            with nullcontext() if has_done_sets else without_done_sets():
+                reports = [run_fleet(seed, protocol, drain=drain) for seed in SEEDS]
+            repeated, cancelled = (
+                f"{min(numbers)} to {max(numbers)}"
+                for numbers in (
+                    [report.repeated for report in reports],
+                    [report.cancelled for report in reports],
+                )
+            )
+            cells = protocol, "yes" if drain else "no", "yes" if has_done_sets else "no"
+            print("|", " | ".join((*cells, repeated, cancelled)), "|", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.processing.fleet import PROTOCOLS, RECORDS, run_fleet, without_done_sets
+from tests.processing.fleet import PROTOCOLS, RECORDS, SEEDS, run_fleet, without_done_sets
 
-SEEDS = (1, 2, 3)
 MANY = 20
 """Records that at least show a planted bug. The number of all depends on who revokes what when."""
 

@@ -23,6 +23,10 @@ OLD_VERSIONS = ("2.8.2", "3.9.2", "4.3.1")
 """Brokers that are still in use: the last with message formats by topic, the last 3.x, and the
 release before KAFKA_VERSION.
 """
+PARALLEL_CONSUMER = (
+    ("io.confluent.parallelconsumer", "parallel-consumer-core", "0.5.3.3"),
+    LOGGING,
+)
 SPARK_ARTIFACTS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
@@ -47,6 +51,11 @@ def jars() -> Path:
 def old_jars(version: str) -> Path:
     """Return the folder of the jars of one of OLD_VERSIONS."""
     return _found(CACHE / version, _pom((("org.apache.kafka", "kafka_2.13", version), LOGGING)))
+
+
+def parallel_consumer_jars() -> Path:
+    """Return the folder of the jars of Confluent's Parallel Consumer, which benchmarks compare."""
+    return _found(CACHE / "parallel-consumer", _pom(PARALLEL_CONSUMER))
 
 
 def spark_jars() -> Path:
