@@ -148,6 +148,20 @@ def test_records_of_a_new_leader_replace_those_of_the_old_one() -> None:
     assert list(locks.take_failures()[TP]) == [0]
 
 
+def test_a_refused_mark_is_not_sent_for_the_next_lock_of_its_record() -> None:
+    locks = Locks(Clock())
+    for offset, hold in taken(locks, 0, 1).items():
+        locks.mark(TP, offset, hold, RELEASE)
+    locks.take_units(NODE)
+    # One response refuses both, because the locks have ended, and acquires both again.
+    locks.answered(KEY, ErrorCode.INVALID_RECORD_STATE, None)
+    locks.add(fetched(0, 1))
+    assert locks.take_units(NODE) == {}
+    (found,) = locks.take()
+    assert sorted(locks.hold(found, set())) == [0, 1]
+    assert sorted(locks.take_failures()[TP]) == [0, 1]
+
+
 def test_accept_fails_after_a_renewal_of_the_lost_lock_failed() -> None:
     locks = Locks(Clock())
     hold = taken(locks, 0, 0)[0]

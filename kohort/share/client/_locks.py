@@ -234,6 +234,11 @@ class Locks:
             home = self._homes.get(fetched.key)
             if home is not None and home.node != fetched.node:
                 self._void(fetched.key, DISCONNECTED, None)
+            elif home is not None and home.records.holds:
+                # A mark of an ended lock that waits here must not be sent for the new lock.
+                for offset in home.records.holds.keys() & fetched.offsets():
+                    home.records.overtake(offset)
+                self._fail(fetched.partition, home.records.take_overtaken())
             self._buffer.append(fetched)
 
     def release_stale(self, now: float) -> None:

@@ -142,18 +142,21 @@ class AcquiredRecords:
         return not self.holds and self._in_flight is None
 
     def acquire(self, offset: int, deadline: float, delivery_count: int) -> Hold:
-        """Hold an acquired offset. An older hold of it is lost, because its lock has ended."""
+        """Hold an acquired offset."""
+        self.overtake(offset)
+        hold = self.holds[offset] = Hold(deadline, delivery_count)
+        return hold
+
+    def overtake(self, offset: int) -> None:
+        """Lose the hold of an offset that its leader has locked again, because its lock ended."""
         before = self.holds.get(offset)
         if before is not None:
             if before.mark not in (None, Acknowledgement.GAP):
                 self._overtaken.append(Failure(offset, EXPIRED))
-            before.state = HoldState.LOST
-            self._marked.pop(offset, None)
-        hold = self.holds[offset] = Hold(deadline, delivery_count)
-        return hold
+            self.lose(offset, before)
 
     def take_overtaken(self) -> list[Failure]:
-        """Return the marks that :meth:`acquire` has made void since the last call."""
+        """Return the marks that :meth:`overtake` has made void since the last call."""
         found, self._overtaken = self._overtaken, []
         return found
 
