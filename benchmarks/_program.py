@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ class ProgramError(Exception):
 
 def run(module: str, *arguments: object) -> Any:
     """Run a module of this package in a separate process. Return the JSON of its last line."""
-    return run_command(_command(module, arguments))
+    return run_command(command_of(module, *arguments))
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Any:
@@ -122,13 +122,13 @@ def run_command(command: Sequence[str], environment: Mapping[str, str] | None = 
 
 
 @contextmanager
-def ready(module: str, *arguments: object) -> Iterator[Iterator[str]]:
-    """Run a module of this package within the block, which begins when it prints "ready".
+def ready(command: Sequence[str]) -> Iterator[Iterator[str]]:
+    """Run a program within the block, which begins when it prints "ready".
 
     Yield the lines that it prints afterwards.
     """
     with subprocess.Popen(
-        _command(module, arguments),
+        command,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
@@ -137,13 +137,14 @@ def ready(module: str, *arguments: object) -> Iterator[Iterator[str]]:
         assert process.stdout is not None
         try:
             if process.stdout.readline() != "ready\n":
-                raise ProgramError(f"{module} {arguments} did not start")
+                raise ProgramError(f"{' '.join(command)} did not start")
             yield iter(process.stdout)
         finally:
             process.kill()
 
 
-def _command(module: str, arguments: Iterable[object]) -> list[str]:
+def command_of(module: str, *arguments: object) -> list[str]:
+    """Return the command that runs a module of this package."""
     return [sys.executable, "-m", f"{__package__}.{module}", *map(str, arguments)]
 
 

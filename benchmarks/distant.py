@@ -20,6 +20,7 @@ from benchmarks._kafka import kafka
 from benchmarks._names import ARROW, CONFLUENT, RECORDS
 from benchmarks._program import (
     about,
+    command_of,
     new_group,
     parser,
     publish,
@@ -110,11 +111,11 @@ def main() -> None:
     (port,) = free_ports(1)
     near = f"127.0.0.1:{port}"
     with kafka({"advertised.listeners": f"PLAINTEXT://{near}"}) as server:
-        with ready("_line", port, server.port, *DIRECT[1:]):
+        with ready(command_of("_line", port, server.port, *DIRECT[1:])):
             fill(near, SHAPE, 1, PARTITIONS)
 
         def read(case: Case) -> dict[str, float]:
-            with ready("_line", port, server.port, *case.line[1:]):
+            with ready(command_of("_line", port, server.port, *case.line[1:])):
                 asked = case.client, near, SHAPE.name, new_group(), case.records
                 reading = Reading(**run("_read", *asked))
             return {**reading.figures(), RATE: reading.rate * RECORD_BYTES / 1e6}

@@ -15,7 +15,7 @@ import random
 import statistics
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -32,7 +32,16 @@ from benchmarks._consumers import (
 )
 from benchmarks._goals import Figures, Goal, goal_table
 from benchmarks._measured import Task
-from benchmarks._program import about, add_names, brokers, parser, publish, ready, setting
+from benchmarks._program import (
+    about,
+    add_names,
+    brokers,
+    command_of,
+    parser,
+    publish,
+    ready,
+    setting,
+)
 from benchmarks._raw import Link
 from benchmarks._rounds import collect, table
 from kohort.protocol.messages import ProduceRequest
@@ -65,12 +74,19 @@ GOALS = (
 
 def receive(task: Task, gaps_s: Iterable[float]) -> dict[str, float]:
     """Produce a record after each gap, and measure the time until the consumer has it."""
-    words = "_measured", json.dumps(task._asdict())
-    with closing(Link.to(task.bootstrap_servers)) as link, ready(*words) as lines:
+    command = command_of("_measured", json.dumps(task._asdict()))
+    return received(command, task.bootstrap_servers, task.topic, gaps_s)
+
+
+def received(
+    command: Sequence[str], servers: str, topic: str, gaps_s: Iterable[float]
+) -> dict[str, float]:
+    """Do so with a program that receives as :class:`benchmarks._measured.Received` does."""
+    with closing(Link.to(servers)) as link, ready(command) as lines:
         sent = []
         for number, gap_s in enumerate(gaps_s):
             time.sleep(gap_s)
-            sent.append(produce(link, task.topic, b"%08d" % number))
+            sent.append(produce(link, topic, b"%08d" % number))
         received = json.loads(next(lines))
     ms = sorted((at - ns) / 1e6 for at, ns in zip(received["at_ns"], sent, strict=True))
     return {
