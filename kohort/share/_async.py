@@ -206,7 +206,7 @@ class AsyncShareConsumer(_base.ShareBase):
             await self._driver.call(self._wait_plan(timeout))
             self._driver.run_commit_callbacks()
             rows = self._take_rows()
-            partitions = {tp for tp, _, _ in self._returned_rows}
+            partitions = {tp for tp, _ in self._returned_rows}
             observed(Observed(partitions, rows.num_rows))
             return rows
 

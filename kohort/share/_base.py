@@ -25,7 +25,7 @@ from kohort.errors import (
 )
 from kohort.logs import get_logger
 from kohort.share._delivery import PoisonPolicy, ShareDelivery
-from kohort.share._record import ShareRecord
+from kohort.share._record import ShareRecord, hold_of
 from kohort.share.client._client import ShareClient
 from kohort.share.client._locks import Locks
 from kohort.share.client._settings import AcquireMode, ShareSettings
@@ -166,7 +166,7 @@ class ShareBase(DriverOwner):
         self._topics: frozenset[str] = frozenset(_arguments.topic_names(topics))
         self._returned: Records = {}
         """Records of the latest poll, which the next call accepts in implicit mode."""
-        self._returned_rows: list[tuple[TopicPartition, int, Hold]] = []
+        self._returned_rows: list[tuple[TopicPartition, dict[int, Hold]]] = []
         """The same of the latest poll_arrow()."""
         self._queue: deque[ShareRecord[Any, Any]] = deque()
         """Records that iteration has still to return."""
@@ -305,28 +305,21 @@ class ShareBase(DriverOwner):
         rows, self._returned_rows = self._returned_rows, []
         current, self._current = self._current, None
         if self._is_implicit:
-            for records in returned.values():
-                for record in records:
-                    self._accept_unmarked(record)
-            if current is not None:
-                self._accept_unmarked(current)
-            for partition, offset, hold in rows:
-                if hold.mark is None:
-                    self._locks.mark(partition, offset, hold, Acknowledgement.ACCEPT)
-
-    def _accept_unmarked(self, record: ShareRecord[Any, Any]) -> None:
-        if record._hold.mark is None:
-            self._mark(record, Acknowledgement.ACCEPT)
+            for records in returned.values() if current is None else ([current],):
+                holds = {record.offset: record._origin[3] for record in records}  # type: ignore[misc]
+                self._locks.mark_rest(holds, Acknowledgement.ACCEPT)
+            for _, holds in rows:
+                self._locks.mark_rest(holds, Acknowledgement.ACCEPT)
 
     def _mark(self, record: ShareRecord[Any, Any], type: Acknowledgement) -> bool:
-        partition = TopicPartition(record.topic, record.partition)
-        return self._locks.mark(partition, record.offset, record._hold, type)
+        return self._locks.mark(record.offset, hold_of(record), type)
 
     def _release_current(self) -> None:
         """Release the record at which an iteration was left."""
         current, self._current = self._current, None
-        if current is not None and current._hold.mark is None and self._is_implicit:
-            self._mark(current, Acknowledgement.RELEASE)
+        if current is not None and self._is_implicit:
+            holds = {current.offset: hold_of(current)}
+            self._locks.mark_rest(holds, Acknowledgement.RELEASE)
 
     def _release_queued(self) -> None:
         """Release the records that no iteration has returned."""
@@ -337,7 +330,7 @@ class ShareBase(DriverOwner):
         """Return the next record of the iteration. Records that waited too long are released."""
         while self._queue:
             record = self._queue.popleft()
-            if self._locks.is_fresh(record._hold):
+            if self._locks.is_fresh(record.offset, hold_of(record)):
                 return record
             self._mark(record, Acknowledgement.RELEASE)
         return None
@@ -394,17 +387,21 @@ class ShareBase(DriverOwner):
         _check_choice("type", type, tuple(_TYPES))
         tp = _arguments.topic_partition(partition)
         hold = self._locks.find(tp, _arguments.offset(offset))
-        if hold is None or not self._locks.mark(tp, offset, hold, _TYPES[type]):
+        if hold is None or not self._locks.mark(offset, hold, _TYPES[type]):
             raise IllegalStateError(
                 f"this consumer holds no lock of {tp.topic}-{tp.partition} offset {offset}"
             )
 
     def _acknowledge(self, records: Iterable[ShareRecord[Any, Any]], type: Acknowledgement) -> None:
-        self._driver.life.check_usable()
+        # Each record may come alone, so there is no system call here. In a child of this process,
+        # the next poll or commit raises the error.
+        if self._driver.life.is_closed:
+            self._driver.life.check_usable()
+        mark = self._locks.mark
         for record in records:
             if not isinstance(record, ShareRecord):
                 raise TypeError(f"expected a ShareRecord, not {record!r}")
-            if not self._mark(record, type):
+            if not mark(record.offset, hold_of(record), type):
                 raise IllegalStateError(
                     f"{record.topic}-{record.partition} offset {record.offset} is acknowledged "
                     "already"

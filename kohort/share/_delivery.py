@@ -17,7 +17,7 @@ from kohort.errors import (
 from kohort.fetcher.buffer._deserialize import KeptBytes, record_deserializer
 from kohort.logs import PlacedText, get_logger
 from kohort.records import ConsumerRecord, Record, RecordSet, Scratch
-from kohort.share._record import ShareRecord, share_record
+from kohort.share._record import ShareRecord, share_records
 from kohort.share.client._locks import Fetched, Locks
 from kohort.share.machine._acquired import Acknowledgement, Hold
 from kohort.types import TopicPartition
@@ -92,26 +92,27 @@ class ShareDelivery:
 
         def read(found: RecordSet) -> bool:
             found.read(_ALL)
-            records.extend(each for each in found.records if each.offset in acquired)
+            records.extend(found.records)
             return True
 
         _, corrupt = self._decode(fetched, acquired, read)
-        values = [self._value(record) for record in records]  # before anything is acknowledged
-        gaps = acquired.difference(record.offset for record in records)
-        gaps.difference_update(*(offsets for _, offsets in corrupt))
+        offsets = [record.offset for record in records]
+        if not acquired.issuperset(offsets):
+            records = [record for record in records if record.offset in acquired]
+        gaps = acquired.difference(offsets)
+        gaps.difference_update(*(damaged for _, damaged in corrupt))
+        if self._deserialize is None:
+            good: list[ConsumerRecord[Any, Any]] = records
+            bad: list[RecordDeserializationError] = []
+        else:  # before anything is acknowledged
+            good, bad = self._deserialized(records)
         holds = self._locks.hold(fetched, gaps)
-        for error, offsets in corrupt:
-            self._poison(fetched.partition, error, offsets & holds.keys(), holds)
-        delivered = []
-        for record, made in zip(records, values, strict=True):
-            hold = holds.get(record.offset)
-            if hold is None:
-                continue  # the lock is lost
-            if isinstance(made, RecordDeserializationError):
-                self._poison(fetched.partition, made, {record.offset}, holds)
-            else:
-                delivered.append(share_record(made, hold))
-        return delivered
+        for error, damaged in corrupt:
+            self._poison(fetched.partition, error, damaged & holds.keys(), holds)
+        for wrong in bad:
+            if wrong.offset in holds:
+                self._poison(fetched.partition, wrong, {wrong.offset}, holds)
+        return share_records(good, holds)
 
     def deliver_rows(self, fetched: Iterable[Fetched], plan: TablePlan) -> SharedRows:
         """Return the rows of these fetches, and acknowledge what has no row.
@@ -141,16 +142,21 @@ class ShareDelivery:
         self.delivered += len(found)
         return found
 
-    def _value(self, record: Record) -> ConsumerRecord[Any, Any] | RecordDeserializationError:
-        """Return the record as deserialized, or its error. Raises DeserializerNotReadyError."""
-        if self._deserialize is None:
-            return record
-        try:
-            return self._deserialize(record)
-        except RecordDeserializationError as error:
-            if isinstance(error.__cause__, DeserializerNotReadyError):
-                raise error.__cause__.with_traceback(None) from None
-            return error
+    def _deserialized(
+        self, records: Iterable[Record]
+    ) -> tuple[list[ConsumerRecord[Any, Any]], list[RecordDeserializationError]]:
+        """Return the deserialized records, and errors. Raises DeserializerNotReadyError."""
+        assert self._deserialize is not None
+        good: list[ConsumerRecord[Any, Any]] = []
+        bad: list[RecordDeserializationError] = []
+        for record in records:
+            try:
+                good.append(self._deserialize(record))
+            except RecordDeserializationError as error:
+                if isinstance(error.__cause__, DeserializerNotReadyError):
+                    raise error.__cause__.with_traceback(None) from None
+                bad.append(error)
+        return good, bad
 
     def _decode(
         self, fetched: Fetched, acquired: set[int], read: Callable[[RecordSet], bool]
@@ -203,7 +209,7 @@ class ShareDelivery:
                 f"on_error returned {policy!r}: expected 'reject', 'release', 'accept' or 'raise'"
             )
         for offset in offsets:
-            self._locks.mark(tp, offset, holds[offset], type)
+            self._locks.mark(offset, holds[offset], type)
         if policy == "raise":
             error.args = (f"{_described(tp, error)}. The record was released, so it comes again",)
             self.errors.append(error)

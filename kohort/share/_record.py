@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from kohort.records import ConsumerRecord, K, V
-from kohort.records._record import RecordDraft, _size
+from kohort.records import ConsumerRecord, K, V, turn_into
+from kohort.records._record import RecordFields
 from kohort.share.machine._acquired import Hold
 
 
@@ -18,15 +19,12 @@ class ShareRecord(ConsumerRecord[K, V]):
 
     __module__ = "kohort"
 
-    __slots__ = ("_hold",)
-
-    if TYPE_CHECKING:  # hints are resolved in the module of the class, which is kohort
-        _hold: Hold
+    __slots__ = ()
 
     @property
     def delivery_count(self) -> int:
         """Number of deliveries of this record, 1 for the first, as far as the leader knows."""
-        return self._hold.delivery_count
+        return hold_of(self).delivery_count
 
     @property
     def lock_deadline(self) -> float:
@@ -34,27 +32,37 @@ class ShareRecord(ConsumerRecord[K, V]):
 
         That is ``time.monotonic()`` for ShareConsumer and on asyncio. renew() moves it.
         """
-        return self._hold.deadline
+        return hold_of(self).deadline_of(self.offset)
 
 
-class _Draft(ShareRecord[K, V], RecordDraft[K, V]):
-    """A share record while it is filled, as :class:`RecordDraft` describes."""
+def hold_of(record: ShareRecord[Any, Any]) -> Hold:
+    """Return the lock of a record. It is after the values that the records of a batch share."""
+    hold: Hold = record._origin[3]  # type: ignore[misc]
+    return hold
 
-    __slots__ = ()
+
+def share_records(
+    records: Iterable[ConsumerRecord[Any, Any]], holds: Mapping[int, Hold]
+) -> list[ShareRecord[Any, Any]]:
+    """Make share records of those that have a lock, in place.
+
+    A hold refers to no record, so the garbage collector need not know of these records either.
+    """
+    found: list[Any] = []
+    plain: object = None
+    last: Hold | None = None
+    shared: Any = None
+    for record in records:
+        hold = holds.get(record.offset)
+        if hold is None:
+            continue  # the lock is lost
+        if hold is not last or record._origin is not plain:
+            last, plain = hold, record._origin
+            shared = (*record._origin, hold)
+        _put_origin(record, shared)
+        found.append(record)
+    turn_into(ShareRecord, found)
+    return found
 
 
-def share_record(record: ConsumerRecord[Any, Any], hold: Hold) -> ShareRecord[Any, Any]:
-    """Return the deserialized record with its lock."""
-    draft: _Draft[Any, Any] = _Draft()
-    draft.topic = record.topic
-    draft.partition = record.partition
-    draft.offset = record.offset
-    draft.timestamp = record.timestamp
-    draft.key = record.key
-    draft.value = record.value
-    draft.headers = record.headers
-    draft._origin = record._origin
-    draft._sizes = record._sizes or (_size(record.key), _size(record.value), -1)
-    draft._hold = hold
-    draft.__class__ = ShareRecord  # type: ignore[assignment]
-    return draft
+_put_origin: Any = RecordFields.__dict__["_origin"].__set__

@@ -24,8 +24,8 @@ class SharedRows:
         buffer = self._batch.column("offset").buffers()[1]
         self.offsets: list[int] = memoryview(buffer).cast("B").cast("q").tolist()
         """The offset of each row, also of records that other members have locked."""
-        self.holds: list[tuple[TopicPartition, int, Hold]] = []
-        """The partition, offset and lock of each row that is returned, in order."""
+        self.holds: list[tuple[TopicPartition, dict[int, Hold]]] = []
+        """The locks of the rows of each fetch that are returned, in order."""
         self._indices = array("q")
 
     def __len__(self) -> int:
@@ -33,19 +33,20 @@ class SharedRows:
 
     def add(self, partition: TopicPartition, rows: range, holds: Mapping[int, Hold]) -> None:
         """Note the locks of the rows of one fetch."""
-        for row in rows:
-            offset = self.offsets[row]
-            if (hold := holds.get(offset)) is not None:
-                self.holds.append((partition, offset, hold))
-                self._indices.append(row)
+        found = {self.offsets[row]: row for row in rows if self.offsets[row] in holds}
+        if found:
+            self._indices.extend(found.values())
+            self.holds.append((partition, {offset: holds[offset] for offset in found}))
 
     def build(self) -> pa.RecordBatch:
         """Return the rows, with the columns of their locks."""
         batch = self._batch
         if len(self) < batch.num_rows:
             batch = batch.take(_column(pa.int64(), self._indices))
-        counts = array("i", (hold.delivery_count for _, _, hold in self.holds))
-        deadlines = array("d", (hold.deadline for _, _, hold in self.holds))
+        counts, deadlines = array("i"), array("d")
+        for _, holds in self.holds:
+            counts.extend(hold.delivery_count for hold in holds.values())
+            deadlines.extend(hold.deadline for hold in holds.values())
         return pa.RecordBatch.from_arrays(
             [*batch.columns, _column(pa.int32(), counts), _column(pa.float64(), deadlines)],
             schema=_schema(),

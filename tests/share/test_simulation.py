@@ -19,9 +19,9 @@ from kohort.share._delivery import ShareDelivery
 from kohort.share.client._locks import Fetched, Locks
 from kohort.share.machine._acquired import (
     Acknowledgement,
+    AckRange,
     AcquiredRecords,
     Hold,
-    HoldState,
 )
 from kohort.share.machine._session import ShareSession
 from tests.share.simulation import run, simulate
@@ -90,20 +90,16 @@ def keep_acknowledged_partitions() -> AbstractContextManager[Any]:
 
 def accept_renewed_records_twice() -> AbstractContextManager[Any]:
     settle = AcquiredRecords._settle
-    renewed: set[int] = set()
 
-    def again(records: AcquiredRecords, offset: int, type: Acknowledgement, until: float) -> None:
-        hold = records.holds.get(offset)
-        settle(records, offset, type, until)
-        if hold is None:
-            return
-        if type is Acknowledgement.RENEW:
-            renewed.add(id(hold))
-        elif id(hold) in renewed:
-            renewed.discard(id(hold))
-            hold.state = HoldState.HELD
-            records.holds[offset] = hold
-            records._marked[offset] = 0.0
+    def again(records: AcquiredRecords, acknowledged: AckRange, until: float) -> None:
+        offsets = range(acknowledged.first, acknowledged.last + 1)
+        renewed = {o: h for o in offsets if (h := records.holds.get(o)) and o in h.renewed}
+        settle(records, acknowledged, until)
+        if acknowledged.type is not Acknowledgement.RENEW:
+            for offset, hold in renewed.items():
+                del hold.renewed[offset]
+                records.holds[offset] = hold
+                records.mark({offset: acknowledged.type}, 0.0)
 
     return patch.object(AcquiredRecords, "_settle", again)
 

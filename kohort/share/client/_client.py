@@ -100,6 +100,7 @@ class ShareClient:
         )
         self.membership: ShareMembership = self.member.membership
         self.locks: Locks = locks
+        locks.clock = engine.callback_queue.clock  # that of the loop, which runs now
         self.errors: deque[KafkaError] = deque()
         """Errors that the next polls raise."""
         self._commits: deque[tuple[float, Callable[[KafkaError | None], None]]] = deque()

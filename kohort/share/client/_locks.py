@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
 from kohort.errors import (
@@ -66,15 +66,13 @@ class Fetched:
         return {offset for first, last, _ in self.ranges for offset in range(first, last + 1)}
 
 
-class _Home:
-    """One partition with the leader that locks its records."""
-
-    __slots__ = ("node", "partition", "records")
+class _Home(AcquiredRecords):
+    """The acquired records of one partition at the leader that locks them."""
 
     def __init__(self, partition: TopicPartition, node: int) -> None:
+        super().__init__()
         self.partition: Final = partition
         self.node: Final = node
-        self.records: Final = AcquiredRecords()
 
 
 class Locks:
@@ -145,55 +143,83 @@ class Locks:
         with self._lock:
             if fetched.is_void:
                 return {}
-            records = self._records_of(fetched)
-            now = self.clock()
-            holds = {}
-            for first, last, count in fetched.ranges:
-                for offset in range(first, last + 1):
-                    hold = records.acquire(offset, fetched.deadline, count)
-                    if offset in gaps:
-                        records.mark(offset, hold, Acknowledgement.GAP, now)
-                    else:
-                        holds[offset] = hold
-            self._fail(fetched.partition, records.take_overtaken())
+            records = self._home_of(fetched)
+            holds = self._acquire(records, fetched)
+            if gaps:
+                records.mark(dict.fromkeys(gaps, Acknowledgement.GAP), self.clock())
+                for offset in gaps:
+                    holds.pop(offset, None)
             self.acquired += len(holds)
             return holds
 
-    def mark(
-        self, partition: TopicPartition, offset: int, hold: Hold, type: Acknowledgement
-    ) -> bool:
+    def _acquire(self, records: _Home, fetched: Fetched) -> dict[int, Hold]:
+        holds: dict[int, Hold] = {}
+        for first, last, count in fetched.ranges:
+            hold = records.acquire(first, last, fetched.deadline, count)
+            holds |= dict.fromkeys(range(first, last + 1), hold)
+        self._fail(fetched.partition, records.take_overtaken())
+        return holds
+
+    def mark(self, offset: int, hold: Hold, type: Acknowledgement) -> bool:
         """Mark an offset. A lost lock becomes a failure that the next commit names.
 
         Return False if the offset has its last acknowledgement already.
         """
         with self._lock:
-            if hold.state in (HoldState.SENT, HoldState.DONE):
-                return False
-            key = self._keys.get(partition)
-            home = None if key is None else self._homes.get(key)
             now = self.clock()
-            if home is not None and hold.state is HoldState.HELD and now < hold.deadline:
-                home.records.mark(offset, hold, type, now)
-            elif hold.mark in (None, Acknowledgement.RENEW):
-                # A failed renewal must not hide that the acknowledgement after it fails, too.
-                hold.mark = type
-                if type is not Acknowledgement.RELEASE:
-                    code = EXPIRED if now >= hold.deadline else DISCONNECTED
-                    self._fail(partition, [Failure(offset, code)])
-                if home is not None:
-                    home.records.lose(offset, hold)
-            return True
+            return hold.records.mark_held(offset, hold, type, now) or self._mark_late(
+                offset, hold, type, now
+            )
+
+    def mark_rest(self, holds: Mapping[int, Hold], type: Acknowledgement) -> None:
+        """Mark the offsets that have no mark yet, as :meth:`mark` does."""
+        with self._lock:
+            now, marked = self.clock(), dict[int, Acknowledgement]()
+            records: AcquiredRecords | None = None
+            for offset, hold in holds.items():
+                if hold.records is not records:
+                    if records is not None:
+                        records.mark(marked, now)
+                    records, marked = hold.records, {}
+                    held, marks, is_in_flight = records.holds, records.marks, records.is_in_flight
+                if held.get(offset) is not hold:
+                    if hold.lost.get(offset, type) is None:
+                        self._mark_late(offset, hold, type, now)
+                elif offset not in marks and not (is_in_flight and records.is_sent(offset)):
+                    marked[offset] = type
+            if records is not None:
+                records.mark(marked, now)
+
+    def _mark_late(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
+        """Note a mark without effect. Return False if the last one was sent."""
+        records = hold.records
+        assert isinstance(records, _Home)
+        state = hold.state_of(offset)
+        if state in (HoldState.SENT, HoldState.DONE):
+            return False
+        is_lost = state is HoldState.LOST
+        mark = hold.lost[offset] if is_lost else records.marks.get(offset)
+        if mark in (None, Acknowledgement.RENEW):
+            # A failed renewal must not hide that the acknowledgement after it fails, too.
+            if type is not Acknowledgement.RELEASE:
+                code = EXPIRED if now >= hold.deadline_of(offset) else DISCONNECTED
+                self._fail(records.partition, [Failure(offset, code)])
+            if is_lost:
+                hold.lost[offset] = type
+            else:
+                records.lose(offset, type)
+        return True
 
     def find(self, partition: TopicPartition, offset: int) -> Hold | None:
         """Return the hold of an offset, or None."""
         with self._lock:
             key = self._keys.get(partition)
             home = None if key is None else self._homes.get(key)
-            return None if home is None else home.records.holds.get(offset)
+            return None if home is None else home.holds.get(offset)
 
-    def is_fresh(self, hold: Hold) -> bool:
+    def is_fresh(self, offset: int, hold: Hold) -> bool:
         """Return True unless a record has waited for half of its lock."""
-        return hold.deadline - self.clock() > self.seconds * (1 - FRESH_SHARE)
+        return hold.deadline_of(offset) - self.clock() > self.seconds * (1 - FRESH_SHARE)
 
     def take_failures(self) -> dict[TopicPartition, dict[int, KafkaError]]:
         """Return the acknowledgements that failed since the last call."""
@@ -204,7 +230,7 @@ class Locks:
     def counts(self) -> tuple[int, int]:
         """Return how many offsets are held, and how many of them wait for a poll."""
         with self._lock:
-            held = sum(len(home.records) for home in self._homes.values())
+            held = sum(map(len, self._homes.values()))
             buffered = sum(
                 last - first + 1 for each in self._buffer for first, last, _ in each.ranges
             )
@@ -214,10 +240,10 @@ class Locks:
         """Return how many returned records have no mark, and the first deadline of these."""
         with self._lock:
             deadlines = [
-                hold.deadline
+                hold.deadline_of(offset)
                 for home in self._homes.values()
-                for hold in home.records.holds.values()
-                if hold.mark is None
+                for offset, hold in home.holds.items()
+                if offset not in home.marks and not home.is_sent(offset)
             ]
         return len(deadlines), min(deadlines, default=None)
 
@@ -234,11 +260,10 @@ class Locks:
             home = self._homes.get(fetched.key)
             if home is not None and home.node != fetched.node:
                 self._void(fetched.key, DISCONNECTED, None)
-            elif home is not None and home.records.holds:
+            elif home is not None and home.holds:
                 # A mark of an ended lock that waits here must not be sent for the new lock.
-                for offset in home.records.holds.keys() & fetched.offsets():
-                    home.records.overtake(offset)
-                self._fail(fetched.partition, home.records.take_overtaken())
+                home.overtake(fetched.offsets())
+                self._fail(fetched.partition, home.take_overtaken())
             self._buffer.append(fetched)
 
     def release_stale(self, now: float) -> None:
@@ -253,12 +278,9 @@ class Locks:
             self._release(fetched, now)
 
     def _release(self, fetched: Fetched, now: float) -> None:
-        records = self._records_of(fetched)
-        for first, last, count in fetched.ranges:
-            for offset in range(first, last + 1):
-                hold = records.acquire(offset, fetched.deadline, count)
-                records.mark(offset, hold, Acknowledgement.RELEASE, now)
-        self._fail(fetched.partition, records.take_overtaken())
+        records = self._home_of(fetched)
+        offsets = self._acquire(records, fetched)
+        records.mark(dict.fromkeys(offsets, Acknowledgement.RELEASE), now)
 
     def release_buffered(self) -> None:
         """Release all fetches that no poll has taken."""
@@ -270,14 +292,14 @@ class Locks:
     def nodes(self) -> frozenset[int]:
         """Return the leaders that hold records for this member."""
         with self._lock:
-            busy = {home.node for home in self._homes.values() if not home.records.is_idle}
+            busy = {home.node for home in self._homes.values() if not home.is_idle}
             return frozenset(busy | {each.node for each in self._buffer})
 
     def has_marks(self, node: int, *, older_than: float | None = None) -> bool:
         """Return True if marks of a leader are not sent, or are older than a time."""
         with self._lock:
             for home in self._homes.values():
-                oldest = home.records.oldest_mark if home.node == node else None
+                oldest = home.oldest_mark if home.node == node else None
                 if oldest is not None and (older_than is None or oldest <= older_than):
                     return True
             return False
@@ -285,9 +307,7 @@ class Locks:
     def has_renewals(self, node: int) -> bool:
         """Return True if a mark of a leader is a renewal."""
         with self._lock:
-            return any(
-                home.node == node and home.records.has_renewals for home in self._homes.values()
-            )
+            return any(home.node == node and home.has_renewals for home in self._homes.values())
 
     @property
     def is_settled(self) -> bool:
@@ -300,7 +320,7 @@ class Locks:
             return [
                 home.partition
                 for home in self._homes.values()
-                if home.records.oldest_mark is not None or home.records.is_in_flight
+                if home.oldest_mark is not None or home.is_in_flight
             ]
 
     def take_units(self, node: int, *, with_renewals: bool = True) -> dict[IdPartition, AckUnit]:
@@ -309,11 +329,11 @@ class Locks:
             now = self.clock()
             units = {}
             for key, home in list(self._homes.items()):
-                if home.node != node or home.records.oldest_mark is None:
+                if home.node != node or home.oldest_mark is None:
                     continue
-                unit, failures = home.records.take(now, with_renewals=with_renewals)
+                unit, failures = home.take(now, with_renewals=with_renewals)
                 self._fail(home.partition, failures)
-                if unit.offsets:
+                if unit.ranges:
                     units[key] = unit
             return units
 
@@ -326,10 +346,10 @@ class Locks:
             if code in _LOST_LEADERS:
                 self._void(key, code, message)
                 return
-            before = len(home.records)
-            self._fail(home.partition, home.records.answered(code, message, self.seconds))
+            before = len(home)
+            self._fail(home.partition, home.answered(code, message, self.seconds))
             if code == 0:
-                self.acknowledged += before - len(home.records)
+                self.acknowledged += before - len(home)
 
     def void(self, node: int, code: int, message: str | None = None) -> None:
         """Lose all locks of one leader."""
@@ -353,14 +373,14 @@ class Locks:
         home = self._homes.pop(key, None)
         if home is not None:
             self._keys.pop(home.partition, None)
-            self._fail(home.partition, home.records.void(code, message))
+            self._fail(home.partition, home.void(code, message))
 
-    def _records_of(self, fetched: Fetched) -> AcquiredRecords:
+    def _home_of(self, fetched: Fetched) -> _Home:
         home = self._homes.get(fetched.key)
         if home is None:
             home = self._homes[fetched.key] = _Home(fetched.partition, fetched.node)
             self._keys[fetched.partition] = fetched.key
-        return home.records
+        return home
 
     def _fail(self, partition: TopicPartition, failures: Iterable[Failure]) -> None:
         for offset, code, message in failures:

@@ -125,7 +125,7 @@ def acknowledge_request(
 
 
 def _batches(batch: Callable[..., B], unit: AckUnit | None) -> list[B]:
-    ranges = () if unit is None else unit.ranges()
+    ranges = () if unit is None else unit.ranges
     return [
         batch(first_offset=first, last_offset=last, acknowledge_types=[type])
         for first, last, type in ranges

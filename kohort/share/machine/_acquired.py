@@ -2,8 +2,9 @@
 
 Theory of operation. A leader locks records for this member until a deadline. It knows offsets
 only, also those of markers and of compacted holes. So each acquired offset has a :class:`Hold`
-until its last acknowledgement is answered, or until its lock is lost. A mark says what becomes of
-an offset, and the latest mark counts until it is sent.
+until its last acknowledgement is answered, or until its lock is lost. Neighbouring offsets of one
+fetch share a hold, and only what differs is kept for each offset: queues have many records. A mark
+says what becomes of an offset, and the latest mark counts until it is sent.
 
 All acknowledgements of a partition in one request are one unit for the leader: one bad offset
 fails all. So an expired lock is never sent, and a refused unit is sent again in two halves, until
@@ -22,8 +23,10 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
+from operator import itemgetter
 from typing import Final
 
 from kohort.errors import ErrorCode
@@ -54,15 +57,28 @@ class HoldState(IntEnum):
 
 
 class Hold:
-    """The lock of one acquired offset. Records refer to it."""
+    """The locks of neighbouring offsets that one fetch has acquired. Records refer to it."""
 
-    __slots__ = ("deadline", "delivery_count", "mark", "state")
+    __slots__ = ("deadline", "delivery_count", "lost", "records", "renewed")
 
-    def __init__(self, deadline: float, delivery_count: int) -> None:
-        self.deadline: float = deadline
-        self.delivery_count: int = delivery_count
-        self.mark: Acknowledgement | None = None
-        self.state: HoldState = HoldState.HELD
+    def __init__(self, records: AcquiredRecords, deadline: float, delivery_count: int) -> None:
+        self.records: Final = records
+        self.deadline: Final = deadline
+        self.delivery_count: Final = delivery_count
+        self.renewed: dict[int, float] = {}
+        """Deadlines of renewed offsets."""
+        self.lost: dict[int, Acknowledgement | None] = {}
+        """Offsets whose locks are lost, with their marks."""
+
+    def deadline_of(self, offset: int) -> float:
+        """Return the deadline of one offset."""
+        return self.renewed.get(offset, self.deadline)
+
+    def state_of(self, offset: int) -> HoldState:
+        """Return what has become of one offset."""
+        if self.records.holds.get(offset) is self:
+            return HoldState.SENT if self.records.is_sent(offset) else HoldState.HELD
+        return HoldState.LOST if offset in self.lost else HoldState.DONE
 
 
 class AcquiredRange(NamedTuple):
@@ -93,18 +109,20 @@ class AckRange(NamedTuple):
 
 
 class AckUnit(NamedTuple):
-    """The acknowledgements of one partition in one request."""
+    """The acknowledgements of one partition in one request, as ascending ranges."""
 
-    offsets: tuple[tuple[int, Acknowledgement], ...]
+    ranges: tuple[AckRange, ...]
 
-    def ranges(self) -> list[AckRange]:
-        """Return the offsets as ranges, for a request."""
-        return list(_ranges(self.offsets))
+    def offsets(self) -> Iterator[tuple[int, Acknowledgement]]:
+        """Yield each offset with its acknowledgement."""
+        for first, last, type in self.ranges:
+            for offset in range(first, last + 1):
+                yield offset, type
 
     @property
     def has_renewals(self) -> bool:
         """True if the request needs the flag of renewals."""
-        return any(each is Acknowledgement.RENEW for _, each in self.offsets)
+        return any(each.type is Acknowledgement.RENEW for each in self.ranges)
 
 
 EXPIRED: Final = 0
@@ -119,10 +137,13 @@ class AcquiredRecords:
 
     def __init__(self) -> None:
         self.holds: dict[int, Hold] = {}
-        self._marked: dict[int, float] = {}
-        """Marked offsets, with the time of the first mark."""
-        self._halves: list[tuple[int, ...]] = []
-        """Offsets of refused units, to send again on their own."""
+        """The hold of each offset whose last acknowledgement has no answer."""
+        self.marks: dict[int, Acknowledgement] = {}
+        """What is to be sent for marked offsets."""
+        self._marked_at = 0.0
+        """Time of the first of these marks."""
+        self._halves: list[dict[int, Acknowledgement]] = []
+        """Marks of refused units, to send again on their own."""
         self._overtaken: list[Failure] = []
         """Marks of holds that newer ones have replaced."""
         self._in_flight: AckUnit | None = None
@@ -141,81 +162,118 @@ class AcquiredRecords:
         """True if nothing is held, marked or in flight."""
         return not self.holds and self._in_flight is None
 
-    def acquire(self, offset: int, deadline: float, delivery_count: int) -> Hold:
-        """Hold an acquired offset."""
-        self.overtake(offset)
-        hold = self.holds[offset] = Hold(deadline, delivery_count)
+    def is_sent(self, offset: int) -> bool:
+        """Return True if the last acknowledgement of an offset is in flight."""
+        if self._in_flight is None:
+            return False
+        ranges = self._in_flight.ranges
+        at = bisect_right(ranges, offset, key=_first_of) - 1
+        return (
+            at >= 0 and offset <= ranges[at].last and ranges[at].type is not Acknowledgement.RENEW
+        )
+
+    def acquire(self, first: int, last: int, deadline: float, delivery_count: int) -> Hold:
+        """Hold acquired offsets."""
+        offsets = range(first, last + 1)
+        self.overtake(offsets)
+        hold = Hold(self, deadline, delivery_count)
+        self.holds |= dict.fromkeys(offsets, hold)
         return hold
 
-    def overtake(self, offset: int) -> None:
-        """Lose the hold of an offset that its leader has locked again, because its lock ended."""
-        before = self.holds.get(offset)
-        if before is not None:
-            if before.mark not in (None, Acknowledgement.GAP):
+    def overtake(self, offsets: Iterable[int]) -> None:
+        """Lose the holds of offsets that the leader has locked again, because their locks ended."""
+        for offset in self.holds.keys() & offsets if self.holds else ():
+            if self._mark_of(offset) not in (None, Acknowledgement.GAP):
                 self._overtaken.append(Failure(offset, EXPIRED))
-            self.lose(offset, before)
+            self.lose(offset)
 
     def take_overtaken(self) -> list[Failure]:
         """Return the marks that :meth:`overtake` has made void since the last call."""
         found, self._overtaken = self._overtaken, []
         return found
 
-    def mark(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> None:
-        """Mark a held offset. A later mark replaces one that is not sent yet."""
-        assert hold.state is HoldState.HELD
-        hold.mark = type
-        self._marked.setdefault(offset, now)
+    def _mark_of(self, offset: int) -> Acknowledgement | None:
+        """Return the mark of an offset that is not sent, also of one that was refused."""
+        found = self.marks.get(offset)
+        if found is None and self._halves:
+            found = next((half[offset] for half in self._halves if offset in half), None)
+        return found
 
-    def lose(self, offset: int, hold: Hold) -> None:
-        """Lose one hold, whose lock is gone."""
-        hold.state = HoldState.LOST
-        if self.holds.get(offset) is hold:
-            del self.holds[offset]
-            self._marked.pop(offset, None)
+    def mark(self, offsets: Mapping[int, Acknowledgement], now: float) -> None:
+        """Mark held offsets. A later mark replaces one that is not sent yet."""
+        if not self.marks:
+            self._marked_at = now
+        self.marks |= offsets
+
+    def mark_held(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
+        """Mark an offset. Return False if its lock is lost or expired, or its last mark sent."""
+        if (
+            self.holds.get(offset) is not hold
+            or (self._in_flight is not None and self.is_sent(offset))
+            or now >= (hold.deadline_of(offset) if hold.renewed else hold.deadline)
+        ):
+            return False
+        if not self.marks:
+            self._marked_at = now
+        self.marks[offset] = type
+        return True
+
+    def lose(self, offset: int, mark: Acknowledgement | None = None) -> None:
+        """Lose the hold of one offset, whose lock is gone, with the mark that was sent."""
+        left = self.marks.pop(offset, None)
+        self.holds.pop(offset).lost[offset] = left if mark is None else mark
 
     @property
     def oldest_mark(self) -> float | None:
         """The time of the oldest mark that is not sent, or None."""
         if self._halves:
             return 0.0
-        return next(iter(self._marked.values()), None)
+        return self._marked_at if self.marks else None
 
     @property
     def has_renewals(self) -> bool:
         """True if the next unit has a renewal."""
-        following = self._halves[0] if self._halves else self._marked
-        holds = map(self.holds.get, following)  # those of a half may be lost
-        return any(hold is not None and hold.mark is Acknowledgement.RENEW for hold in holds)
+        if not self._halves:
+            return Acknowledgement.RENEW in self.marks.values()
+        half = self._halves[0].items()
+        return any(self.marks.get(*each) is Acknowledgement.RENEW for each in half)
 
     def take(self, now: float, *, with_renewals: bool = True) -> tuple[AckUnit, list[Failure]]:
         """Begin to send what is marked, and return it with the marks whose locks have expired."""
         assert self._in_flight is None
-        failures: list[Failure] = []
         if self._halves:
-            chosen: Collection[int] = self._halves.pop(0)
-            for offset in chosen:  # a mark since then goes with it
-                self._marked.pop(offset, None)
+            # A mark since then goes with it.
+            half = self._halves.pop(0)
+            chosen = {offset: self.marks.pop(offset, half[offset]) for offset in half}
         else:
-            chosen, self._marked = sorted(self._marked), {}
-        offsets = []
-        for offset in chosen:
+            chosen, self.marks = self.marks, {}
+        failures: list[Failure] = []
+        ranges: list[AckRange] = []
+        first = last = -2
+        kind: Acknowledgement | None = None
+        for offset in sorted(chosen):
             hold = self.holds.get(offset)
-            if hold is None or hold.mark is None:
+            if hold is None:
                 continue
-            if now >= hold.deadline:
-                if hold.mark is not Acknowledgement.GAP:
+            type = chosen[offset]
+            if now >= (hold.deadline_of(offset) if hold.renewed else hold.deadline):
+                if type is not Acknowledgement.GAP:
                     failures.append(Failure(offset, EXPIRED))
-                self.lose(offset, hold)
+                self.lose(offset, type)
                 continue
-            if hold.mark is Acknowledgement.RENEW and not with_renewals:
-                hold.mark = None
+            if type is kind and offset == last + 1:
+                last = offset
+                continue
+            if type is Acknowledgement.RENEW and not with_renewals:
                 failures.append(Failure(offset, ErrorCode.UNSUPPORTED_VERSION))
                 continue
-            if hold.mark is not Acknowledgement.RENEW:
-                hold.state = HoldState.SENT
-            offsets.append((offset, hold.mark))
-        unit = AckUnit(tuple(offsets))
-        self._in_flight, self._sent_at = unit if offsets else None, now
+            if kind is not None:
+                ranges.append(AckRange(first, last, kind))
+            first, last, kind = offset, offset, type
+        if kind is not None:
+            ranges.append(AckRange(first, last, kind))
+        unit = AckUnit(tuple(ranges))
+        self._in_flight, self._sent_at = unit if ranges else None, now
         return unit, failures
 
     def answered(self, code: int, message: str | None, lock_seconds: float) -> list[Failure]:
@@ -224,71 +282,50 @@ class AcquiredRecords:
         if unit is None:
             return []
         if code == 0:
-            for offset, type in unit.offsets:
-                self._settle(offset, type, self._sent_at + lock_seconds)
+            for each in unit.ranges:
+                self._settle(each, self._sent_at + lock_seconds)
             return []
-        if code in _SPLITS and len(unit.offsets) > 1:
-            offsets = tuple(offset for offset, _ in unit.offsets)
+        offsets = list(unit.offsets())
+        if code in _SPLITS and len(offsets) > 1:
             middle = len(offsets) // 2
-            self._halves += [offsets[:middle], offsets[middle:]]
-            for offset in offsets:
-                if (hold := self.holds.get(offset)) is not None:
-                    hold.state = HoldState.HELD
+            self._halves += [dict(offsets[:middle]), dict(offsets[middle:])]
             return []
-        return self._fail(unit, code, message)
-
-    def _settle(self, offset: int, type: Acknowledgement, renewed: float) -> None:
-        hold = self.holds.get(offset)
-        if hold is None:
-            return
-        if type is Acknowledgement.RENEW:
-            hold.deadline = renewed
-            if hold.mark is Acknowledgement.RENEW:
-                hold.mark = None
-            return
-        hold.state = HoldState.DONE
-        del self.holds[offset]
-
-    def _fail(self, unit: AckUnit, code: int, message: str | None) -> list[Failure]:
         failures = []
-        for offset, type in unit.offsets:
-            hold = self.holds.get(offset)
-            if hold is None:
+        for offset, type in offsets:
+            if offset not in self.holds:
                 continue
             if type is not Acknowledgement.GAP:
                 failures.append(Failure(offset, code, message))
-            if type is Acknowledgement.RENEW:  # its lock runs on
-                if hold.mark is Acknowledgement.RENEW:
-                    hold.mark = None
-                continue
-            self.lose(offset, hold)
+            if type is not Acknowledgement.RENEW:  # its lock would run on
+                self.lose(offset, type)
         return failures
+
+    def _settle(self, acknowledged: AckRange, renewed: float) -> None:
+        first, last, type = acknowledged
+        holds = self.holds
+        if type is not Acknowledgement.RENEW:
+            for offset in range(first, last + 1):
+                holds.pop(offset, None)
+            return
+        for offset in range(first, last + 1):
+            if (hold := holds.get(offset)) is not None:
+                hold.renewed[offset] = renewed
 
     def void(self, code: int, message: str | None = None) -> list[Failure]:
         """Lose every hold, because the leader has forgotten the locks. Return what was marked."""
+        lost = dict(self._in_flight.offsets()) if self._in_flight is not None else {}
+        for half in self._halves:
+            lost |= half
+        lost |= self.marks
         self._in_flight = None
         self._halves.clear()
-        failures = [
-            Failure(offset, code, message)
-            for offset, hold in self.holds.items()
-            if hold.mark is not None and hold.mark is not Acknowledgement.GAP
-        ]
-        for hold in self.holds.values():
-            hold.state = HoldState.LOST
-        self.holds.clear()
-        self._marked.clear()
+        failures = []
+        for offset in list(self.holds):
+            mark = lost.get(offset)
+            if mark is not None and mark is not Acknowledgement.GAP:
+                failures.append(Failure(offset, code, message))
+            self.lose(offset, mark)
         return failures
 
 
-def _ranges(offsets: Iterable[tuple[int, Acknowledgement]]) -> Iterator[AckRange]:
-    """Yield runs of neighbouring offsets with the same type."""
-    run: AckRange | None = None
-    for offset, type in offsets:
-        if run is not None and offset == run.last + 1 and type is run.type:
-            run = run._replace(last=offset)
-            continue
-        if run is not None:
-            yield run
-        run = AckRange(offset, offset, type)
-    if run is not None:
-        yield run
+_first_of = itemgetter(0)
