@@ -157,8 +157,9 @@ class AsyncShareConsumer(_base.ShareBase):
         they are acknowledged.
 
         ``max_poll_records`` is a soft limit, because brokers lock whole batches. With
-        ``acquire_mode="record_limit"`` it is exact. Records are fetched while a poll waits, so use
-        a timeout of at least a few hundred milliseconds.
+        ``acquire_mode="record_limit"`` it is exact. Records are fetched while a poll waits, so
+        use a timeout of at least a few hundred milliseconds. Without a timeout, a poll begins a
+        fetch, and a later one returns its records.
 
         Raises errors of the group, NoBrokersAvailable, WakeupError and other KafkaErrors. With
         ``on_error="raise"`` also DataError. You can continue to poll after each of them.

@@ -320,3 +320,32 @@ def test_options_without_a_meaning_are_refused_with_the_reason() -> None:
         AsyncShareConsumer(TOPIC)
     with pytest.raises(InvalidOptionError, match="acknowledgement='auto'"):
         AsyncShareConsumer(TOPIC, group_id="g", acknowledgement="auto")  # type: ignore[arg-type]
+
+
+@BACKENDS
+def test_polls_without_a_timeout_return_records_later(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster) as member:
+            assert await member.poll() == {}
+            found: list[ShareRecord[Any, Any]] = []
+            with anyio.fail_after(60):
+                while not found:
+                    await anyio.sleep(1)
+                    found = flat(await member.poll())
+            assert seen(found) == [(b"a", 1), (b"b", 1)]
+            await anyio.sleep(LOCK)  # nothing is fetched again without a poll
+            requests = len(cluster.requests)
+            await anyio.sleep(LOCK)
+            assert not [each for each in cluster.requests[requests:] if each.api == "ShareFetch"]
+
+    on_cluster(backend, scene)
+
+
+def test_a_consumer_without_a_block_says_so_on_trio() -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        with pytest.raises(IllegalStateError, match="share consumer is not started") as caught:
+            await consumer(cluster).poll(timeout_ms=1_000)
+        assert "KafkaConsumer" not in str(caught.value)
+
+    on_cluster("trio", scene)

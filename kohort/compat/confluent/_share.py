@@ -40,8 +40,6 @@ from kohort.errors import KafkaError as NativeError
 
 CLOSED: Final = "Share consumer closed"
 _LONGEST_WAIT_S: Final = 0.5
-_SHORTEST_WAIT_S: Final = 0.05
-"""Wait of a poll without a timeout. kohort fetches records of share groups while a poll waits."""
 _COMMIT_S: Final = 60.0
 _WRONG: Final = "Local: Erroneous state"
 
@@ -195,7 +193,7 @@ class ShareConsumer:
         deadline = math.inf if timeout < 0 else time.monotonic() + timeout
         while True:
             left = max(0.0, deadline - time.monotonic())
-            found = self._poll(min(max(left, _SHORTEST_WAIT_S), _LONGEST_WAIT_S))
+            found = self._poll(min(left, _LONGEST_WAIT_S))
             if found or left <= 0:
                 return Messages(found)
 

@@ -83,7 +83,7 @@ class Explanation:
 def _reasons(facts: ExplanationFacts) -> Iterator[str]:
     state, cluster = facts["state"], facts["cluster"]
     if state == "not started":
-        yield "not started: call poll(), or start() of AsyncKafkaConsumer"
+        yield "not started: call poll(), or start() of an async consumer"
         return
     if state != "running":
         yield f"the consumer is {state}: create a new one"

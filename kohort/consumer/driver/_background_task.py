@@ -239,8 +239,8 @@ def loop_clock(loop: object) -> Callable[[], float]:
     return running_clock()
 
 
-def make_background_task(*, in_block: bool) -> BackgroundTask:
-    """Return the background task for the running event loop.
+def make_background_task(what: str, *, in_block: bool) -> BackgroundTask:
+    """Return the background task for the running event loop. ``what`` is what has it.
 
     Raise IllegalStateError on trio outside of an ``async with`` block.
     """
@@ -249,8 +249,8 @@ def make_background_task(*, in_block: bool) -> BackgroundTask:
     except RuntimeError:
         if not in_block:
             raise IllegalStateError(
-                "the consumer is not started: on trio its background task needs an 'async with' "
-                "block. Use 'async with AsyncKafkaConsumer(...) as consumer'"
+                f"the {what} is not started: on trio its background task needs an 'async with' "
+                f"block. Use the {what} in one"
             ) from None
         from kohort.consumer.driver._interrupts import protect_modules
 

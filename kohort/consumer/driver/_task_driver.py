@@ -115,7 +115,7 @@ class TaskDriver(Driver):
 
     async def _start_task(self, *, in_block: bool) -> BackgroundTask:
         """Start the background task and wait until the engine accepts calls."""
-        root = self.background_task = make_background_task(in_block=in_block)
+        root = self.background_task = make_background_task(self.life.what, in_block=in_block)
         self.life.move(ConsumerState.STARTING)
         self._callbacks.use(root)
         self.life.loop, self.life.pid = event_loop(), os.getpid()

@@ -8,8 +8,9 @@ or after a third of the lock. A fetch takes the acknowledgements of its leader a
 Invariants:
 
 1. A leader has one request of this member in flight, because both kinds count one session.
-2. Nothing is fetched ahead of a poll, so no lock runs in vain. A late response waits for the next
-   poll at most half of its lock, and is released unseen after that.
+2. Nothing is fetched ahead of a poll, so no lock runs in vain. A response that comes after a poll,
+   as it does after one without a wait, is kept for the next one. That is for half of its lock at
+   most, and it is released unseen after that.
 3. A deadline counts from the sending of the fetch or renewal, never from its response.
 4. A lost session or connection loses all locks of its leader here, and the next request opens a
    session. So this member never acknowledges a record that the leader may have given to another.
@@ -116,6 +117,8 @@ class ShareClient:
         self._latest = -1
         """The leader that got the latest fetch."""
         self._waiting = self._flushing = 0
+        self._is_asked = False
+        """True if a poll that did not wait asks for a fetch, whose records a later poll takes."""
         self._has_begun = False
         self._started = OneShot()
         self._answer_signal = TaskSignal()
@@ -156,6 +159,7 @@ class ShareClient:
         With ``limit``, fetches acquire at most as many records, all leaders together.
         """
         self._limit = limit
+        self._is_asked = False
         self.member.apply(Retry())
         deadline = anyio.current_time() + timeout
         self._waiting += 1
@@ -168,6 +172,7 @@ class ShareClient:
                 self._signal.notify()
                 left = deadline - anyio.current_time()
                 if left <= TICK:
+                    self._is_asked = timeout <= TICK
                     return
                 await event.wait(left)
         finally:
@@ -293,7 +298,8 @@ class ShareClient:
         now, locks = anyio.current_time(), self.locks
         locks.release_stale(now)
         wanted = self._wanted()
-        fetches = self._waiting > 0 and not locks.has_buffered and not self.member.is_closing
+        is_wanted = (self._waiting or self._is_asked) and not self.member.is_closing
+        fetches = is_wanted and not locks.has_buffered
         is_exact = self._settings.acquire_mode == "record_limit"
         busy_elsewhere = any(each.is_busy for each in self._sessions.values())
         nodes = sorted(wanted.keys() | locks.nodes() | self._sessions.keys())
@@ -309,7 +315,7 @@ class ShareClient:
             elif is_exact and busy_elsewhere:
                 may_fetch = False
             if may_fetch:
-                busy_elsewhere, self._latest = True, node
+                busy_elsewhere, self._latest, self._is_asked = True, node, False
                 self._send_fetch(node, session, wanted[node])
             elif session.is_open and locks.has_marks(node, older_than=due):
                 self._send_acknowledgements(node, session)
