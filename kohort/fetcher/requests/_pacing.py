@@ -24,10 +24,10 @@ from kohort.subscription import Watermarks
 
 PACED_BYTES = 256 << 10
 """Bytes of a response from which its records cost more than the fetch."""
-WORK_FACTOR = 40
+WORK_FACTOR = 80
 """Interval in multiples of the work on a response. The rest of a cycle takes twice as long again.
 
-So the fetches take at most a twelfth of a core.
+So the fetches take about a twenty-fifth of a core.
 """
 LEAST_SHARE = 10
 """Part of ``fetch_pace_ms`` that the interval has at least."""
