@@ -471,8 +471,9 @@ class TaskDriver(Driver):
     async def _poll(self, delivery: Delivery, timeout: float, chosen: Chosen) -> bool:
         """Run callbacks and wait until the delivery may end. Return True if it has records."""
         deadline = self._clock() + timeout
-        # If records are buffered, a cancellation is raised only here, before any are taken.
-        await self._yield_to_loop()
+        if timeout <= 0 or self.iteration_buffer or not self.engine.fetcher.buffer.is_empty:
+            # If records are buffered, a cancellation is raised only here, before any are taken.
+            await self._yield_to_loop()
         while True:
             event = self._signal.event()
             await self._callbacks.run()

@@ -75,6 +75,12 @@ class FetchBuffer:
         self._reported: KafkaError | None = None  # an error that concerns no single partition
         self._pending_error: Item | None = None  # raised first by the next drain
         self._raises = 0
+        self._emptied_at = -1  # the bytes appended before the latest drain if that took all
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was appended since a drain took all that it might."""
+        return self._emptied_at == self.queues.counters.bytes_appended
 
     def drain(
         self,
@@ -120,6 +126,7 @@ class FetchBuffer:
 
     def undo(self, target: DrainTarget) -> None:
         """Undo the drain into a target, so that its records are drained or fetched again."""
+        self._emptied_at = -1
         self.steps.put_back(target)
 
     def report(self, error: KafkaError) -> None:
@@ -195,6 +202,7 @@ class FetchBuffer:
         """
         stopped: list[Item] = []
         steps, drained, missing = self.steps, target.drained, max_records
+        appended = self.queues.counters.bytes_appended
         order, emptied = steps.begin(partitions)
         if emptied:
             self.policy.forget(emptied)
@@ -221,6 +229,8 @@ class FetchBuffer:
                 if found.is_last or not item.is_exhausted:
                     break
                 index += 1
+        took_all = missing > 0 and not stopped and partitions is None
+        self._emptied_at = appended if took_all else -1
         return stopped
 
     # --- errors ---------------------------------------------------------------------------------

@@ -71,6 +71,21 @@ class TestDraining:
         bench.put(T1, 0, batch(0, 9))
         assert bench.drain(6) == {T0: [0, 1, 2, 3], T1: [0, 1]}
 
+    def test_it_is_empty_after_a_drain_that_took_all_until_more_arrives(self) -> None:
+        bench = Bench(T0)
+        bench.put(T0, 0, batch(0, 5))
+        is_empty = [bench.buffer.is_empty]
+        for _ in range(3):  # the third one finds nothing
+            bench.drain(3)
+            is_empty.append(bench.buffer.is_empty)
+        bench.put(T0, 5, batch(5, 2))
+        is_empty.append(bench.buffer.is_empty)
+        target = RecordTarget()
+        bench.buffer.drain(10, target=target)
+        bench.buffer.undo(target)
+        is_empty.append(bench.buffer.is_empty)
+        assert is_empty == [False, False, True, True, False, False]
+
     def test_what_was_handed_out_counts_as_held_no_longer(self) -> None:
         bench = Bench(T0, T1)
         for tp in (T0, T1):
