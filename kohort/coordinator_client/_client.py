@@ -162,6 +162,8 @@ class CoordinatorClient:
         self._is_handling = False
         self._queued_commands: list[Command] = []
         self._changed = TaskSignal()
+        self._timer: anyio.CancelScope | None = None
+        """Scope of :meth:`run` while it waits, whose deadline is the time of its next step."""
         self._first_partitions: Collection[TopicPartition] = ()
         """Partitions of :meth:`check_first_partitions` that :meth:`run` has not taken yet."""
         self._has_failed = False
@@ -184,10 +186,9 @@ class CoordinatorClient:
                 for command in queued:
                     self._execute(command)
                 while True:
-                    deadline = self._membership.next_deadline()
-                    deadline = self._cause.deadline if deadline is None else deadline
-                    with anyio.CancelScope(deadline=min(deadline, self._cause.deadline)):
+                    with anyio.CancelScope(deadline=self._next_deadline()) as self._timer:
                         await self._changed.wait()
+                    self._timer = None
                     self._handle(Tick(self._callbacks.last_poll()))
                     if self._cause.begin(anyio.current_time()):
                         start_soon(tasks, self._cause.look_up)
@@ -197,8 +198,12 @@ class CoordinatorClient:
         except Exception as error:  # a bug in kohort
             self._fail(error)
         finally:
-            self._tasks = None
+            self._tasks = self._timer = None
             self._changed.notify()
+
+    def _next_deadline(self) -> float:
+        deadline = self._membership.next_deadline()
+        return self._cause.deadline if deadline is None else min(deadline, self._cause.deadline)
 
     def subscribe(self, topics: Iterable[str], regex: str = "") -> None:
         """Replace the subscribed topics and join the group. An empty set is allowed.
@@ -418,6 +423,7 @@ class CoordinatorClient:
         if self._is_handling or self._has_failed:
             return
         self._is_handling = True
+        was_leaving = self._membership.leave is not None
         try:
             while self._events:
                 now = anyio.current_time()
@@ -429,7 +435,10 @@ class CoordinatorClient:
             self._fail(error)
         finally:
             self._is_handling = False
-            self._changed.notify()
+            if self._timer is not None:  # run() sleeps on, which costs less than to wake it
+                self._timer.deadline = self._next_deadline()
+            if was_leaving:
+                self._changed.notify()
 
     def _notify_if_confirmed(self) -> None:
         before, self.confirmed_until = self.confirmed_until, self._membership.confirmed_until

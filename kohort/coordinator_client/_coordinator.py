@@ -131,6 +131,8 @@ class CoordinatorConnection:
 
     async def find(self) -> int:
         """Return the coordinator's node id. Retry temporary errors and raise the others."""
+        if self.node is not None:
+            return self.node
         async with self._find_lock:
             attempt = 0
             while self.node is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+import trio
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.broker.network._memory import MemoryConnection, Stream
@@ -185,6 +186,36 @@ def test_hours_of_a_groups_life_pass_at_once_and_repeatably() -> None:
     assert first[4] == 2
     assert time.thread_time() - started < 30
     assert run_virtual(hours_of_a_group) == first
+
+
+class Steps(trio.abc.Instrument):
+    """Count of the steps of all tasks."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: object) -> None:
+        self.count += 1
+
+
+def test_idle_members_wake_for_requests_and_little_else() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            async with MemoryConsumer(cluster, "t") as one, MemoryConsumer(cluster, "t") as two:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(anext, one)
+                    tasks.start_soon(anext, two)
+                    await anyio.sleep(60)
+                    steps, before = Steps(), len(cluster.requests)
+                    trio.lowlevel.add_instrument(steps)
+                    await anyio.sleep(360)
+                    trio.lowlevel.remove_instrument(steps)
+                    requests = len(cluster.requests) - before
+                    tasks.cancel_scope.cancel()
+        assert 100 < requests < 250  # fetches every ten seconds, and heartbeats
+        assert steps.count < 8.5 * requests  # twice as many with a wake-up for each change
+
+    run_virtual(main)
 
 
 def test_member_that_stops_polling_is_dropped_after_interval() -> None:

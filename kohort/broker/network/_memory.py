@@ -83,21 +83,27 @@ class Stream:
     def __init__(self) -> None:
         self._buffered: deque[memoryview] = deque()
         self._size = 0
-        self._change = anyio.Event()
+        self._change: anyio.Event | None = None
         self.is_writer_closed = False
         """True after the writer has closed."""
         self.is_reader_closed = False
         """True after the reader has closed."""
 
     def changed(self) -> None:
-        self._change.set()
-        self._change = anyio.Event()
+        change, self._change = self._change, None
+        if change is not None:
+            change.set()
+
+    async def _next_change(self) -> None:
+        if self._change is None:
+            self._change = anyio.Event()
+        await self._change.wait()
 
     async def write(self, data: Buffer) -> None:
         while (
             self._size >= _BUFFER_LIMIT and not self.is_reader_closed and not self.is_writer_closed
         ):
-            await self._change.wait()
+            await self._next_change()
         if self.is_writer_closed:
             raise anyio.ClosedResourceError
         if self.is_reader_closed:
@@ -114,7 +120,7 @@ class Stream:
                 raise anyio.ClosedResourceError
             if self.is_writer_closed:
                 return 0
-            await self._change.wait()
+            await self._next_change()
         count = 0
         while self._buffered and count < len(view):
             first = self._buffered.popleft()

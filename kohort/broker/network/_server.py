@@ -22,6 +22,8 @@ from kohort.protocol import Buffer
 logger = get_logger("kohort.testing")
 
 _SIZE = struct.Struct(">i")
+BUSY_REQUESTS = 8
+"""Requests of a connection after which the other tasks run, even if more have arrived."""
 
 
 async def serve_connection(
@@ -41,6 +43,7 @@ async def serve_connection(
     frames = RequestFrames(connection, limit)
     try:
         frames.max_size = channel.login.max_frame or limit
+        served = 0
         while (frame := await frames.next()) is not None:
             if channel.login.phase is Phase.RAW_TOKENS:
                 await _serve_token(broker, connection, channel, frame)
@@ -50,7 +53,9 @@ async def serve_connection(
             # An idle connection must not keep the request or slices of a log in memory.
             del frame
             # A busy connection must not block the other tasks of the event loop.
-            await anyio.lowlevel.checkpoint()
+            served += 1
+            if served % BUSY_REQUESTS == 0:
+                await anyio.lowlevel.checkpoint()
     except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:
         host = channel.client_host
         logger.info(

@@ -56,6 +56,9 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 
+REPEAT_SECONDS, LONGEST_REPEAT_SECONDS = 1.0, 8.0
+"""Times after which an iteration without records raises its errors again, doubled each time."""
+
 NO_COMMIT = CloseRequest(autocommit=False, timeout=CLOSE_TIMEOUT, leave_group=None)
 
 
@@ -441,28 +444,30 @@ class TaskDriver(Driver):
         async with self._polling("iteration"):
             if self._clock() >= self._yield_at:
                 await self._yield_to_loop()
+            seconds = REPEAT_SECONDS
             while not self.life.close_request:
-                record = await self._next_record()
+                record = await self._next_record(seconds)
                 if record is not None:
                     self.engine.callback_queue.has_returned_records = True
                     return record
+                seconds = min(2 * seconds, LONGEST_REPEAT_SECONDS)
         raise ConsumerClosedError("the consumer was closed")
 
-    async def _next_record(self) -> ConsumerRecord[Any, Any] | None:
+    async def _next_record(self, seconds: float) -> ConsumerRecord[Any, Any] | None:
         self.engine.callback_queue.raise_wakeup()
         # Rebalances run between two records, because the buffered ones may last for hours.
         waits = self.engine.callback_queue.pending or self._callbacks.is_spawned
         record = None if waits else self.iteration_buffer.next()
         if record is None:
-            await self._refill()
+            await self._refill(seconds)
             record = self.iteration_buffer.next()
         return record
 
-    async def _refill(self) -> None:
+    async def _refill(self, seconds: float) -> None:
         buffer, size = self.engine.fetcher.buffer, self.drain_size
         delivery = IterationDelivery(buffer, self.iteration_buffer, size, self._clock)
         try:
-            await self._poll(delivery, 1.0, None)
+            await self._poll(delivery, seconds, None)
             delivery.commit()
         except BaseException:
             delivery.roll_back()
