@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,14 +14,20 @@ import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import ConfigurationError, OffsetConflictError, TopicRecreatedError
-from kohort.processing import Batch, DeltaOffsets, IcebergOffsets, Skip, process
+from kohort.processing import Batch, DeltaOffsets, IcebergOffsets, Retry, Skip, process
 from kohort.processing.stores import StoredOffset, open_session, run_steps
-from kohort.testing import Cluster
+from kohort.processing.stores._delta import DeltaSession
+from kohort.processing.stores._iceberg import IcebergSession
+from kohort.testing import Cluster, ProducerRecord
 
 SCHEMA = pyarrow.schema([("part", pyarrow.int32()), ("place", pyarrow.int64())])
 RECORDS, PARTITIONS = 60, 2
 EVERY = sorted((part, n) for part in range(PARTITIONS) for n in range(RECORDS // PARTITIONS))
 TP = TopicPartition("orders", 0)
+
+
+class Killed(BaseException):
+    """The end of a process, before or after a step of a commit."""
 
 
 class Lake:
@@ -75,11 +82,11 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def consumer_of(cluster: Cluster) -> KafkaConsumer[bytes, bytes]:
+def consumer_of(cluster: Cluster, group_id: str = "g") -> KafkaConsumer[bytes, bytes]:
     return KafkaConsumer(
         "orders",
         bootstrap_servers=cluster.bootstrap_servers,
-        group_id="g",
+        group_id=group_id,
         auto_offset_reset="earliest",
     )
 
@@ -113,6 +120,116 @@ def test_each_record_is_stored_once(cluster: Cluster, lake: Lake) -> None:
         assert len(lake.rows()) == count
         cluster.produce("orders", "x", partition=0)
     assert lake.rows() == sorted([*EVERY, (0, RECORDS // PARTITIONS)])
+
+
+class Steps:
+    """Count the steps of commits to tables, and die at the ``at``-th and at all later ones."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, at: int | None) -> None:
+        self.count = 0
+        self._at = at
+        places: list[tuple[Any, str]] = [(DeltaSession, "_load"), (DeltaSession, "_commit")]
+        places += [(IcebergSession, "_load"), (IcebergSession, "_commit")]
+        with suppress(ImportError):
+            from pyiceberg.table import Transaction
+
+            names = "append", "set_properties", "commit_transaction"
+            places += [(Transaction, name) for name in names]
+        for kind, name in places:
+            patch.setattr(kind, name, self._stepping(getattr(kind, name)))
+
+    def _stepping(self, method: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            self._step()
+            result = method(*args, **options)
+            self._step()
+            return result
+
+        return call
+
+    def _step(self) -> None:
+        self.count += 1
+        if self._at is not None and self.count >= self._at:
+            raise Killed
+
+
+@pytest.mark.long  # a table and a consumer for each step
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("make", [delta, iceberg])
+def test_a_kill_at_any_step_loses_and_repeats_nothing(
+    cluster: Cluster, tmp_path: Path, make: Callable[[Path], Lake]
+) -> None:
+    rows = RECORDS // PARTITIONS
+
+    def run(at: int | None = None) -> bool:
+        """Process all rows. Return True if that was killed."""
+        consumer = consumer_of(cluster, group_id=group)
+        consumer.unsubscribe()
+        consumer.assign([TP])
+
+        def rows_until_last(table: pyarrow.Table) -> pyarrow.Table:
+            if table["offset"][-1].as_py() == rows - 1:
+                consumer.wakeup()
+            return rows_of(table)
+
+        with pytest.MonkeyPatch.context() as patch:
+            steps = Steps(patch, at)
+            batch = Batch(rows // 2, 0.1, columns=True)
+            with suppress(Killed):
+                process(consumer, rows_until_last, batch=batch, offsets=lake.store, drain=60)
+        return at is not None and steps.count >= at
+
+    at, is_killed = 0, True
+    while is_killed:
+        at += 1
+        group, lake = f"g{at}", make(tmp_path / f"{at}")
+        is_killed = run(at)
+        found = run_steps(open_session(lake.store, group, is_async=False).read([TP]))
+        stored = found[TP].offset if TP in found else 0
+        assert lake.rows() == [(0, n) for n in range(stored)]
+        if stored < rows:
+            run()
+        assert lake.rows() == [(0, n) for n in range(rows)]
+    assert at > 10
+
+
+def test_a_failed_batch_leaves_nothing_and_is_retried(cluster: Cluster, lake: Lake) -> None:
+    failed: set[int] = set()
+
+    def fail_once(table: pyarrow.Table) -> pyarrow.Table:
+        if (partition := table["partition"][0].as_py()) not in failed:
+            failed.add(partition)
+            raise OSError
+        return rows_of(table)
+
+    consumer = consumer_of(cluster)
+    thread = stop_when_stored(lake, consumer, RECORDS)
+    batch, retry = Batch(20, 0.1, columns=True), Retry(2, first=0.01)
+    process(consumer, fail_once, batch=batch, retry=retry, offsets=lake.store)
+    thread.join()
+    assert lake.rows() == EVERY
+    assert failed == set(range(PARTITIONS))
+
+
+def test_retention_past_the_stored_offset_is_passed(cluster: Cluster, lake: Lake) -> None:
+    def produce(*timestamps: int | None) -> None:
+        for timestamp in timestamps:
+            cluster.produce("old", [ProducerRecord("x", timestamp=timestamp)])
+
+    def store(rows: int) -> None:
+        consumer = consumer_of(cluster)
+        consumer.subscribe(["old"])
+        thread = stop_when_stored(lake, consumer, rows)
+        process(consumer, rows_of, batch=Batch(2, 0.1, columns=True), offsets=lake.store)
+        thread.join()
+
+    cluster.create_topic("old", configs={"retention.ms": "100000"})
+    produce(1, 1)
+    store(2)
+    produce(1, 1, None)
+    cluster.delete_old_records("old")
+    store(3)
+    assert lake.rows() == [(0, 0), (0, 1), (0, 4)]
 
 
 def test_a_batch_without_rows_and_a_skipped_one_are_passed(cluster: Cluster, lake: Lake) -> None:
