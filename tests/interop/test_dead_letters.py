@@ -17,6 +17,7 @@ from tests.support.kafka_server import KafkaServer
 
 pytestmark = pytest.mark.real_kafka
 
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSOLE_SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 PARTITIONS = 2
 RECORDS = 60
@@ -36,6 +37,16 @@ def read_all(broker: Broker, topic: str, partitions: int) -> list[ConsumerRecord
             for records in consumer.poll(timeout_ms=1000).values():
                 found += records
     return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def read_by_java(kafka: KafkaServer, topic: str, records: int) -> list[str]:
+    """Return headers, key and value of the records as Kafka's console consumer prints them."""
+    options = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--from-beginning"]
+    for shown in ("headers", "key"):
+        options += ["--formatter-property", f"print.{shown}=true"]
+    done = kafka.tool(CONSOLE_CONSUMER, *options, "--max-messages", str(records), timeout_s=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def bury(
@@ -93,6 +104,17 @@ def test_each_failed_record_has_one_letter_and_is_replayed(
         assert given["__dlq.errors.partition"] == b"%d" % (number % PARTITIONS)
         assert given["__dlq.errors.offset"] == b"%d" % (number // PARTITIONS)
         assert given["__dlq.errors.group"] == f"{topic}.group".encode()
+    lines = [
+        "\t".join(
+            (
+                ",".join(f"{name}:{(text or b'').decode()}" for name, text in letter.headers),
+                (letter.key or b"").decode(),
+                (letter.value or b"").decode(),
+            )
+        )
+        for letter in found
+    ]
+    assert read_by_java(kafka, letters, len(found)) == lines
     arguments = ["dead-letters", letters, "--replay"]
     arguments += ["--bootstrap-servers", apache.bootstrap_servers, "--group", unique("replay")]
     assert main(arguments) == 0
