@@ -50,7 +50,7 @@ from kohort.processing._processor import (
     stop_signals,
 )
 from kohort.processing._reports import logger
-from kohort.processing._stored import StoredOffsets, settled_key
+from kohort.processing._stored import StoredOffsets
 from kohort.processing._streams import AsyncPartitionRecords
 from kohort.processing.stores import Steps, await_steps, run_steps
 
@@ -390,7 +390,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         """Return a policy that stores the end of the failed record."""
 
         async def call(record: Any, error: Exception, attempts: int) -> None:
-            if settled_key(record) not in stored.settled:
+            if not stored.is_policy_done(record):
                 await policy(record, error, attempts)
             await self._in_store(stored.advance(record))
 

@@ -54,7 +54,7 @@ from kohort.processing._processor import (
     stop_signals,
 )
 from kohort.processing._reports import logger
-from kohort.processing._stored import StoredOffsets, settled_key
+from kohort.processing._stored import StoredOffsets
 from kohort.processing._streams import PartitionRecords
 from kohort.processing.stores import run_steps
 
@@ -488,7 +488,7 @@ def _and_advance(policy: Callable[..., Any], stored: StoredOffsets) -> Callable[
     """Return a policy that stores the end of the failed record."""
 
     def call(record: Any, error: Exception, attempts: int) -> None:
-        if settled_key(record) not in stored.settled:
+        if not stored.is_policy_done(record):
             policy(record, error, attempts)
         run_steps(stored.advance(record))
 

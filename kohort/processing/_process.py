@@ -290,7 +290,6 @@ def process(
     - ``stuck_after`` is how many seconds a record may be in flight. Then a warning, explain() and
       health() name it. The process is not live while the handler does not return, and the consumer
       is not ready while the record is retried.
-
     - ``max_runtime`` is how many seconds the lock of a record of a share group is renewed.
 
     With AsyncShareConsumer or ShareConsumer, process() acknowledges each record, and commits no

@@ -67,7 +67,7 @@ class StoredOffsets:
         self._known: dict[TopicPartition, StoredOffset] = {}
         self._polled: dict[TopicPartition, int] = {}
         """The lowest offset that the next poll may return."""
-        self.settled: set[tuple[TopicPartition, int]] = set()
+        self._policy_done: set[tuple[TopicPartition, int]] = set()
         """The records whose policy has returned, and whose end is not stored yet."""
         self._error: Exception | None = None
         """The error of a poll whose records were not handled, so that no later ones are."""
@@ -185,12 +185,12 @@ class StoredOffsets:
         """Store the end of a record that has failed for good, after the policy has returned.
 
         A failure is tried again at once, before a drain ends, because the policy cannot be undone.
-        After the last one the policy is to be called later, and ``settled`` says that it returned.
+        After the last one this is called later, and :meth:`is_policy_done` is True until then.
         """
-        key = settled_key(load)
-        self.settled.add(key)
+        key = _partition_and_offset(load)
+        self._policy_done.add(key)
         failures = 0
-        while key in self.settled:
+        while key in self._policy_done:
             try:
                 yield from self._store(load, None)
             except KafkaError:
@@ -201,7 +201,11 @@ class StoredOffsets:
                     raise
                 yield self._pause(FIRST_PAUSE * 2**failures)
             else:
-                self.settled.discard(key)
+                self._policy_done.discard(key)
+
+    def is_policy_done(self, record: Any) -> bool:
+        """True if the policy has returned for a record whose end is not stored yet."""
+        return _partition_and_offset(record) in self._policy_done
 
     def _store(self, load: Any, work: Callable[[Any, Any], Any] | None) -> Steps[None]:
         first = load[0] if isinstance(load, list) else load
@@ -264,8 +268,7 @@ class StoredOffsets:
         return result
 
 
-def settled_key(record: Any) -> tuple[TopicPartition, int]:
-    """Return what identifies a record in ``settled``."""
+def _partition_and_offset(record: Any) -> tuple[TopicPartition, int]:
     return TopicPartition(record.topic, record.partition), record.offset
 
 
