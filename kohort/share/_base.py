@@ -401,7 +401,7 @@ class ShareBase(DriverOwner):
         for record in records:
             if not isinstance(record, ShareRecord):
                 raise TypeError(f"expected a ShareRecord, not {record!r}")
-            if not mark(record.offset, hold_of(record), type):
+            if not mark(record.offset, record._origin[3], type):  # type: ignore[misc]
                 raise IllegalStateError(
                     f"{record.topic}-{record.partition} offset {record.offset} is acknowledged "
                     "already"

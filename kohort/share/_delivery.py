@@ -96,7 +96,7 @@ class ShareDelivery:
             return True
 
         _, corrupt = self._decode(fetched, acquired, read)
-        offsets = [record.offset for record in records]
+        offsets = {record.offset for record in records}
         if not acquired.issuperset(offsets):
             records = [record for record in records if record.offset in acquired]
         gaps = acquired.difference(offsets)

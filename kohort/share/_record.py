@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kohort.records import ConsumerRecord, K, V, turn_into
+from kohort.records import ConsumerRecord, K, V, as_message_type, turn_into
 from kohort.records._record import RecordFields
 from kohort.share.machine._acquired import Hold
 
@@ -33,6 +33,10 @@ class ShareRecord(ConsumerRecord[K, V]):
         That is ``time.monotonic()`` for ShareConsumer and on asyncio. renew() moves it.
         """
         return hold_of(self).deadline_of(self.offset)
+
+
+if not TYPE_CHECKING:
+    ShareRecord = as_message_type(ShareRecord)  # freed as fast as other records
 
 
 def hold_of(record: ShareRecord[Any, Any]) -> Hold:

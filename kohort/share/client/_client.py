@@ -305,7 +305,9 @@ class ShareClient:
         nodes = sorted(wanted.keys() | locks.nodes() | self._sessions.keys())
         # The next leader comes first, so that none waits for ever.
         for node in sorted(nodes, key=lambda each: (each <= self._latest, each)):
-            session = self._sessions.setdefault(node, ShareSession())
+            session = self._sessions.get(node)
+            if session is None:
+                session = self._sessions[node] = ShareSession()
             if session.is_busy:
                 continue
             due = None if self._flushing else now - locks.seconds * SEND_SHARE

@@ -174,21 +174,19 @@ class Locks:
     def mark_rest(self, holds: Mapping[int, Hold], type: Acknowledgement) -> None:
         """Mark the offsets that have no mark yet, as :meth:`mark` does."""
         with self._lock:
-            now, marked = self.clock(), dict[int, Acknowledgement]()
-            records: AcquiredRecords | None = None
+            now = self.clock()
+            first = next(iter(holds.values()), None)
+            if first is not None and first.records.is_untouched and first.records.holds == holds:
+                # Usually all that is held was returned, and nothing was done with it.
+                first.records.mark(dict.fromkeys(holds, type), now)
+                return
             for offset, hold in holds.items():
-                if hold.records is not records:
-                    if records is not None:
-                        records.mark(marked, now)
-                    records, marked = hold.records, {}
-                    held, marks, is_in_flight = records.holds, records.marks, records.is_in_flight
-                if held.get(offset) is not hold:
+                records = hold.records
+                if records.holds.get(offset) is not hold:
                     if hold.lost.get(offset, type) is None:
                         self._mark_late(offset, hold, type, now)
-                elif offset not in marks and not (is_in_flight and records.is_sent(offset)):
-                    marked[offset] = type
-            if records is not None:
-                records.mark(marked, now)
+                elif offset not in records.marks and not records.is_sent(offset):
+                    records.mark({offset: type}, now)
 
     def _mark_late(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Note a mark without effect. Return False if the last one was sent."""

@@ -158,6 +158,11 @@ class AcquiredRecords:
         return self._in_flight is not None
 
     @property
+    def is_untouched(self) -> bool:
+        """True if nothing is marked or in flight."""
+        return not self.marks and not self._halves and self._in_flight is None
+
+    @property
     def is_idle(self) -> bool:
         """True if nothing is held, marked or in flight."""
         return not self.holds and self._in_flight is None
