@@ -16,13 +16,12 @@ from kohort.cli import (
     _dead_letters,
     _demo,
     _errors,
-    _groups,
     _produce,
     _spark_compile,
     _tail,
-    _top,
     _topics,
 )
+from kohort.cli.groups import _groups, _top
 from kohort.config import VERSION
 from kohort.records import decoder_choice
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kohort.cli import _faults
-from kohort.cli._numbers import port, whole_above_zero
+from kohort.cli.common._numbers import port, whole_above_zero
 from kohort.errors import InvalidOptionError
 
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli import _client, _range
-from kohort.cli._client import CommandError
-from kohort.cli._numbers import above_zero
+from kohort.cli.common import _client, _range
+from kohort.cli.common._client import CommandError
+from kohort.cli.common._numbers import above_zero
 from kohort.types import NamedTuple, TopicPartition
 
 if TYPE_CHECKING:

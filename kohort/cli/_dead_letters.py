@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli import _client
+from kohort.cli.common import _client
 from kohort.types import NamedTuple
 
 if TYPE_CHECKING:

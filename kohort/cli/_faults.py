@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kohort.cli._numbers import above_zero, chance, whole_above_zero
+from kohort.cli.common._numbers import above_zero, chance, whole_above_zero
 from kohort.errors import ErrorCode
 
 if TYPE_CHECKING:

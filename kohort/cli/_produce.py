@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from kohort.cli import _client
-from kohort.cli._client import CommandError
+from kohort.cli.common import _client
+from kohort.cli.common._client import CommandError
 from kohort.types import NamedTuple
 
 if TYPE_CHECKING:

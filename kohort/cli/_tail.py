@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli import _client, _range
-from kohort.cli._numbers import whole_above_zero
+from kohort.cli.common import _client, _range
+from kohort.cli.common._numbers import whole_above_zero
 from kohort.types import escaped
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli import _client
-from kohort.cli._numbers import whole_above_zero
-from kohort.cli._settings import name_and_value
-from kohort.cli._tables import number, table
+from kohort.cli.common import _client
+from kohort.cli.common._numbers import whole_above_zero
+from kohort.cli.common._settings import name_and_value
+from kohort.cli.common._tables import number, table
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient, TopicPartition

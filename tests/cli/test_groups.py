@@ -12,7 +12,7 @@ import pytest
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.cli import main
-from kohort.cli._tables import duration, render
+from kohort.cli.common._tables import duration, render
 from kohort.errors import ErrorCode
 from kohort.testing import Cluster, ProducerRecord
 

@@ -20,7 +20,7 @@ import pytest
 
 from kohort import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kohort.cli import main
-from kohort.cli._top import Look, Row, rows_of, screen
+from kohort.cli.groups._top import Look, Row, rows_of, screen
 from kohort.errors import KafkaError
 from kohort.testing import Cluster
 from tests.cli.test_tail import RUN
@@ -98,7 +98,7 @@ def test_groups_are_sorted(
 def test_json_is_one_object_for_each_look(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(cluster, "--json", "--count", "2", "billing", "absent") == 0
+    assert run(cluster, "--json", "--count", "2", "billing", "absent") == 1
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["time"] <= second["time"]
     groups: dict[str, Any] = {each["group"]: each for each in second["groups"]}
@@ -113,6 +113,14 @@ def test_json_is_one_object_for_each_look(
         "new_per_second": 0.0,
     }
     assert "does not exist" in groups["absent"]["error"]
+
+
+def test_absent_groups_alone_are_an_error(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cluster, "absent", "gone") == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "kohort top: group 'absent' does not exist, or is a streams group\n")
 
 
 def test_wrong_address_is_an_error_and_a_restart_is_none(

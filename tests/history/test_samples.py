@@ -160,7 +160,7 @@ def test_command_samples_until_its_time_or_ctrl_c(
         def interrupt(_: float) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("kohort.cli._history.time", FakeTime(interrupt))
+        monkeypatch.setattr("kohort.cli.groups._history.time", FakeTime(interrupt))
         assert main([*command, "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["samples"]) == 1
         with pytest.raises(SystemExit):

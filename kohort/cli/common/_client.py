@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli._numbers import above_zero
+from kohort.cli.common._numbers import above_zero
 from kohort.config.properties import read_properties
 from kohort.errors import KafkaError
 from kohort.logs import get_logger

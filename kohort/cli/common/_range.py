@@ -6,8 +6,8 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from kohort.cli import _client
-from kohort.cli._client import CommandError
+from kohort.cli.common import _client
+from kohort.cli.common._client import CommandError
 
 if TYPE_CHECKING:
     from kohort import KafkaConsumer, TopicPartition

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kohort.cli import _range
-from kohort.cli._client import CommandError
-from kohort.cli._numbers import above_zero
+from kohort.cli.common import _range
+from kohort.cli.common._client import CommandError
+from kohort.cli.common._numbers import above_zero
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient, RecordTable

@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli import _client
-from kohort.cli._groups import WITH_LAG
-from kohort.cli._numbers import above_zero, whole_above_zero
-from kohort.cli._tables import duration, number, render
+from kohort.cli.common import _client
+from kohort.cli.common._numbers import above_zero, whole_above_zero
+from kohort.cli.common._tables import duration, number, render
+from kohort.cli.groups._groups import WITH_LAG
 from kohort.errors import GroupIdNotFoundError, KafkaError
 from kohort.types import NamedTuple, escaped
 
@@ -44,6 +44,9 @@ averages of about 15 seconds, or of the time between two looks if that is longer
 
 A terminal shows the last look. A pipe gets all looks as text, or with --json as an object on each
 line.
+
+The exit status is 1 if a group has an error in the last look. The command ends at once if no named
+group exists.
 """
 _HEADINGS = ("GROUP", "MEMBERS", "LAG", "BEHIND", "READ/S", "NEW/S", "STATE")
 _CLEAR, _HOME, _ERASE_LINE, _ERASE_REST = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
@@ -127,6 +130,8 @@ def _run(options: argparse.Namespace) -> int:
     )
     with _client.admin_of(options) as admin:
         looks = deque([_look(options, admin)])
+        if looks[0].errors and not looks[0].groups:
+            raise next(iter(looks[0].errors.values()))
         if has_screen:
             print(_CLEAR, end="")
             _draw(options, rows_of(looks[0], looks[0], options.sort))
@@ -148,7 +153,7 @@ def _run(options: argparse.Namespace) -> int:
                     print()
                 print(_as_json(rows) if options.json else _as_text(rows), flush=True)
             printed += 1
-    return 0
+    return 1 if looks[-1].errors else 0
 
 
 def _look(options: argparse.Namespace, admin: KafkaAdminClient) -> Look:

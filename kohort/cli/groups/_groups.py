@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli import _client, _history
-from kohort.cli._client import CommandError
-from kohort.cli._numbers import above_zero
-from kohort.cli._settings import configure, name_and_value
-from kohort.cli._tables import duration, number, table, wrapped
+from kohort.cli.common import _client
+from kohort.cli.common._client import CommandError
+from kohort.cli.common._numbers import above_zero
+from kohort.cli.common._settings import configure, name_and_value
+from kohort.cli.common._tables import duration, number, table, wrapped
+from kohort.cli.groups import _history
 from kohort.errors import GroupHasMembersError, OffsetsChangedError
 from kohort.types import NamedTuple
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kohort.cli._tables import table
+from kohort.cli.common._tables import table
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient

@@ -1,0 +1,1 @@
+"""What several commands share: the connection, options, ranges, settings and tables."""

@@ -1,0 +1,1 @@
+"""The commands ``kohort groups`` and ``kohort top``."""
