@@ -12,6 +12,10 @@ from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._policies import Batch, Retry
 from kohort.processing.stores import OffsetStore, is_store
 
+WINDOW = 10_000
+"""Offsets of a partition that may be in flight by default, without batches."""
+WINDOW_BATCHES = 4
+"""Batches that fit into the window at least by default. With fewer, polls wait for handlers."""
 MAX_WINDOW = 20_000
 """Offsets whose done set fits into the metadata of a commit."""
 
@@ -71,7 +75,6 @@ def make_options(
     if order not in ("partition", "key", "none"):
         raise _wrong("order", order, '"partition", "key" or "none"')
     _check_int("concurrency", concurrency, 1, None)
-    _check_int("window", window, 1, MAX_WINDOW)
     for name, seconds in (("drain", drain), ("delay", delay)):
         _check_seconds(name, seconds, positive=False)
     positive = (
@@ -85,6 +88,10 @@ def make_options(
         raise _wrong("handle_signals", handle_signals, "True or False")
     if batch is not None and not isinstance(batch, Batch):
         raise _wrong("batch", batch, "a Batch or None")
+    if window is None:
+        window = WINDOW if batch is None else max(WINDOW, WINDOW_BATCHES * batch.rows)
+    else:
+        _check_int("window", window, 1, MAX_WINDOW)
     if batch is not None and batch.rows > window:
         raise ConfigurationError(
             f"process(batch=Batch(rows={batch.rows})) is wrong: a batch must fit into the window "

@@ -249,7 +249,7 @@ def process(
     *,
     order: Order | None = None,
     concurrency: int = 16,
-    window: int = 10_000,
+    window: int | None = None,
     retry: Retry | Iterable[Retry] | None = None,
     failed: FailedPolicy | None = None,
     drain: float = 20.0,
@@ -271,7 +271,8 @@ def process(
     - ``order`` is "partition", "key" or "none". Records of one partition, or of one key of a
       partition, are handled one after the other. Records with a null key have no order by key.
     - ``window`` limits the offsets between the committed one and the last one taken, at most
-      20,000. A full partition is paused until half of its window is free.
+      20,000. By default it is 10,000, or four batches if these are more. A full partition is paused
+      until half of its window is free.
     - ``retry`` is a :class:`Retry`, or a list of them for different errors.
     - ``failed`` says what follows the last attempt. "stop" raises the error. "skip" logs a warning
       and goes on. :class:`DeadLetters` copies the record to another topic. A function gets record,

@@ -203,6 +203,25 @@ def test_a_handler_gets_tables_of_one_partition(backend: str) -> None:
     in_world(backend, main, partitions=2)
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_window_has_room_for_large_batches(backend: str) -> None:
+    pytest.importorskip("pyarrow")
+    rows = 15_000
+    got: list[int] = []
+
+    async def insert(table: Any) -> None:
+        got.append(len(table))
+
+    async def main(world: World) -> None:
+        world.produce(*map(str, range(2 * rows)))
+        batch = Batch(rows, seconds=600, columns=True)
+        async with processing(world.consumer(), insert, batch=batch):
+            await until(lambda: world.committed() == 2 * rows)
+        assert got == [rows, rows]
+
+    in_world(backend, main)
+
+
 def test_threads_get_tables_too() -> None:
     pytest.importorskip("pyarrow")
     with Cluster(topics={"orders": 1}) as cluster:
