@@ -33,6 +33,7 @@ from kohort.errors import (
     CorruptBatchError,
     DataError,
     IllegalStateError,
+    InvalidOptionError,
     KafkaTimeoutError,
     UnsupportedOptionError,
 )
@@ -42,6 +43,7 @@ CLOSED: Final = "Share consumer closed"
 _LONGEST_WAIT_S: Final = 0.5
 _COMMIT_S: Final = 60.0
 _WRONG: Final = "Local: Erroneous state"
+_INVALID: Final = "Local: Invalid argument or configuration"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -152,8 +154,12 @@ class ShareConsumer:
     """Also of a subclass that does not call this constructor."""
 
     def __init__(self, config: dict[str, Any] | None = None, /, **kwargs: Any) -> None:
+        if not self._closed:
+            raise RuntimeError("ShareConsumer is already initialized")
         if (config is None and not kwargs) or not isinstance(config, dict | None):
             raise TypeError("expected configuration dict")
+        if "on_commit" in {**(config or {}), **kwargs}:
+            raise ValueError("on_commit is not supported: a share group commits no offsets")
         keywords, self._error_cb, self._credentials = share_keywords({**(config or {}), **kwargs})
         self._is_explicit: bool = keywords.get("acknowledgement") == "explicit"
         try:
@@ -162,6 +168,8 @@ class ShareConsumer:
             name, _, rest = str(error).partition(" ")
             text = f"Failed to create share consumer: {name.replace('_', '.')} {rest}"
             raise ValueError(text) from None
+        except InvalidOptionError as error:
+            raise ValueError(f"Failed to create share consumer: {error}") from None
         self._closed = False
         self._gate = threading.Lock()
         self._user = 0
@@ -258,6 +266,11 @@ class ShareConsumer:
         """Note what becomes of a message that is known by its place only."""
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
+        for number in (partition, offset):
+            if not isinstance(number, int):
+                raise TypeError(f"expected int, not {type(number).__name__}")
+            if number < 0:
+                raise ValueError(f"Failed to acknowledge offset: {_INVALID}")
         self._acknowledge("offset", topic, partition, offset, ack_type)
 
     def _acknowledge(self, what: str, topic: Any, number: Any, offset: Any, kind: Any) -> None:
@@ -266,9 +279,7 @@ class ShareConsumer:
         if not self._is_explicit:
             raise IllegalStateException(f"Failed to acknowledge {what}: {_WRONG}")
         if kind not in (1, 2, 3):
-            raise ValueError(
-                f"Failed to acknowledge {what}: Local: Invalid argument or configuration"
-            )
+            raise ValueError(f"Failed to acknowledge {what}: {_INVALID}")
         tp = NativePartition(topic, number)
         try:
             self._native.acknowledge(tp, offset, _KINDS[kind])
@@ -329,7 +340,7 @@ class ShareConsumer:
             self._unsubscribe()
             return
         if not all(topics) or len(set(topics)) < len(topics):
-            raise ValueError("Failed to subscribe: Local: Invalid argument or configuration")
+            raise ValueError(f"Failed to subscribe: {_INVALID}")
         self._native.subscribe(topics)
 
     @exclusive

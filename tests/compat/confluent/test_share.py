@@ -231,3 +231,35 @@ def test_wrong_calls_raise_the_same(cls: Any) -> None:
     consumer.close()
     with pytest.raises(package.IllegalStateException, match="Share consumer closed"):
         consumer.subscription()
+
+
+@EACH_CLASS
+def test_wrong_places_are_refused(cls: Any) -> None:
+    settings = {"bootstrap.servers": "localhost:1", "group.id": "workers"}
+    with cls({**settings, "share.acknowledgement.mode": "explicit"}) as consumer:
+        for wrong in ("0", None, 1.5):
+            with pytest.raises(TypeError):
+                consumer.acknowledge_offset("jobs", wrong, 0)
+            with pytest.raises(TypeError):
+                consumer.acknowledge_offset("jobs", 0, wrong)
+        for place in ((-1, 0), (0, -1)):
+            with pytest.raises(ValueError, match="Invalid argument"):
+                consumer.acknowledge_offset("jobs", *place)
+        with pytest.raises(RuntimeError, match="already initialized"):
+            consumer.__init__(settings)
+
+
+@EACH_CLASS
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"on_commit": print}, "on_commit is not supported"),
+        (
+            {"security.protocol": "ssl", "ssl.ca.location": "/none"},
+            "Failed to create share consumer",
+        ),
+    ],
+)
+def test_wrong_settings_are_refused(cls: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cls({"bootstrap.servers": "localhost:1", "group.id": "workers", **more})
