@@ -40,11 +40,17 @@ _OF_A_GROUP = WORKER[WORKER.index("consumer = KafkaConsumer(") :]
 SHARE_WORKER = WORKER.replace("import KafkaConsumer", "import ShareConsumer").replace(
     _OF_A_GROUP,
     """
+def counted(record):
+    note(b"delivery-%d" % record.delivery_count, record)
+    handler(record)
+
 consumer = ShareConsumer(topic, bootstrap_servers=servers, group_id=topic, start="earliest")
-process(consumer, handler, concurrency=8, drain=float(drain))
+process(consumer, counted, concurrency=8, drain=float(drain))
 """,
 )
-"""The same worker in a share group."""
+"""The same worker in a share group. It also notes which delivery of a record it was."""
+DELIVERIES = 5
+"""Deliveries of a record in a share group, by default."""
 DRAIN_S = 60.0
 LEAVE_S = 1.0
 """Most seconds from the end of the drain to the end of the process."""

@@ -47,7 +47,8 @@ class KafkaStartError(Exception):
 class KafkaServer:
     """Node with its ports, data and log in one folder. It can be stopped and started again.
 
-    With ``first`` it is the second broker in the cluster of that node, whose controller it uses.
+    With ``first`` it is another broker in the cluster of that node, whose controller it uses. A
+    third one needs its ``node.id`` in the properties.
     """
 
     format_options: tuple[str, ...] = ()
@@ -197,7 +198,7 @@ class KafkaServer:
             values["controller.quorum.voters"] = f"1@127.0.0.1:{self._first._controller}"
             values["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
             values["process.roles"] = "broker"
-            values["node.id"] = "2"
+            values["node.id"] = self._extra.get("node.id", "2")
         self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
     def _format(self) -> None:
