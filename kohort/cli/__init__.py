@@ -27,6 +27,8 @@ from kohort.records import decoder_choice
 
 PIPE_CLOSED: Final = 128 + 13
 """Exit status of a program whose reader has gone, as shells show the signal SIGPIPE."""
+INTERRUPTED: Final = 128 + 2
+"""Exit status of a program that Ctrl-C ended, as shells show the signal SIGINT."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()
         return PIPE_CLOSED
+    except KeyboardInterrupt:  # of a command that has nothing to end
+        return INTERRUPTED
 
 
 def _discard_output() -> None:

@@ -159,17 +159,19 @@ def _tables(
         for tp, bounds in state.bounds.items()
     }
     show = _Progress(state)
-    with _range.reader_of(options, reset="none") as consumer:
-        parts = read_bounds(consumer, left, show, options.timeout * 1000)
-        for table in parts:
-            positions = consumer.positions()
-            places = {
-                tp: min(positions.get(tp, at), state.bounds[tp].end)
-                for tp, at in state.next.items()
-            }
-            state = state._replace(next=places, rows=state.rows + len(table))
-            yield table, state
-    show.end()
+    try:
+        with _range.reader_of(options, reset="none") as consumer:
+            parts = read_bounds(consumer, left, show, options.timeout * 1000)
+            for table in parts:
+                positions = consumer.positions()
+                places = {
+                    tp: min(positions.get(tp, at), state.bounds[tp].end)
+                    for tp, at in state.next.items()
+                }
+                state = state._replace(next=places, rows=state.rows + len(table))
+                yield table, state
+    finally:
+        show.end()
     done = {tp: bounds.end for tp, bounds in state.bounds.items()}
     yield _no_rows(), state._replace(next=done)
 

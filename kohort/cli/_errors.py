@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kohort import errors
 from kohort.cli._remedies import REMEDIES, Remedy
+from kohort.cli.common._tables import wrapped
 from kohort.errors import BrokerResponseError, ErrorCode, KafkaError, error_class
 from kohort.errors.addresses import page_address
 from kohort.types import NamedTuple
@@ -87,9 +88,10 @@ def run(options: argparse.Namespace) -> int:
         return 0
     text = explained(options.name)
     if text is None:
-        print(f"{options.name!r} is neither an error of kohort nor an error code of Kafka", end="")
         near = _near(options.name)
-        print(f". Did you mean {' or '.join(near)}?" if near else ". kohort errors lists all.")
+        hint = f"Did you mean {' or '.join(near)}?" if near else "kohort errors lists all."
+        said = f"{options.name!r} is neither an error of kohort nor an error code of Kafka. {hint}"
+        print(wrapped(said))
         return 1
     print(text)
     return 0
@@ -165,7 +167,7 @@ def _near(name: str) -> list[str]:
 def _shown(section: ErrorSection) -> str:
     remedy = section.remedy
     head = f"{section.name} ({'' if section.is_retriable else 'not '}retriable)"
-    parts = [f"{head}: error code {section.code}" if section.code else head]
+    parts = [*_paragraphs(f"{head}: error code {section.code}" if section.code else head)]
     parts += _paragraphs(f"Cause. {section.cause}")
     parts += _paragraphs(f"Do. {remedy.text}")
     if remedy.page:

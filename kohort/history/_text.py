@@ -49,6 +49,8 @@ def missing_text(history: GroupHistory) -> str:
     """Return what may be missing in a history, or nothing."""
     if history.samples:
         seconds = longest_gap(history) / 1000
+        if len(history.samples) == 1:
+            return "incomplete: from one sample. What happened before it is not known"
         return (
             f"incomplete: from {len(history.samples)} samples, at most {seconds:g} s apart. What "
             "happened between two samples is not known"

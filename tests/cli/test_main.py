@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -69,6 +70,27 @@ def test_version_is_one_line_when_the_terminal_is_narrow(
     with pytest.raises(SystemExit):
         main(["--version"])
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_interrupt_of_any_command_ends_it_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kohort.cli._errors.explained", Mock(side_effect=KeyboardInterrupt))
+    assert main(["errors", "27"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("words", [["errors", "27"], ["errors", "nonsense"]], ids=" ".join)
+@pytest.mark.cases(2)
+def test_sentences_are_wrapped_in_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    main(words)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 60 and not line.startswith("See: ")] == []
+    assert any("error code" in line for line in lines)
 
 
 @pytest.mark.parametrize(

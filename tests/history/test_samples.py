@@ -104,6 +104,7 @@ def test_samples_of_a_group_say_what_is_not_known(clock: Callable[[], float]) ->
             ) as consumer:
                 consumer.start()
                 sampler.take()
+                assert "from one sample. What happened before" in to_text(sampler.history())
                 consumer.commit({FIRST: 1})
                 sampler.take()
                 with pytest.MonkeyPatch.context() as patch:

@@ -6,10 +6,12 @@ import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import pytest
 
+from kohort.config import ClientConfig
 from kohort.errors import (
     IllegalStateError,
     KafkaConnectionError,
@@ -29,6 +31,7 @@ from kohort.protocol.messages import (
     RequestHeader,
 )
 from kohort.transport import ClusterClient, ClusterMetadata, Leader
+from kohort.transport.cluster._metadata_refresh import unreached
 from kohort.types import TopicPartition
 from tests.transport.peer import Broker, FakeCluster, api_versions, topic_answer
 from tests.transport.running import running, start_client
@@ -79,6 +82,14 @@ async def test_unreachable_bootstrap_server_is_passed_with_one_warning(
         assert "no1:1, no2:2, b1:9092" in each.getMessage()
         assert "Connection refused" in each.getMessage()
     assert len(warnings) <= 1
+
+
+async def test_unreached_servers_end_a_sentence_once() -> None:
+    config = ClientConfig(bootstrap_servers=(("a", 1),))
+    for error, end in (("is this the port of a broker?", "broker? "), ("refused", "refused. ")):
+        node = Mock(peer="a:1", error=OSError(error))
+        nodes = Mock(bootstrap={1: node}, credentials_obstacle=lambda _: None)
+        assert f"{end}Check bootstrap_servers" in str(unreached(nodes, config))
 
 
 async def test_wanted_topics_are_in_the_metadata() -> None:

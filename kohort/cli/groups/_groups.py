@@ -410,7 +410,7 @@ def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str
         undo = _undo_commands(plan, options.save, is_share=is_share)
         print("\n".join(["", "The offsets are reset.", *undo]))
     else:
-        print("\n" + _next_step(plan))
+        print("\n" + wrapped(_next_step(plan)))
     return 0
 
 

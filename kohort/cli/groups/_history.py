@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kohort.cli.common import _range
 from kohort.cli.common._client import CommandError
 from kohort.cli.common._numbers import above_zero
+from kohort.cli.common._tables import wrapped
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient, RecordTable
@@ -96,7 +97,10 @@ def _write(options: argparse.Namespace, history: GroupHistory) -> int:
     for file, made in ((options.html, to_html), (options.svg, to_svg)):
         if file:
             Path(file).write_text(made(history), encoding="utf-8")
-    print(to_json(history) if options.json else to_text(history))
+    if options.json:
+        print(to_json(history))
+    else:
+        print("\n".join(map(wrapped, to_text(history).splitlines())))
     return 0
 
 

@@ -54,8 +54,10 @@ def unreached(nodes: Nodes, config: ClientConfig) -> KafkaError:
             f"no login at {', '.join(errors)}{time}: {'; '.join(causes)}"
         )
     else:
+        causes_text = "; ".join(texts)
+        end = "" if causes_text.endswith("?") else "."
         found = NoBrokersAvailable(
-            f"no bootstrap server could be reached{time}: {'; '.join(texts)}. "
+            f"no bootstrap server could be reached{time}: {causes_text}{end} "
             "Check bootstrap_servers and that the brokers are up"
         )
     found.__cause__ = waits[0] if waits else None
