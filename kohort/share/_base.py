@@ -306,10 +306,21 @@ class ShareBase(DriverOwner):
         current, self._current = self._current, None
         if self._is_implicit:
             for records in returned.values() if current is None else ([current],):
-                holds = {record.offset: record._origin[3] for record in records}  # type: ignore[misc]
-                self._locks.mark_rest(holds, Acknowledgement.ACCEPT)
+                self._accept_rest(records)
             for _, holds in rows:
                 self._locks.mark_rest(holds, Acknowledgement.ACCEPT)
+
+    def _accept_rest(self, records: list[ShareRecord[Any, Any]]) -> None:
+        """Accept the records that have no mark yet."""
+        hold = hold_of(records[0]) if records else None
+        if (
+            hold is None
+            or len(records) != hold.last - hold.first + 1
+            or (records[0].offset, records[-1].offset) != (hold.first, hold.last)
+            or not self._locks.mark_whole(hold, Acknowledgement.ACCEPT)
+        ):
+            holds = {record.offset: hold_of(record) for record in records}
+            self._locks.mark_rest(holds, Acknowledgement.ACCEPT)
 
     def _mark(self, record: ShareRecord[Any, Any], type: Acknowledgement) -> bool:
         return self._locks.mark(record.offset, hold_of(record), type)

@@ -17,7 +17,7 @@ from kohort.errors import (
 from kohort.fetcher.buffer._deserialize import KeptBytes, record_deserializer
 from kohort.logs import PlacedText, get_logger
 from kohort.records import ConsumerRecord, Record, RecordSet, Scratch
-from kohort.share._record import ShareRecord, share_records
+from kohort.share._record import ShareRecord, share_all, share_records
 from kohort.share.client._locks import Fetched, Locks
 from kohort.share.machine._acquired import Acknowledgement, Hold
 from kohort.types import TopicPartition
@@ -87,7 +87,6 @@ class ShareDelivery:
         return found
 
     def _records(self, fetched: Fetched) -> list[ShareRecord[Any, Any]]:
-        acquired = fetched.offsets()
         records: list[Record] = []
 
         def read(found: RecordSet) -> bool:
@@ -95,7 +94,11 @@ class ShareDelivery:
             records.extend(found.records)
             return True
 
-        _, corrupt = self._decode(fetched, acquired, read)
+        _, corrupt = self._decode(fetched, read)
+        if self._deserialize is None and not corrupt and fetched.is_whole(records):
+            hold = self._locks.hold_whole(fetched)
+            return [] if hold is None else share_all(records, hold)
+        acquired = fetched.offsets()
         offsets = {record.offset for record in records}
         if not acquired.issuperset(offsets):
             records = [record for record in records if record.offset in acquired]
@@ -125,7 +128,7 @@ class ShareDelivery:
         read: list[tuple[Fetched, range, list[_Damage]]] = []
         while waiting and plan.has_room:
             each, first = waiting.popleft(), plan.rows
-            passed, corrupt = self._decode(each, each.offsets(), partial(_add_rows, plan))
+            passed, corrupt = self._decode(each, partial(_add_rows, plan))
             read.append((each, range(first, plan.rows), corrupt))
             if passed is not None:
                 waiting.appendleft(self._locks.split(each, passed))
@@ -159,7 +162,7 @@ class ShareDelivery:
         return good, bad
 
     def _decode(
-        self, fetched: Fetched, acquired: set[int], read: Callable[[RecordSet], bool]
+        self, fetched: Fetched, read: Callable[[RecordSet], bool]
     ) -> tuple[int | None, list[_Damage]]:
         """Let ``read`` take records until it returns False or all are taken.
 
@@ -167,7 +170,7 @@ class ShareDelivery:
         of batches that are unreadable. After a batch whose end is unknown, all further offsets are.
         """
         corrupt: list[_Damage] = []
-        offset, tp = min(acquired), fetched.partition
+        offset, tp = min(each.first for each in fetched.ranges), fetched.partition
         while True:
             found = RecordSet(
                 fetched.data,
@@ -183,6 +186,7 @@ class ShareDelivery:
                     if not read(found):
                         return found.passed, corrupt
             except CorruptBatchError as error:
+                acquired = fetched.offsets()
                 first = found.passed if error.offset is None else max(error.offset, found.passed)
                 end = error.next_offset
                 error.topic_partition = tp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kohort.records import ConsumerRecord, K, V, as_message_type, turn_into
 from kohort.records._record import RecordFields
@@ -67,6 +67,19 @@ def share_records(
         found.append(record)
     turn_into(ShareRecord, found)
     return found
+
+
+def share_all(records: list[ConsumerRecord[Any, Any]], hold: Hold) -> list[ShareRecord[Any, Any]]:
+    """Make share records of records with one lock, in place."""
+    plain: object = None
+    shared: Any = None
+    for record in records:
+        if record._origin is not plain:
+            plain = record._origin
+            shared = (*record._origin, hold)
+        _put_origin(record, shared)
+    turn_into(ShareRecord, records)
+    return cast("list[ShareRecord[Any, Any]]", records)
 
 
 _put_origin: Any = RecordFields.__dict__["_origin"].__set__

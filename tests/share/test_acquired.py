@@ -14,6 +14,7 @@ from kohort.share.machine._acquired import (
     AckRange,
     AcquiredRecords,
     Failure,
+    Hold,
     HoldState,
 )
 
@@ -175,6 +176,74 @@ def test_an_offset_that_is_acquired_again_loses_its_older_hold() -> None:
     assert records.take_overtaken() == []
 
 
+def whole() -> tuple[AcquiredRecords, Hold]:
+    """Return a partition with one range, which is accepted as such."""
+    records = AcquiredRecords()
+    hold = records.acquire(5, 8, LOCK, 1)
+    assert records.mark_whole(hold, ACCEPT, 1.0)
+    assert records.oldest_mark == 1.0
+    assert not records.mark_whole(hold, ACCEPT, 1.0)
+    return records, hold
+
+
+def test_a_whole_range_is_accepted_in_one_step() -> None:
+    records, hold = whole()
+    assert list(records.take(2.0)[0].ranges) == [AckRange(5, 8, ACCEPT)]
+    assert records.oldest_mark is None
+    assert len(records) == 4
+    assert records.answered(0, None, LOCK) == []
+    assert records.is_idle
+    assert hold.state_of(6) is HoldState.DONE
+
+
+def test_a_look_at_an_offset_changes_nothing_of_its_range() -> None:
+    for late in (False, True):
+        records, hold = whole()
+        if late:
+            records.take(2.0)
+        assert hold.state_of(6) is (HoldState.SENT if late else HoldState.HELD)
+        if not late:
+            assert list(records.take(2.0)[0].ranges) == [AckRange(5, 8, ACCEPT)]
+        assert records.answered(0, None, LOCK) == []
+        assert records.is_idle
+
+
+def test_a_refused_whole_range_is_halved() -> None:
+    records, _ = whole()
+    records.take(2.0)
+    code = ErrorCode.INVALID_RECORD_STATE
+    assert records.answered(code, None, LOCK) == []
+    assert list(records.take(3.0)[0].ranges) == [AckRange(5, 6, ACCEPT)]
+    records.answered(0, None, LOCK)
+    assert sorted(records.holds) == [7, 8]
+    assert list(records.take(4.0)[0].ranges) == [AckRange(7, 8, ACCEPT)]
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_lost_leader_names_a_whole_range(is_sent: bool) -> None:
+    records, hold = whole()
+    if is_sent:
+        records.take(2.0)
+    failures = records.void(DISCONNECTED)
+    assert failures == [Failure(offset, DISCONNECTED) for offset in range(5, 9)]
+    assert hold.lost == dict.fromkeys(range(5, 9), ACCEPT)
+    assert records.is_idle
+
+
+def test_an_expired_whole_range_is_named() -> None:
+    records, _ = whole()
+    unit, failures = records.take(LOCK)
+    assert unit.ranges == ()
+    assert failures == [Failure(offset, EXPIRED) for offset in range(5, 9)]
+
+
+def test_a_range_beside_a_whole_one_leaves_both() -> None:
+    records, _ = whole()
+    records.acquire(9, 9, LOCK, 1)
+    mark(records, 9, REJECT)
+    assert list(records.take(2.0)[0].ranges) == [AckRange(5, 8, ACCEPT), AckRange(9, 9, REJECT)]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_random_lives_keep_the_invariants(seed: int) -> None:
     rng = random.Random(seed)
@@ -186,9 +255,11 @@ def test_random_lives_keep_the_invariants(seed: int) -> None:
         now += rng.random()
         match rng.randrange(5):
             case 0:
-                for _ in range(rng.randrange(5)):
-                    records.acquire(next_offset, next_offset, now + lock, 1)
-                    next_offset += 1
+                if count := rng.randrange(5):
+                    hold = records.acquire(next_offset, next_offset + count - 1, now + lock, 1)
+                    next_offset += count
+                    if rng.random() < 0.5:
+                        records.mark_whole(hold, ACCEPT, now)
             case 1 | 2:
                 free = [o for o, h in records.holds.items() if h.state_of(o) is HoldState.HELD]
                 if free:

@@ -159,6 +159,7 @@ def test_a_refused_mark_is_not_sent_for_the_next_lock_of_its_record() -> None:
     assert locks.take_units(NODE) == {}
     (found,) = locks.take()
     assert sorted(locks.hold(found, set())) == [0, 1]
+    assert locks.take_units(NODE) == {}
     assert sorted(locks.take_failures()[TP]) == [0, 1]
 
 

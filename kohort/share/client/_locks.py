@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, Final
 
 from kohort.errors import (
     KafkaConnectionError,
@@ -18,6 +18,7 @@ from kohort.errors import (
     broker_error,
     error_name,
 )
+from kohort.records import ConsumerRecord
 from kohort.share.machine._acquired import (
     DISCONNECTED,
     EXPIRED,
@@ -64,6 +65,16 @@ class Fetched:
     def offsets(self) -> set[int]:
         """Return the acquired offsets."""
         return {offset for first, last, _ in self.ranges for offset in range(first, last + 1)}
+
+    def is_whole(self, records: Sequence[ConsumerRecord[Any, Any]]) -> bool:
+        """Return True if these records are one acquired range without gaps."""
+        first, last, _ = self.ranges[0]
+        return (
+            len(self.ranges) == 1
+            and len(records) == last - first + 1
+            and records[0].offset == first
+            and records[-1].offset == last
+        )
 
 
 class _Home(AcquiredRecords):
@@ -152,6 +163,18 @@ class Locks:
             self.acquired += len(holds)
             return holds
 
+    def hold_whole(self, fetched: Fetched) -> Hold | None:
+        """Hold a fetch of one range in which each offset has a record. None if it is void."""
+        with self._lock:
+            if fetched.is_void:
+                return None
+            first, last, count = fetched.ranges[0]
+            records = self._home_of(fetched)
+            hold = records.acquire(first, last, fetched.deadline, count)
+            self._fail(fetched.partition, records.take_overtaken())
+            self.acquired += last - first + 1
+            return hold
+
     def _acquire(self, records: _Home, fetched: Fetched) -> dict[int, Hold]:
         holds: dict[int, Hold] = {}
         for first, last, count in fetched.ranges:
@@ -171,15 +194,15 @@ class Locks:
                 offset, hold, type, now
             )
 
+    def mark_whole(self, hold: Hold, type: Acknowledgement) -> bool:
+        """Mark all offsets of a hold. Return False if something was done with any of them."""
+        with self._lock:
+            return hold.records.mark_whole(hold, type, self.clock())
+
     def mark_rest(self, holds: Mapping[int, Hold], type: Acknowledgement) -> None:
         """Mark the offsets that have no mark yet, as :meth:`mark` does."""
         with self._lock:
             now = self.clock()
-            first = next(iter(holds.values()), None)
-            if first is not None and first.records.is_untouched and first.records.holds == holds:
-                # Usually all that is held was returned, and nothing was done with it.
-                first.records.mark(dict.fromkeys(holds, type), now)
-                return
             for offset, hold in holds.items():
                 records = hold.records
                 if records.holds.get(offset) is not hold:
@@ -258,7 +281,7 @@ class Locks:
             home = self._homes.get(fetched.key)
             if home is not None and home.node != fetched.node:
                 self._void(fetched.key, DISCONNECTED, None)
-            elif home is not None and home.holds:
+            elif home is not None and len(home):
                 # A mark of an ended lock that waits here must not be sent for the new lock.
                 home.overtake(fetched.offsets())
                 self._fail(fetched.partition, home.take_overtaken())

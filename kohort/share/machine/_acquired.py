@@ -3,8 +3,9 @@
 Theory of operation. A leader locks records for this member until a deadline. It knows offsets
 only, also those of markers and of compacted holes. So each acquired offset has a :class:`Hold`
 until its last acknowledgement is answered, or until its lock is lost. Neighbouring offsets of one
-fetch share a hold, and only what differs is kept for each offset: queues have many records. A mark
-says what becomes of an offset, and the latest mark counts until it is sent.
+fetch share a hold, and only what differs is kept for each offset: queues have many records. While
+all that is held comes from whole ranges, which are accepted as such, there is nothing for single
+offsets at all. A mark says what becomes of an offset, and the latest mark counts until it is sent.
 
 All acknowledgements of a partition in one request are one unit for the leader: one bad offset
 fails all. So an expired lock is never sent, and a refused unit is sent again in two halves, until
@@ -59,10 +60,19 @@ class HoldState(IntEnum):
 class Hold:
     """The locks of neighbouring offsets that one fetch has acquired. Records refer to it."""
 
-    __slots__ = ("deadline", "delivery_count", "lost", "records", "renewed")
+    __slots__ = ("deadline", "delivery_count", "first", "last", "lost", "records", "renewed")
 
-    def __init__(self, records: AcquiredRecords, deadline: float, delivery_count: int) -> None:
+    def __init__(
+        self,
+        records: AcquiredRecords,
+        first: int,
+        last: int,
+        deadline: float,
+        delivery_count: int,
+    ) -> None:
         self.records: Final = records
+        self.first: Final = first
+        self.last: Final = last
         self.deadline: Final = deadline
         self.delivery_count: Final = delivery_count
         self.renewed: dict[int, float] = {}
@@ -136,8 +146,11 @@ class AcquiredRecords:
     """The holds of one partition at its leader."""
 
     def __init__(self) -> None:
-        self.holds: dict[int, Hold] = {}
-        """The hold of each offset whose last acknowledgement has no answer."""
+        self._holds: dict[int, Hold] = {}
+        self._whole: list[Hold] = []
+        """The hold of all that is held, or none. Then ``_holds`` has those of single offsets."""
+        self._whole_mark: Acknowledgement | None = None
+        """The mark of all its offsets, until it is answered."""
         self.marks: dict[int, Acknowledgement] = {}
         """What is to be sent for marked offsets."""
         self._marked_at = 0.0
@@ -150,7 +163,24 @@ class AcquiredRecords:
         self._sent_at = 0.0
 
     def __len__(self) -> int:
-        return len(self.holds)
+        return len(self._holds) + sum(hold.last - hold.first + 1 for hold in self._whole)
+
+    @property
+    def holds(self) -> dict[int, Hold]:
+        """The hold of each offset whose last acknowledgement has no answer."""
+        if self._whole:
+            self._spread()
+        return self._holds
+
+    def _spread(self) -> None:
+        """Keep a hold for each offset from now on."""
+        whole, self._whole = self._whole, []
+        mark, self._whole_mark = self._whole_mark, None
+        for hold in whole:
+            offsets = range(hold.first, hold.last + 1)
+            self._holds |= dict.fromkeys(offsets, hold)
+            if mark is not None and self._in_flight is None:
+                self.marks |= dict.fromkeys(offsets, mark)
 
     @property
     def is_in_flight(self) -> bool:
@@ -160,12 +190,13 @@ class AcquiredRecords:
     @property
     def is_untouched(self) -> bool:
         """True if nothing is marked or in flight."""
-        return not self.marks and not self._halves and self._in_flight is None
+        is_marked = self.marks or self._halves or self._whole_mark is not None
+        return not is_marked and self._in_flight is None
 
     @property
     def is_idle(self) -> bool:
         """True if nothing is held, marked or in flight."""
-        return not self.holds and self._in_flight is None
+        return not self._holds and not self._whole and self._in_flight is None
 
     def is_sent(self, offset: int) -> bool:
         """Return True if the last acknowledgement of an offset is in flight."""
@@ -179,15 +210,18 @@ class AcquiredRecords:
 
     def acquire(self, first: int, last: int, deadline: float, delivery_count: int) -> Hold:
         """Hold acquired offsets."""
+        hold = Hold(self, first, last, deadline, delivery_count)
+        if not self._holds and not self._whole and self.is_untouched:
+            self._whole.append(hold)
+            return hold
         offsets = range(first, last + 1)
         self.overtake(offsets)
-        hold = Hold(self, deadline, delivery_count)
-        self.holds |= dict.fromkeys(offsets, hold)
+        self._holds |= dict.fromkeys(offsets, hold)
         return hold
 
     def overtake(self, offsets: Iterable[int]) -> None:
         """Lose the holds of offsets that the leader has locked again, because their locks ended."""
-        for offset in self.holds.keys() & offsets if self.holds else ():
+        for offset in self.holds.keys() & offsets:
             if self._mark_of(offset) not in (None, Acknowledgement.GAP):
                 self._overtaken.append(Failure(offset, EXPIRED))
             self.lose(offset)
@@ -204,8 +238,17 @@ class AcquiredRecords:
             found = next((half[offset] for half in self._halves if offset in half), None)
         return found
 
+    def mark_whole(self, hold: Hold, type: Acknowledgement, now: float) -> bool:
+        """Mark all offsets of a hold. Return False if something was done with any of them."""
+        if self._whole != [hold] or self._holds or not self.is_untouched or now >= hold.deadline:
+            return False
+        self._whole_mark, self._marked_at = type, now
+        return True
+
     def mark(self, offsets: Mapping[int, Acknowledgement], now: float) -> None:
         """Mark held offsets. A later mark replaces one that is not sent yet."""
+        if self._whole:
+            self._spread()
         if not self.marks:
             self._marked_at = now
         self.marks |= offsets
@@ -225,15 +268,19 @@ class AcquiredRecords:
 
     def lose(self, offset: int, mark: Acknowledgement | None = None) -> None:
         """Lose the hold of one offset, whose lock is gone, with the mark that was sent."""
-        left = self.marks.pop(offset, None)
-        self.holds.pop(offset).lost[offset] = left if mark is None else mark
+        hold = self.holds.pop(offset)
+        for marks in (self.marks, *self._halves):
+            left = marks.pop(offset, None)
+            mark = left if mark is None else mark
+        hold.lost[offset] = mark
 
     @property
     def oldest_mark(self) -> float | None:
         """The time of the oldest mark that is not sent, or None."""
         if self._halves:
             return 0.0
-        return self._marked_at if self.marks else None
+        is_marked = self.marks or (self._whole_mark is not None and self._in_flight is None)
+        return self._marked_at if is_marked else None
 
     @property
     def has_renewals(self) -> bool:
@@ -246,6 +293,13 @@ class AcquiredRecords:
     def take(self, now: float, *, with_renewals: bool = True) -> tuple[AckUnit, list[Failure]]:
         """Begin to send what is marked, and return it with the marks whose locks have expired."""
         assert self._in_flight is None
+        if self._whole_mark is not None:
+            (whole,) = self._whole
+            if now < whole.deadline:
+                unit = AckUnit((AckRange(whole.first, whole.last, self._whole_mark),))
+                self._in_flight, self._sent_at = unit, now
+                return unit, []
+            self._spread()
         if self._halves:
             # A mark since then goes with it.
             half = self._halves.pop(0)
@@ -286,6 +340,11 @@ class AcquiredRecords:
         unit, self._in_flight = self._in_flight, None
         if unit is None:
             return []
+        if self._whole_mark is not None:  # the unit is all that is held
+            self._whole_mark = None
+            if code == 0:
+                self._whole.clear()
+                return []
         if code == 0:
             for each in unit.ranges:
                 self._settle(each, self._sent_at + lock_seconds)
@@ -318,6 +377,8 @@ class AcquiredRecords:
 
     def void(self, code: int, message: str | None = None) -> list[Failure]:
         """Lose every hold, because the leader has forgotten the locks. Return what was marked."""
+        if self._whole:
+            self._spread()
         lost = dict(self._in_flight.offsets()) if self._in_flight is not None else {}
         for half in self._halves:
             lost |= half
