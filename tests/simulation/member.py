@@ -12,7 +12,12 @@ from typing import Any
 import anyio
 
 from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener, SubscriptionPattern
-from kohort.errors import IllegalStateError, KafkaError, SecurityError
+from kohort.errors import (
+    IllegalStateError,
+    KafkaError,
+    RebalanceInProgressError,
+    SecurityError,
+)
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition
 from tests.simulation.events import (
@@ -134,6 +139,8 @@ class Member:
         self._rest = 0.0
         self._resting: anyio.CancelScope | None = None
         self._unsubscribes = False
+        self._must_commit = False
+        """True if a rebalance kept processed records from being committed."""
         self._log = log
         self._rng = rng
         self._stop = False
@@ -269,7 +276,7 @@ class Member:
                 async with self.consumer:
                     self._started = True
                     try:
-                        while not self._stop:
+                        while not self._stop or self._must_commit:
                             await self._poll_and_process()
                     finally:
                         self.note(Stopping())
@@ -303,9 +310,9 @@ class Member:
             await anyio.sleep(self._rng.uniform(0, self.habits.work))
         for tp, records in found.items():
             self.note(Processed(partition=tp, offsets=tuple(record.offset for record in records)))
-        if found and not self.habits.autocommit:
+        if self._must_commit or (found and not self.habits.autocommit):
             await self.commit()
-        if self._rest and not found:
+        if self._rest and not found and not self._must_commit:
             await self._take_rest()
 
     def _subscribe(self) -> None:
@@ -358,8 +365,12 @@ class Member:
         return {}
 
     async def commit(self) -> None:
-        """Commit the processed offsets. A failure is logged."""
-        began = now()
+        """Commit the processed offsets. A failure is logged.
+
+        After a RebalanceInProgressError the next poll is followed by another attempt, as the error
+        says.
+        """
+        began, self._must_commit = now(), False
         if await self._guarded("commit", self.consumer.commit) is not False:
             self.note(Committed(seconds=now() - began))
 
@@ -373,6 +384,7 @@ class Member:
         except KafkaError as error:
             name = type(error).__name__
             self.note(Failed(call=call, error=name, seconds=now() - began))
+            self._must_commit |= call == "commit" and isinstance(error, RebalanceInProgressError)
             # Users who continue immediately are not simulated here.
             await anyio.sleep(0.1)
             return False
