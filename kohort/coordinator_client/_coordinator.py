@@ -100,20 +100,27 @@ class CoordinatorConnection:
         self.node = None
 
     async def request(
-        self, forms: Sequence[RequestForm[R]], *, timeout: float, waits_for_members: bool = False
+        self,
+        forms: Sequence[RequestForm[R]],
+        *,
+        timeout: float,
+        purpose: str = PURPOSE,
+        waits_for_members: bool = False,
     ) -> R:
         """Send a request to the coordinator and return its response within ``timeout`` seconds.
 
         Look the coordinator up first if it is unknown; that has no time limit. A transport error or
         a timeout makes it unknown again. With ``waits_for_members`` the response may wait for other
-        members, so the request uses the connection of ``JOIN_PURPOSE``.
+        members, so the request uses the connection of ``JOIN_PURPOSE``. While a request uses
+        another connection than that of ``PURPOSE``, the latter opens for the next ones.
         """
         node = await self.find()
-        purpose = PURPOSE
         if waits_for_members:
             purpose = (
                 f"{JOIN_PURPOSE}-{self._abandoned_joins}" if self._abandoned_joins else JOIN_PURPOSE
             )
+        if purpose != PURPOSE:
+            self._cluster.prepare(node, PURPOSE)
         try:
             response = await self._send(forms, node, purpose, timeout)
         except anyio.get_cancelled_exc_class():

@@ -33,9 +33,17 @@ from kohort.errors import (
     error_name,
 )
 from kohort.logs import get_logger
-from kohort.protocol import ApiKey, Request
-from kohort.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, MetadataRequest
-from kohort.transport import versions_request
+from kohort.protocol import ApiKey, Request, Response
+from kohort.protocol.messages import (
+    ApiVersionsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    MetadataRequest,
+)
+from kohort.transport import start_soon, versions_request
+
+_LOOKUP_PURPOSE = ""
+"""The connection of the look-ups, which the first contact may have opened."""
 
 
 class ProtocolLookup:
@@ -60,18 +68,26 @@ class ProtocolLookup:
     async def look_up(self) -> Choice:
         """Request from the coordinator what decides the group's protocol, and return the choice.
 
+        Both requests are sent at once, which saves a round trip. The description of the group only
+        counts if the versions leave the choice open.
+
         Raise a retriable error if the coordinator has no answer for now. Raise
         GroupAuthorizationFailedError without DESCRIBE on the group. A broker that refuses the
         look-up for another reason leaves the classic protocol.
         """
-        versions = await self._send(versions_request())
+        requests = versions_request(), DescribeGroupsRequest(groups=[self._group_id])
+        outcomes: dict[type[Response], Response | KafkaError] = {}
+        async with anyio.create_task_group() as tasks:
+            for request in requests:
+                start_soon(tasks, self._send, request, outcomes)
+        versions = self._response(ApiVersionsResponse, outcomes)
         self._raise_if_retried("ApiVersions", versions.error_code)
         if versions.error_code:
             raise broker_error(versions.error_code)
         choice = choose_by_versions(versions)
         if choice is not None:
             return choice
-        described = await self._send(DescribeGroupsRequest(groups=[self._group_id]))
+        described = self._response(DescribeGroupsResponse, outcomes)
         for group in described.groups:
             if group.group_id == self._group_id:
                 self._raise_if_retried("DescribeGroups", group.error_code)
@@ -80,12 +96,29 @@ class ProtocolLookup:
                 return failed or choose_by_group(group)
         raise broker_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    async def _send(self, message: Request[R]) -> R:
+    async def _send(
+        self, message: Request[R], outcomes: dict[type[Response], Response | KafkaError]
+    ) -> None:
+        """Add the response to a request, or the error in its place."""
         try:
-            return await self._coordinator.request([RequestForm(message)], timeout=self._timeout)
-        except KafkaError:
+            outcome: Response | KafkaError = await self._coordinator.request(
+                [RequestForm(message)], timeout=self._timeout, purpose=_LOOKUP_PURPOSE
+            )
+        except KafkaError as error:
+            outcome = error.with_traceback(None)  # it refers to this frame, a reference cycle
+        outcomes[type(message).response] = outcome
+
+    def _response(self, kind: type[R], outcomes: dict[type[Response], Response | KafkaError]) -> R:
+        """Return the response of this type, or raise the error in its place."""
+        outcome = outcomes.pop(kind)
+        if isinstance(outcome, KafkaError):
             self._refusals.end()
-            raise
+            try:
+                raise outcome
+            finally:
+                del outcome  # see _send()
+        assert isinstance(outcome, kind)
+        return outcome
 
     def _raise_if_retried(self, api: str, code: int) -> None:
         """Raise a retriable error if the broker failed, because the next attempt may succeed."""

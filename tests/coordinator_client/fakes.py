@@ -69,6 +69,7 @@ class FakeCluster:
         self.hidden: dict[str, TopicMetadata] = {}
         """Topics that only fetch_topics() adds."""
         self.sent: list[Sent] = []
+        self.prepared: list[tuple[int, str]] = []
         self.refreshes = 0
         self.last_version: dict[type[Message], int] = {}
         self.handlers: dict[type[Message], Handler] = {
@@ -126,6 +127,9 @@ class FakeCluster:
         if isinstance(answer, Awaitable):
             answer = await answer
         return cast(R, answer)
+
+    def prepare(self, node: int, purpose: str, /) -> None:
+        self.prepared.append((node, purpose))
 
     principal: str | None = None
 

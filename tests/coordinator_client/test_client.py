@@ -70,6 +70,7 @@ async def test_parked_requests_have_a_connection_of_their_own() -> None:
         purposes = {type(sent.message): sent.purpose for sent in consumer.cluster.sent}
         assert purposes[JoinGroupRequest] == purposes[SyncGroupRequest] == "coordinator-join"
         assert purposes[HeartbeatRequest] == purposes[LeaveGroupRequest] == "coordinator"
+        assert set(consumer.cluster.prepared) == {(1, "coordinator")}
         nodes = {type(sent.message): sent.node for sent in consumer.cluster.sent}
         assert nodes[FindCoordinatorRequest] is None, "the least loaded broker is asked"
         assert nodes[JoinGroupRequest] == 1

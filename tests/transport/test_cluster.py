@@ -346,6 +346,38 @@ async def test_a_coordinator_is_known_by_the_answer_that_names_it() -> None:
         assert second.count(HeartbeatRequest) == 1
 
 
+async def test_lookup_follows_first_request_and_waits_for_brokers() -> None:
+    """The first response to Metadata names no brokers, so it is not the first contact."""
+    async with running(retry_backoff_ms=10) as (client, cluster):
+        (broker,) = cluster.brokers
+
+        def answer(header: RequestHeader, request: Request[Response]) -> Response | None:
+            if isinstance(request, FindCoordinatorRequest):
+                return FindCoordinatorResponse(node_id=2, host="b2", port=9092)
+            assert isinstance(request, MetadataRequest)
+            is_first = broker.count(MetadataRequest) == 1
+            return MetadataResponse() if is_first else cluster.describe(request)
+
+        broker.answer = answer
+        await client.request(FindCoordinatorRequest(key="g"), max_version=3)
+        assert client.bootstrapped
+        kinds = [MetadataRequest, FindCoordinatorRequest, MetadataRequest]
+        assert [type(each) for each in broker.requests] == kinds
+        await client.request(FindCoordinatorRequest(key="g"), max_version=3)
+        assert len(broker.requests) == 4
+
+
+async def test_only_lookups_of_coordinators_precede_the_first_contact() -> None:
+    async with running() as (client, cluster):
+        (broker,) = cluster.brokers
+        broker.answer = lambda *_: None
+        with pytest.raises(KafkaTimeoutError):
+            await client.request(HeartbeatRequest(), timeout_ms=100)
+        with pytest.raises(KafkaTimeoutError):
+            await client.request(FindCoordinatorRequest(key="g"), max_version=3, timeout_ms=100)
+        assert [type(each) for each in broker.requests] == [MetadataRequest, FindCoordinatorRequest]
+
+
 async def test_unsupported_version_fails_only_its_request() -> None:
     async with running() as (client, cluster):
         cluster.versions = api_versions({int(ApiKey.FIND_COORDINATOR): (0, 3)})
@@ -384,6 +416,15 @@ async def test_of_equally_loaded_nodes_the_one_idle_longest_is_asked() -> None:
             order.append(chosen)
             await client.request(HeartbeatRequest(), node=chosen)
         assert order == [2, 3, 1, 2, 3, 1]
+
+
+async def test_of_equally_loaded_nodes_a_connected_one_is_asked() -> None:
+    async with running(brokers=3) as (client, _):
+        await client.wait_bootstrapped()
+        assert [client.least_loaded_node() for _ in range(9)] == [1] * 9
+        await client.request(HeartbeatRequest(), node=2, purpose="other")
+        await client.request(HeartbeatRequest(), node=1)
+        assert [client.least_loaded_node() for _ in range(9)] == [1] * 9
 
 
 async def test_a_node_in_back_off_is_never_chosen() -> None:

@@ -12,9 +12,11 @@ A request to a node takes these steps, all within one timeout:
    ``is_alive()`` checks it, and a new one replaces a dead one. So the request is sent once.
 3. The connection sends the request with the time that is left.
 
-A request to any broker goes to the node with the fewest requests in flight, then to the one that
-was idle longest. It opens connections side by side. The next broker is tried when one has failed or
-has not responded for half a second. The first open connection ends the other attempts.
+A request to any broker goes to the node with the fewest requests in flight. Of these, connected
+ones come first, then those that were idle longest. It opens connections side by side. The next
+broker is tried when one has failed or has not responded for half a second. The first open
+connection ends the other attempts. Before the first contact only a look-up of a coordinator is
+sent, right after the first request for metadata. Its response waits for the first contact.
 
 The client uses bootstrap addresses at the start, and while every known broker is in back-off
 (KIP-899). The connection of the first contact becomes that of the broker with the same address. The
@@ -357,11 +359,14 @@ class ClusterClient:
         UnsupportedVersionError, NoBrokersAvailable before the first contact, and IllegalStateError
         when closed. The caller checks the error codes in the response.
         """
-        connection, left = await self._connected(node, purpose, timeout_ms)
+        is_lookup = isinstance(message, messages.FindCoordinatorRequest)
+        connection, left = await self._connected(node, purpose, timeout_ms, may_be_early=is_lookup)
         response = await connection.request(
             message, timeout=left, min_version=min_version, max_version=max_version
         )
         if isinstance(response, messages.FindCoordinatorResponse):
+            if not self.bootstrapped:
+                await self._connected(None, "", timeout_ms)
             self._learn(response)
         return response
 
@@ -428,9 +433,17 @@ class ClusterClient:
         )
 
     async def _connected(
-        self, node: int | None, purpose: str, timeout_ms: int | None
+        self,
+        node: int | None,
+        purpose: str,
+        timeout_ms: int | None,
+        *,
+        may_be_early: bool = False,
     ) -> tuple[BrokerConnection, float]:
-        """Return a connection, and the seconds that are left for the request."""
+        """Return a connection, and the seconds that are left for the request.
+
+        ``may_be_early``: a request to any broker may follow the first request for metadata at once.
+        """
         timeout = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         if node is not None and (found := self._nodes.open_connection(node, purpose)) is not None:
             if not found.is_silent(self._nodes.longest_silence):
@@ -439,8 +452,11 @@ class ClusterClient:
         connection: BrokerConnection | None = None
         with anyio.CancelScope(deadline=deadline):
             if node is None:
-                await self._metadata_updater.wait_reached()
-                connection = await self._any_connection(purpose, timeout)
+                if may_be_early:
+                    connection = await self._metadata_updater.wait_contact()
+                else:
+                    await self._metadata_updater.wait_reached()
+                connection = connection or await self._any_connection(purpose, timeout)
             else:
                 connection = await self._known_connection(node, purpose, timeout)
         if connection is None:
@@ -522,6 +538,7 @@ class ClusterClient:
             # A server that never responds must not use up the time of the others.
             timeout_ms = min(timeout_ms, self._config.socket_connection_setup_timeout_ms)
         connection = await self._any_connection("", timeout_ms / 1000)
+        self._metadata_updater.note_contact(connection)
         return await connection.request(
             message, timeout=timeout_ms / 1000, min_version=METADATA_MIN_VERSION
         )

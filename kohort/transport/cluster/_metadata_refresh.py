@@ -6,7 +6,7 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
@@ -74,6 +74,9 @@ def _kind(errors: list[CredentialsUnavailableError]) -> type[CredentialsUnavaila
     return kinds.pop() if len(kinds) == 1 else CredentialsUnavailableError
 
 
+if TYPE_CHECKING:
+    from kohort.transport.connection._connection import BrokerConnection
+
 logger = get_logger("kohort.transport")
 
 MetadataCallback: TypeAlias = Callable[[ClusterMetadata, ClusterMetadata], None]
@@ -106,6 +109,8 @@ class MetadataUpdater:
         self._wanted: frozenset[str] | None = frozenset()
         self._schedule = RefreshSchedule(config, self._backoff, rng)
         self._updated = TaskSignal()  # for callers that wait
+        self._contact: BrokerConnection | None = None
+        """The connection of the latest request, until the first response."""
         self._unreachable = 0  # bootstrap timeouts without contact
         self._warned = False
         self._stopped = False
@@ -151,11 +156,28 @@ class MetadataUpdater:
 
     async def wait_reached(self) -> None:
         """Wait as wait_bootstrapped() does, but also while the bootstrap servers refuse."""
+        await self._wait_reached(lambda: False)
+
+    async def wait_contact(self) -> BrokerConnection | None:
+        """Wait for the first request, and return its connection, or None after its response.
+
+        Raises as wait_reached() does.
+        """
+        await self._wait_reached(lambda: self._contact is not None and not self._contact.failure)
+        return self._contact
+
+    async def _wait_reached(self, is_enough: Callable[[], bool]) -> None:
         before = self._unreachable
-        while not self.bootstrapped:
+        while not self.bootstrapped and not is_enough():
             if self._unreachable != before and self._bootstrap_refusal() is None:
                 raise self._bootstrap_error()
             await self._wait_updated()
+
+    def note_contact(self, connection: BrokerConnection) -> None:
+        """Note the connection of a request for metadata, until the first response."""
+        if not self.bootstrapped:
+            self._contact = connection
+            self._updated.notify()
 
     def _bootstrap_refusal(self) -> KafkaError | None:
         return self._nodes.refusals.of_all(self._nodes.bootstrap)
@@ -299,7 +321,7 @@ class MetadataUpdater:
                 escaped(str(new.cluster_id)),
             )
         if not self.bootstrapped:
-            self.bootstrapped = True
+            self.bootstrapped, self._contact = True, None
             self._nodes.refusals.keep(())  # some bootstrap servers may have refused before
             if self._warned:
                 logger.info("the cluster is reached with brokers %s", sorted(new.brokers))

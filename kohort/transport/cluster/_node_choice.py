@@ -21,6 +21,8 @@ class Candidate(Protocol):
     @property
     def load(self) -> int: ...
     @property
+    def is_connected(self) -> bool: ...
+    @property
     def idle_since(self) -> float: ...
 
     def is_silent(self, seconds: float) -> bool:
@@ -39,6 +41,7 @@ def least_loaded(
 ) -> int | None:
     """Return the node with the fewest requests in flight that was idle longest.
 
+    A new connection takes two round trips, so among equally loaded nodes connected ones come first.
     Nodes in back-off are left out, and None is returned if no node is left. A bootstrap address
     is returned only if no broker is left (KIP-899). Without ``may_rebootstrap`` it is returned
     only if no broker is known. Of the bootstrap addresses without requests, the one with the fewest
@@ -60,6 +63,7 @@ def least_loaded(
                     node.load,
                     node.failures if nodes is spare else 0,
                     node.is_silent(longest_silence),
+                    not node.is_connected,
                     node.idle_since,
                 )
                 for node in ready

@@ -127,6 +127,12 @@ class Node:
     def load(self) -> int:
         return sum(entry.load for entry in self.connections.values())
 
+    @property
+    def is_connected(self) -> bool:
+        """True if its connection without a special purpose is open."""
+        entry = self.connections.get("")
+        return entry is not None and entry.connection is not None
+
     def is_silent(self, seconds: float) -> bool:
         """True if it has open connections, and none of them got a response for that time."""
         connections = [c for e in self.connections.values() if (c := e.connection) is not None]

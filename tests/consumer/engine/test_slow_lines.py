@@ -168,3 +168,36 @@ def test_wide_line_is_full_two_round_trips_after_the_first_record(round_trip: fl
             assert size > 0.9 * (1 - 2 * round_trip) * WIDE
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "group_id", "trips"),
+    [
+        (1, "a", {"consumer": 8, "auto": 8, "classic": 10}),
+        (3, "b", {"consumer": 8, "auto": 8, "classic": 10}),
+        (3, "a", {"consumer": 9, "auto": 10, "classic": 11}),
+    ],
+    ids=["one broker", "coordinator of first contact", "other coordinator"],
+)
+@pytest.mark.parametrize("protocol", ["consumer", "auto", "classic"])
+def test_first_record_comes_after_few_round_trips(
+    protocol: str, brokers: int, group_id: str, trips: dict[str, int]
+) -> None:
+    """They are those of a new group, from the first connection to the return of poll()."""
+
+    async def main() -> float:
+        async with (
+            MemoryCluster(brokers, topics={"t": 4}) as cluster,
+            long_line(cluster.connect, FAR) as line,
+        ):
+            for partition in range(4):
+                cluster.produce("t", [b"a"], partition=partition)
+            began = anyio.current_time()
+            options: dict[str, Any] = {"group_protocol": protocol, "group_id": group_id}
+            options["connect"] = line.connect
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
+                while not await consumer.poll(timeout_ms=1000):
+                    pass
+                return anyio.current_time() - began
+
+    assert run_virtual(main) == pytest.approx(trips[protocol] * FAR, abs=FAR / 10)

@@ -166,13 +166,18 @@ async def test_auto_retries_when_the_coordinator_is_unstable(auto: Any, code: in
         assert not consumer.host.failures
 
 
-async def test_auto_retries_after_a_lost_connection(auto: Any) -> None:
+@pytest.mark.parametrize(
+    "lost",
+    [[ApiVersionsRequest], [DescribeGroupsRequest], [ApiVersionsRequest, DescribeGroupsRequest]],
+)
+async def test_auto_retries_after_a_lost_connection(auto: Any, lost: list[type[Any]]) -> None:
     cluster = _cluster()
-    cluster.once(ApiVersionsRequest, KafkaConnectionError("lost"))
-    cluster.once(DescribeGroupsRequest, KafkaConnectionError("lost"))
+    for kind in lost:
+        cluster.once(kind, KafkaConnectionError("lost"))
     async with auto(cluster) as consumer:
         assert (await _joined(consumer))[0] == "consumer"
         assert not consumer.host.failures
+        assert len(cluster.requests(DescribeGroupsRequest)) == 2
 
 
 async def test_auto_reports_a_missing_right_and_tries_again(auto: Any) -> None:
