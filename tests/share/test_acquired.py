@@ -196,6 +196,33 @@ def test_a_whole_range_is_accepted_in_one_step() -> None:
     assert hold.state_of(6) is HoldState.DONE
 
 
+@pytest.mark.parametrize("type", [ACCEPT, RENEW])
+def test_equal_marks_of_a_range_are_sent_as_one(type: Acknowledgement) -> None:
+    records = AcquiredRecords()
+    hold = records.acquire(5, 8, LOCK, 1)
+    for offset in (6, 5, 8, 7):
+        assert records.mark_held(offset, hold, type, 1.0)
+    assert records.oldest_mark == 1.0
+    assert list(records.take(2.0)[0].ranges) == [AckRange(5, 8, type)]
+    assert records.mark_held(5, hold, ACCEPT, 2.0) is (type is RENEW)
+    records.answered(0, None, LOCK)
+    assert len(records) == (4 if type is RENEW else 0)
+    assert hold.deadline_of(5) == (2.0 + LOCK if type is RENEW else LOCK)
+
+
+def test_other_marks_of_a_range_are_sent_as_they_are() -> None:
+    records = AcquiredRecords()
+    hold = records.acquire(5, 8, LOCK, 1)
+    for offset in (5, 6):
+        assert records.mark_held(offset, hold, ACCEPT, 1.0)
+    assert list(records.take(2.0)[0].ranges) == [AckRange(5, 6, ACCEPT)]
+    assert not records.mark_held(5, hold, REJECT, 2.0)
+    assert records.mark_held(7, hold, REJECT, 2.0)
+    records.answered(0, None, LOCK)
+    assert list(records.take(3.0)[0].ranges) == [AckRange(7, 7, REJECT)]
+    assert not records.mark_held(8, hold, ACCEPT, LOCK)
+
+
 def test_a_look_at_an_offset_changes_nothing_of_its_range() -> None:
     for late in (False, True):
         records, hold = whole()

@@ -69,7 +69,9 @@ def test_a_late_accept_is_named_and_does_not_spoil_the_others() -> None:
     clock = Clock()
     locks = Locks(clock)
     holds = taken(locks, 0, 2)
-    holds[1].renewed[1] = 10.0
+    found = locks.find(TP, 1)
+    assert found is holds[1]
+    found.renewed[1] = 10.0
     for offset, hold in holds.items():
         assert locks.mark(offset, hold, ACCEPT)
     clock.now = 10.0

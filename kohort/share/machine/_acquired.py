@@ -147,7 +147,7 @@ class AcquiredRecords:
 
     def __init__(self) -> None:
         self._holds: dict[int, Hold] = {}
-        self._whole: list[Hold] = []
+        self._whole: Hold | None = None
         """The hold of all that is held, or none. Then ``_holds`` has those of single offsets."""
         self._whole_mark: Acknowledgement | None = None
         """The mark of all its offsets, until it is answered."""
@@ -163,24 +163,34 @@ class AcquiredRecords:
         self._sent_at = 0.0
 
     def __len__(self) -> int:
-        return len(self._holds) + sum(hold.last - hold.first + 1 for hold in self._whole)
+        whole = self._whole
+        return len(self._holds) + (0 if whole is None else whole.last - whole.first + 1)
 
     @property
     def holds(self) -> dict[int, Hold]:
         """The hold of each offset whose last acknowledgement has no answer."""
-        if self._whole:
+        if self._whole is not None:
             self._spread()
         return self._holds
 
     def _spread(self) -> None:
         """Keep a hold for each offset from now on."""
-        whole, self._whole = self._whole, []
+        whole, self._whole = self._whole, None
         mark, self._whole_mark = self._whole_mark, None
-        for hold in whole:
-            offsets = range(hold.first, hold.last + 1)
-            self._holds |= dict.fromkeys(offsets, hold)
-            if mark is not None and self._in_flight is None:
-                self.marks |= dict.fromkeys(offsets, mark)
+        assert whole is not None
+        offsets = range(whole.first, whole.last + 1)
+        self._holds |= dict.fromkeys(offsets, whole)
+        if mark is not None and self._in_flight is None:
+            self.marks |= dict.fromkeys(offsets, mark)
+
+    def _join(self) -> None:
+        """Let the marks of all offsets become one, if they are the same."""
+        types = set(self.marks.values())
+        if len(self.marks) == len(self) and len(types) == 1:
+            (self._whole_mark,) = types
+            self.marks = {}
+            if self._whole_mark is Acknowledgement.RENEW:
+                self._spread()
 
     @property
     def is_in_flight(self) -> bool:
@@ -196,7 +206,7 @@ class AcquiredRecords:
     @property
     def is_idle(self) -> bool:
         """True if nothing is held, marked or in flight."""
-        return not self._holds and not self._whole and self._in_flight is None
+        return not self._holds and self._whole is None and self._in_flight is None
 
     def is_sent(self, offset: int) -> bool:
         """Return True if the last acknowledgement of an offset is in flight."""
@@ -211,8 +221,8 @@ class AcquiredRecords:
     def acquire(self, first: int, last: int, deadline: float, delivery_count: int) -> Hold:
         """Hold acquired offsets."""
         hold = Hold(self, first, last, deadline, delivery_count)
-        if not self._holds and not self._whole and self.is_untouched:
-            self._whole.append(hold)
+        if not self._holds and self._whole is None and self.is_untouched:
+            self._whole = hold
             return hold
         offsets = range(first, last + 1)
         self.overtake(offsets)
@@ -240,14 +250,14 @@ class AcquiredRecords:
 
     def mark_whole(self, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Mark all offsets of a hold. Return False if something was done with any of them."""
-        if self._whole != [hold] or self._holds or not self.is_untouched or now >= hold.deadline:
+        if self._whole is not hold or not self.is_untouched or now >= hold.deadline:
             return False
         self._whole_mark, self._marked_at = type, now
         return True
 
     def mark(self, offsets: Mapping[int, Acknowledgement], now: float) -> None:
         """Mark held offsets. A later mark replaces one that is not sent yet."""
-        if self._whole:
+        if self._whole is not None:
             self._spread()
         if not self.marks:
             self._marked_at = now
@@ -255,11 +265,12 @@ class AcquiredRecords:
 
     def mark_held(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Mark an offset. Return False if its lock is lost or expired, or its last mark sent."""
-        if (
-            self.holds.get(offset) is not hold
-            or (self._in_flight is not None and self.is_sent(offset))
-            or now >= (hold.deadline_of(offset) if hold.renewed else hold.deadline)
-        ):
+        is_whole = self._whole is hold and self._whole_mark is None
+        if not is_whole and self.holds.get(offset) is not hold:
+            return False
+        if self._in_flight is not None and self.is_sent(offset):
+            return False
+        if now >= (hold.deadline_of(offset) if hold.renewed else hold.deadline):
             return False
         if not self.marks:
             self._marked_at = now
@@ -293,8 +304,10 @@ class AcquiredRecords:
     def take(self, now: float, *, with_renewals: bool = True) -> tuple[AckUnit, list[Failure]]:
         """Begin to send what is marked, and return it with the marks whose locks have expired."""
         assert self._in_flight is None
-        if self._whole_mark is not None:
-            (whole,) = self._whole
+        if self._whole is not None and not self._halves:
+            self._join()
+        if self._whole is not None and self._whole_mark is not None:
+            whole = self._whole
             if now < whole.deadline:
                 unit = AckUnit((AckRange(whole.first, whole.last, self._whole_mark),))
                 self._in_flight, self._sent_at = unit, now
@@ -343,7 +356,7 @@ class AcquiredRecords:
         if self._whole_mark is not None:  # the unit is all that is held
             self._whole_mark = None
             if code == 0:
-                self._whole.clear()
+                self._whole = None
                 return []
         if code == 0:
             for each in unit.ranges:
@@ -377,7 +390,7 @@ class AcquiredRecords:
 
     def void(self, code: int, message: str | None = None) -> list[Failure]:
         """Lose every hold, because the leader has forgotten the locks. Return what was marked."""
-        if self._whole:
+        if self._whole is not None:
             self._spread()
         lost = dict(self._in_flight.offsets()) if self._in_flight is not None else {}
         for half in self._halves:
