@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 class Chunk:
     """Some rows of the columns that one poll returned for one partition."""
 
-    __slots__ = ("columns", "end", "offset", "partition", "rows", "start", "topic")
+    __slots__ = ("_tables", "columns", "end", "offset", "partition", "rows", "start", "topic")
 
-    def __init__(self, columns: RecordColumns, start: int, rows: int) -> None:
+    def __init__(
+        self, columns: RecordColumns, start: int, rows: int, tables: list[Any] | None = None
+    ) -> None:
         self.columns = columns
+        self._tables: list[Any] = [] if tables is None else tables
+        """The columns as a table, once a part of them is needed. All parts share it."""
         self.topic, self.partition = columns.topic, columns.partition
         self.start = start
         self.rows = rows
@@ -33,8 +37,16 @@ class Chunk:
 
     def split(self, rows: int) -> tuple[Chunk, Chunk]:
         """Return the first rows, and the others."""
-        first = Chunk(self.columns, self.start, rows)
-        return first, Chunk(self.columns, self.start + rows, self.rows - rows)
+        first = Chunk(self.columns, self.start, rows, self._tables)
+        return first, Chunk(self.columns, self.start + rows, self.rows - rows, self._tables)
+
+    def table(self) -> pyarrow.Table:
+        """Return the rows as a table, without a copy."""
+        import pyarrow
+
+        if not self._tables:
+            self._tables.append(pyarrow.table(self.columns))
+        return self._tables[0].slice(self.start, self.rows)
 
     def record(self) -> ConsumerRecord[bytes, bytes]:
         """Return the first row as a record."""
@@ -69,8 +81,7 @@ def table_of(load: list[Chunk]) -> pyarrow.Table:
     whole = [chunk.columns for chunk in load]
     if all(chunk.rows == len(chunk.columns) for chunk in load):
         return pyarrow.table(RecordTable(whole))
-    tables = [pyarrow.table(chunk.columns).slice(chunk.start, chunk.rows) for chunk in load]
-    return pyarrow.concat_tables(tables)
+    return pyarrow.concat_tables([chunk.table() for chunk in load])
 
 
 def rows_of(pieces: Any) -> int:

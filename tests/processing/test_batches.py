@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 from kohort import ConsumerRecord, KafkaConsumer
 from kohort.errors import ConfigurationError
 from kohort.processing import Batch, GiveUp, Retry, process
+from kohort.processing._batches import Chunk
 from kohort.processing._core import Core
 from kohort.processing._partition import Lane
 from kohort.testing import Cluster
@@ -220,6 +222,24 @@ def test_a_window_has_room_for_large_batches(backend: str) -> None:
         assert got == [rows, rows]
 
     in_world(backend, main)
+
+
+def test_parts_of_a_poll_become_a_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    whole = pyarrow.table({"offset": list(range(10))})
+    columns: Any = SimpleNamespace(topic="orders", partition=0, offset=range(10))
+    made: list[Any] = []
+
+    def table(of: Any) -> Any:
+        made.append(of)
+        return whole
+
+    monkeypatch.setattr(pyarrow, "table", table)
+    first, rest = Chunk(columns, 0, 10).split(4)
+    second, third = rest.split(3)
+    found = [each.table()["offset"].to_pylist() for each in (first, second, third)]
+    assert found == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert made == [columns]
 
 
 def test_threads_get_tables_too() -> None:
