@@ -504,7 +504,9 @@ class Witness:
         now, place = anyio.current_time(), (member, key, offset)
         lock = None if life is None else life.locks.get(offset)
         lapsed = self.lapsed.get(place)
-        if lapsed is not None and self.world.is_calm(member, lapsed.taken_at):
+        # A leader takes anything for a deleted record, also a renewal without effect.
+        is_deleted = offset < self.world.log_start(key)
+        if lapsed is not None and not is_deleted and self.world.is_calm(member, lapsed.taken_at):
             self.violate(11, f"{member} acknowledges {what}, whose lock has expired")
         if type == GAP and not self.world.is_gap(key, offset):
             self.violate(12, f"{member} acknowledges {what} as a gap, and it has a record")
