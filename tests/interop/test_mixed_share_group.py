@@ -30,8 +30,8 @@ AHEAD = 4_000
 """Written records that are not accepted yet, at most, so that each member gets some."""
 LIFE = 1_500
 """Records after which a member leaves and another one comes."""
-ENDED = 0, 143
-"""Exit statuses of a member. Java has the second after SIGTERM."""
+ENDED = 0, 143, -15
+"""Exit statuses of a member. Others than 0 are of SIGTERM, the last one before it has begun."""
 
 
 class Ledger:
