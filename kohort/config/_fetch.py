@@ -100,7 +100,7 @@ class FetchConfig(RequestOptions):
         ),
     )
     fetch_pace_ms: int = field(
-        default=15,
+        default=12,
         metadata=option(
             Integer(0),
             "Longest interval between two fetches of a broker while few records arrive at a time. "
