@@ -54,7 +54,8 @@ def _set_all() -> None:
         wake_up.set()
 
 
-os.register_at_fork(after_in_child=_set_all)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_set_all)
 
 
 class RecordRun:

@@ -29,7 +29,7 @@ def turn_into(message_type: type[Any], records: list[Any]) -> None:
 
 
 def as_message_type(message_type: type[T]) -> type[T]:
-    """Return a subclass of MessageRecord, whose instances are freed as fast as records.
+    """Return a subclass of ConsumerRecord, whose instances are freed as fast as records.
 
     It must have no slots. This is a decorator.
     """

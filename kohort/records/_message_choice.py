@@ -1,6 +1,6 @@
 """Choice of the class of messages, which is compiled if the decoder of records is.
 
-Consumers with the face of confluent-kafka import this module, and no others.
+The API of confluent-kafka and share consumers import this module, and no others.
 """
 
 from __future__ import annotations

@@ -305,6 +305,7 @@ class ShareBase(DriverOwner):
         rows, self._returned_rows = self._returned_rows, []
         current, self._current = self._current, None
         if self._is_implicit:
+            # With a current record nothing else is returned.
             for records in returned.values() if current is None else ([current],):
                 self._accept_rest(records)
             for _, holds in rows:
@@ -404,10 +405,7 @@ class ShareBase(DriverOwner):
             )
 
     def _acknowledge(self, records: Iterable[ShareRecord[Any, Any]], type: Acknowledgement) -> None:
-        # Each record may come alone, so there is no system call here. In a child of this process,
-        # the next poll or commit raises the error.
-        if self._driver.life.is_closed:
-            self._driver.life.check_usable()
+        self._driver.life.check_usable()
         mark = self._locks.mark
         for record in records:
             if not isinstance(record, ShareRecord):
@@ -415,7 +413,7 @@ class ShareBase(DriverOwner):
             if not mark(record.offset, record._origin[3], type):  # type: ignore[misc]
                 raise IllegalStateError(
                     f"{record.topic}-{record.partition} offset {record.offset} is acknowledged "
-                    "already"
+                    "already, or another consumer has acquired it"
                 )
 
     # -- state without I/O --------------------------------------------------------------------

@@ -9,7 +9,13 @@ from kohort.errors import (
     NotLeaderOrFollowerError,
 )
 from kohort.share.client._locks import Fetched, Locks
-from kohort.share.machine._acquired import DISCONNECTED, Acknowledgement, AcquiredRange, Hold
+from kohort.share.machine._acquired import (
+    DISCONNECTED,
+    Acknowledgement,
+    AckRange,
+    AcquiredRange,
+    Hold,
+)
 from kohort.types import TopicPartition
 
 TP, OTHER = TopicPartition("jobs", 0), TopicPartition("jobs", 1)
@@ -174,3 +180,52 @@ def test_accept_fails_after_a_renewal_of_the_lost_lock_failed() -> None:
         assert list(locks.take_failures()[TP]) == [0]
     assert locks.mark(0, hold, ACCEPT)
     assert locks.take_failures() == {}
+
+
+def test_a_refused_mark_is_not_replaced_by_that_of_the_rest() -> None:
+    locks = Locks(Clock())
+    holds = taken(locks, 0, 3)
+    for offset, hold in holds.items():
+        locks.mark(offset, hold, RELEASE)
+    locks.take_units(NODE)
+    locks.answered(KEY, ErrorCode.INVALID_RECORD_STATE, None)
+    locks.mark_rest(holds, ACCEPT)
+    assert locks.unmarked() == (0, None)
+    sent: list[AckRange] = []
+    for _ in range(2):  # each half alone
+        sent += locks.take_units(NODE)[KEY].ranges
+        locks.answered(KEY, 0, None)
+    assert [tuple(each) for each in sent] == [(0, 1, RELEASE), (2, 3, RELEASE)]
+
+
+def test_a_refused_accept_whose_lock_ends_is_named_although_a_release_follows() -> None:
+    clock = Clock()
+    locks = Locks(clock)
+    holds = taken(locks, 0, 1)
+    for offset, hold in holds.items():
+        locks.mark(offset, hold, ACCEPT)
+    locks.take_units(NODE)
+    locks.answered(KEY, ErrorCode.INVALID_RECORD_STATE, None)
+    clock.now = LOCK
+    locks.mark(0, holds[0], RELEASE)
+    assert locks.take_units(NODE) == {}
+    assert sorted(locks.take_failures()[TP]) == [0]
+
+
+def test_a_late_mark_of_the_rest_is_named_unless_it_is_a_release() -> None:
+    clock = Clock()
+    locks = Locks(clock)
+    holds = taken(locks, 0, 1)
+    clock.now = LOCK
+    locks.mark_rest({0: holds[0]}, RELEASE)
+    locks.mark_rest({1: holds[1]}, ACCEPT)
+    assert locks.take_units(NODE) == {}
+    assert sorted(locks.take_failures()[TP]) == [1]
+
+
+def test_a_record_of_another_consumer_is_not_marked() -> None:
+    locks, other = Locks(Clock()), Locks(Clock())
+    hold = taken(other, 0, 0)[0]
+    taken(locks, 0, 0)
+    assert not locks.mark(0, hold, ACCEPT)
+    assert locks.take_units(NODE) == other.take_units(NODE) == {}

@@ -80,8 +80,8 @@ class Fetched:
 class _Home(AcquiredRecords):
     """The acquired records of one partition at the leader that locks them."""
 
-    def __init__(self, partition: TopicPartition, node: int) -> None:
-        super().__init__()
+    def __init__(self, owner: Locks, partition: TopicPartition, node: int) -> None:
+        super().__init__(owner)
         self.partition: Final = partition
         self.node: Final = node
 
@@ -186,8 +186,11 @@ class Locks:
     def mark(self, offset: int, hold: Hold, type: Acknowledgement) -> bool:
         """Mark an offset. A lost lock becomes a failure that the next commit names.
 
-        Return False if the offset has its last acknowledgement already.
+        Return False if the offset has its last acknowledgement already, or another consumer has
+        acquired it.
         """
+        if hold.records.owner is not self:
+            return False
         with self._lock:
             now = self.clock()
             return hold.records.mark_held(offset, hold, type, now) or self._mark_late(
@@ -208,8 +211,11 @@ class Locks:
                 if records.holds.get(offset) is not hold:
                     if hold.lost.get(offset, type) is None:
                         self._mark_late(offset, hold, type, now)
-                elif offset not in records.marks and not records.is_sent(offset):
-                    records.mark({offset: type}, now)
+                elif records.mark_of(offset) is None and not records.is_sent(offset):
+                    if now < hold.deadline_of(offset):
+                        records.mark({offset: type}, now)
+                    else:
+                        self._mark_late(offset, hold, type, now)
 
     def _mark_late(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Note a mark without effect. Return False if the last one was sent."""
@@ -219,7 +225,7 @@ class Locks:
         if state in (HoldState.SENT, HoldState.DONE):
             return False
         is_lost = state is HoldState.LOST
-        mark = hold.lost[offset] if is_lost else records.marks.get(offset)
+        mark = hold.lost[offset] if is_lost else records.mark_of(offset)
         if mark in (None, Acknowledgement.RENEW):
             # A failed renewal must not hide that the acknowledgement after it fails, too.
             if type is not Acknowledgement.RELEASE:
@@ -264,7 +270,7 @@ class Locks:
                 hold.deadline_of(offset)
                 for home in self._homes.values()
                 for offset, hold in home.holds.items()
-                if offset not in home.marks and not home.is_sent(offset)
+                if home.mark_of(offset) is None and not home.is_sent(offset)
             ]
         return len(deadlines), min(deadlines, default=None)
 
@@ -399,7 +405,7 @@ class Locks:
     def _home_of(self, fetched: Fetched) -> _Home:
         home = self._homes.get(fetched.key)
         if home is None:
-            home = self._homes[fetched.key] = _Home(fetched.partition, fetched.node)
+            home = self._homes[fetched.key] = _Home(self, fetched.partition, fetched.node)
             self._keys[fetched.partition] = fetched.key
         return home
 

@@ -145,10 +145,11 @@ _SPLITS: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_RE
 class AcquiredRecords:
     """The holds of one partition at its leader."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: object = None) -> None:
+        self.owner: Final = owner
         self._holds: dict[int, Hold] = {}
         self._whole: Hold | None = None
-        """The hold of all that is held, or none. Then ``_holds`` has those of single offsets."""
+        """The hold of all that is held, or None if ``_holds`` has the holds of single offsets."""
         self._whole_mark: Acknowledgement | None = None
         """The mark of all its offsets, until it is answered."""
         self.marks: dict[int, Acknowledgement] = {}
@@ -232,7 +233,7 @@ class AcquiredRecords:
     def overtake(self, offsets: Iterable[int]) -> None:
         """Lose the holds of offsets that the leader has locked again, because their locks ended."""
         for offset in self.holds.keys() & offsets:
-            if self._mark_of(offset) not in (None, Acknowledgement.GAP):
+            if self.mark_of(offset) not in (None, Acknowledgement.GAP):
                 self._overtaken.append(Failure(offset, EXPIRED))
             self.lose(offset)
 
@@ -241,7 +242,7 @@ class AcquiredRecords:
         found, self._overtaken = self._overtaken, []
         return found
 
-    def _mark_of(self, offset: int) -> Acknowledgement | None:
+    def mark_of(self, offset: int) -> Acknowledgement | None:
         """Return the mark of an offset that is not sent, also of one that was refused."""
         found = self.marks.get(offset)
         if found is None and self._halves:
@@ -252,6 +253,7 @@ class AcquiredRecords:
         """Mark all offsets of a hold. Return False if something was done with any of them."""
         if self._whole is not hold or not self.is_untouched or now >= hold.deadline:
             return False
+        assert type is not Acknowledgement.RENEW, "renewals keep a hold for each offset"
         self._whole_mark, self._marked_at = type, now
         return True
 
