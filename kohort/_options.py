@@ -468,7 +468,7 @@ class CommonOptions(AdminOptions, total=False):
     CPU, and delays records by half of it on average. A record after a silence is not delayed. 0
     fetches at once.
 
-    Default: ``15`` ms.
+    Default: ``12`` ms.
     """
     fetch_max_bytes: int
     """Most bytes of one response. Brokers still send a single larger batch. The first response has

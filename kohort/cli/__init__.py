@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()
         return PIPE_CLOSED
-    except KeyboardInterrupt:  # of a command that has nothing to end
+    except KeyboardInterrupt:
         return INTERRUPTED
 
 

@@ -257,9 +257,9 @@ class _Parts:
         writer, state = self._writer, self._state
         if writer is None or state is None or self._is_changing:
             return
-        self._writer = None
         self._flush(writer)
         self._wait()
+        self._writer = None
         writer.close()
         part = self.folder / f"{len(self.files()):06}{self._target.suffix}"
         part.with_suffix(".json").write_text(_text_of(state), encoding="utf-8")

@@ -435,7 +435,8 @@ class CoordinatorClient:
             self._fail(error)
         finally:
             self._is_handling = False
-            if self._timer is not None:  # run() sleeps on, which costs less than to wake it
+            if self._timer is not None and not self._has_failed:
+                # run() sleeps on, which costs less than to wake it.
                 self._timer.deadline = self._next_deadline()
             if was_leaving:
                 self._changed.notify()

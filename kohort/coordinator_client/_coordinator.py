@@ -111,8 +111,8 @@ class CoordinatorConnection:
 
         Look the coordinator up first if it is unknown; that has no time limit. A transport error or
         a timeout makes it unknown again. With ``waits_for_members`` the response may wait for other
-        members, so the request uses the connection of ``JOIN_PURPOSE``. While a request uses
-        another connection than that of ``PURPOSE``, the latter opens for the next ones.
+        members, so the request uses the connection of ``JOIN_PURPOSE``. Meanwhile that of
+        ``PURPOSE`` opens for the next requests.
         """
         node = await self.find()
         if waits_for_members:

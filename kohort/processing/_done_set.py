@@ -1,8 +1,8 @@
 """The text of a done set: the offsets after the committed one whose records are finished.
 
 The text is ``k1:`` and the base64 form of a bitmap. Bit n stands for the committed offset plus n.
-Brokers accept 4,096 characters of metadata, which is a bitmap of 24,556 offsets. The window of a
-partition has at most 20,000, so its done set always fits.
+Brokers accept 4,096 characters of metadata, which is a bitmap of 24,556 offsets. Without batches,
+which need no done set, a window has at most 20,000. So a done set always fits.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def make_options(
     if window is None:
         window = WINDOW if batch is None else max(WINDOW, WINDOW_BATCHES * batch.rows)
     else:
-        _check_int("window", window, 1, MAX_WINDOW)
+        _check_int("window", window, 1, MAX_WINDOW if batch is None else None)
     if batch is not None and batch.rows > window:
         raise ConfigurationError(
             f"process(batch=Batch(rows={batch.rows})) is wrong: a batch must fit into the window "

@@ -46,7 +46,7 @@ class CommonOptions(TypedDict, total=False):
     """Options of process() for every kind of handler."""
 
     drain: float
-    window: int
+    window: int | None
     commit_interval: float
     stuck_after: float
     handle_signals: bool
@@ -270,9 +270,9 @@ def process(
 
     - ``order`` is "partition", "key" or "none". Records of one partition, or of one key of a
       partition, are handled one after the other. Records with a null key have no order by key.
-    - ``window`` limits the offsets between the committed one and the last one taken, at most
-      20,000. By default it is 10,000, or four batches if these are more. A full partition is paused
-      until half of its window is free.
+    - ``window`` limits the offsets between the committed one and the last one taken. Without
+      ``batch`` it is at most 20,000. By default it is 10,000, or four batches if these are more.
+      A full partition is paused until half of its window is free.
     - ``retry`` is a :class:`Retry`, or a list of them for different errors.
     - ``failed`` says what follows the last attempt. "stop" raises the error. "skip" logs a warning
       and goes on. :class:`DeadLetters` copies the record to another topic. A function gets record,

@@ -1,1 +1,1 @@
-"""What several commands share: the connection, options, ranges, settings and tables."""
+"""Parts of several commands: the connection, options, ranges, settings and tables."""

@@ -100,8 +100,6 @@ def run(name: str, command: Callable[[], int]) -> int:
     except (CommandError, KafkaError, OSError, UnicodeDecodeError) as error:
         print(f"kohort {name}: {_text_of(error)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
 
 
 def _text_of(error: Exception) -> str:

@@ -130,8 +130,10 @@ def _run(options: argparse.Namespace) -> int:
     )
     with _client.admin_of(options) as admin:
         looks = deque([_look(options, admin)])
-        if looks[0].errors and not looks[0].groups:
-            raise next(iter(looks[0].errors.values()))
+        errors = looks[0].errors.values()
+        is_absent = all(isinstance(error, GroupIdNotFoundError) for error in errors)
+        if errors and is_absent and not looks[0].groups:
+            raise next(iter(errors))
         if has_screen:
             print(_CLEAR, end="")
             _draw(options, rows_of(looks[0], looks[0], options.sort))

@@ -240,7 +240,7 @@ def loop_clock(loop: object) -> Callable[[], float]:
 
 
 def make_background_task(what: str, *, in_block: bool) -> BackgroundTask:
-    """Return the background task for the running event loop. ``what`` is what has it.
+    """Return the background task for the running event loop. ``what`` names the client in errors.
 
     Raise IllegalStateError on trio outside of an ``async with`` block.
     """

@@ -79,7 +79,10 @@ class FetchBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing was appended since a drain took all that it might."""
+        """True if no records were appended since a drain took all that it might.
+
+        Those of partitions that were paused then do not count.
+        """
         return self._emptied_at == self.queues.counters.bytes_appended
 
     def drain(

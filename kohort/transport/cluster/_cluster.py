@@ -333,10 +333,11 @@ class ClusterClient:
     # -- requests -----------------------------------------------------------------------------
 
     def least_loaded_node(self) -> int | None:
-        """Return the node with the fewest requests in flight that was idle longest.
+        """Return the node with the fewest requests in flight.
 
-        Nodes in back-off are left out. None is returned if no node is left. Before the first
-        contact, and while no broker can be reached, the node is a bootstrap address with a
+        Among these, silent nodes come last, and connected ones first, then the one that was idle
+        longest. Nodes in back-off are left out. None is returned if no node is left. Before the
+        first contact, and while no broker can be reached, the node is a bootstrap address with a
         negative id.
         """
         return self._nodes.least_loaded()
@@ -361,12 +362,19 @@ class ClusterClient:
         """
         is_lookup = isinstance(message, messages.FindCoordinatorRequest)
         connection, left = await self._connected(node, purpose, timeout_ms, may_be_early=is_lookup)
+        deadline = anyio.current_time() + left
         response = await connection.request(
             message, timeout=left, min_version=min_version, max_version=max_version
         )
         if isinstance(response, messages.FindCoordinatorResponse):
             if not self.bootstrapped:
-                await self._connected(None, "", timeout_ms)
+                with anyio.CancelScope(deadline=deadline):
+                    await self._metadata_updater.wait_reached()
+                if not self.bootstrapped:
+                    raise KafkaTimeoutError(
+                        "the coordinator was found, but no broker has sent metadata in time"
+                        f"{self._nodes.last_error(None)}"
+                    )
             self._learn(response)
         return response
 
