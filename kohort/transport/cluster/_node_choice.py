@@ -44,9 +44,9 @@ def least_loaded(
     A new connection takes two round trips, so among equally loaded nodes connected ones come first,
     then the one that was idle longest. Nodes in back-off are left out, and None is returned if no
     node is left. A bootstrap address is returned only if no broker is left (KIP-899). Without
-    ``may_rebootstrap`` it is returned only if no broker is known. Of the bootstrap addresses without requests, the one with the fewest
-    failures in a row is returned. Nodes whose connections got no response for ``longest_silence``
-    seconds come last.
+    ``may_rebootstrap`` it is returned only if no broker is known. Of the bootstrap addresses
+    without requests, the one with the fewest failures in a row is returned. Nodes whose connections
+    got no response for ``longest_silence`` seconds come last.
     """
     taken = {(node.broker.host, node.broker.port) for node in brokers}
     spare = [
