@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -31,8 +31,10 @@ logger = get_logger("kohort.share")
 PoisonPolicy: TypeAlias = Literal["reject", "release", "raise"]
 """What becomes of data that cannot be read."""
 _ALL = 0x7FFF_FFFF
-_Damage: TypeAlias = tuple[CorruptBatchError, set[int]]
-"""The error of an unreadable batch, and its offsets."""
+_Damage: TypeAlias = tuple[DataError, set[int]]
+"""The error of an unreadable batch or record, and its offsets."""
+_Poison: TypeAlias = tuple[DataError, set[int], str]
+"""The same with what ``on_error`` says of it."""
 
 
 class ShareDelivery:
@@ -67,17 +69,17 @@ class ShareDelivery:
     ) -> dict[TopicPartition, list[ShareRecord[Any, Any]]]:
         """Return the records of these fetches, and acknowledge what has no record.
 
-        If a deserializer needs I/O first, the fetch and those after it wait for the next call. If
-        there are no records before, the DeserializerNotReadyError is raised.
+        If a deserializer needs I/O first, or ``on_error`` raises, the fetch and those after it wait
+        for the next call. If there are no records before, that exception is raised.
         """
         found: dict[TopicPartition, list[ShareRecord[Any, Any]]] = {}
         waiting = deque(fetched)
         while waiting:
             try:
                 records = self._records(waiting[0])
-            except DeserializerNotReadyError:
+            except BaseException as error:
                 self._locks.put_back(waiting)
-                if not found:
+                if not found or not isinstance(error, Exception):
                     raise
                 break
             each = waiting.popleft()
@@ -109,36 +111,40 @@ class ShareDelivery:
             bad: list[RecordDeserializationError] = []
         else:  # before anything is acknowledged
             good, bad = self._deserialized(records)
+        poison = self._decided(
+            [*corrupt, *((wrong, {wrong.offset}) for wrong in bad if wrong.offset is not None)]
+        )
         holds = self._locks.hold(fetched, gaps)
-        for error, damaged in corrupt:
-            self._poison(fetched.partition, error, damaged & holds.keys(), holds)
-        for wrong in bad:
-            if wrong.offset in holds:
-                self._poison(fetched.partition, wrong, {wrong.offset}, holds)
+        self._mark_poison(fetched.partition, poison, holds)
         return share_records(good, holds)
 
     def deliver_rows(self, fetched: Iterable[Fetched], plan: TablePlan) -> SharedRows:
         """Return the rows of these fetches, and acknowledge what has no row.
 
-        What the plan has no room for waits for the next call.
+        What the plan has no room for waits for the next call. So does all if ``on_error`` raises.
         """
         from kohort.share._rows import SharedRows
 
         waiting = deque(fetched)
-        read: list[tuple[Fetched, range, list[_Damage]]] = []
+        read: list[tuple[Fetched, range, list[_Poison]]] = []
         while waiting and plan.has_room:
-            each, first = waiting.popleft(), plan.rows
-            passed, corrupt = self._decode(each, partial(_add_rows, plan))
-            read.append((each, range(first, plan.rows), corrupt))
+            each, first = waiting[0], plan.rows
+            try:
+                passed, corrupt = self._decode(each, partial(_add_rows, plan))
+                poison = self._decided(corrupt)
+            except BaseException:
+                self._locks.put_back([*(fetch for fetch, _, _ in read), *waiting])
+                raise
+            waiting.popleft()
+            read.append((each, range(first, plan.rows), poison))
             if passed is not None:
                 waiting.appendleft(self._locks.split(each, passed))
         found = SharedRows(plan)
-        for each, rows, corrupt in read:
+        for each, rows, poison in read:
             offsets = found.offsets[rows.start : rows.stop]
-            gaps = each.offsets().difference(offsets, *(damaged for _, damaged in corrupt))
+            gaps = each.offsets().difference(offsets, *(damaged for _, damaged, _ in poison))
             holds = self._locks.hold(each, gaps)
-            for error, damaged in corrupt:
-                self._poison(each.partition, error, damaged & holds.keys(), holds)
+            self._mark_poison(each.partition, poison, holds)
             found.add(each.partition, rows, holds)
         if waiting:
             self._locks.put_back(waiting)
@@ -199,26 +205,35 @@ class ShareDelivery:
                 break
         return None, corrupt
 
-    def _poison(
-        self,
-        tp: TopicPartition,
-        error: DataError,
-        offsets: Iterable[int],
-        holds: dict[int, Hold],
+    def _decided(self, damage: Iterable[_Damage]) -> list[_Poison]:
+        """Return the damage with what ``on_error`` says of it, before anything is held."""
+        found = []
+        for error, offsets in damage:
+            policy = self._on_error(error) if callable(self._on_error) else self._on_error
+            if policy not in _POLICIES:
+                raise ValueError(
+                    f"on_error returned {policy!r}: expected 'reject', 'release', 'accept' or "
+                    "'raise'"
+                )
+            found.append((error, offsets, policy))
+        return found
+
+    def _mark_poison(
+        self, tp: TopicPartition, poison: Iterable[_Poison], holds: Mapping[int, Hold]
     ) -> None:
-        policy = self._on_error(error) if callable(self._on_error) else self._on_error
-        type = _POLICIES.get(policy)
-        if type is None:
-            raise ValueError(
-                f"on_error returned {policy!r}: expected 'reject', 'release', 'accept' or 'raise'"
-            )
-        for offset in offsets:
-            self._locks.mark(offset, holds[offset], type)
-        if policy == "raise":
-            error.args = (f"{_described(tp, error)}. The record was released, so it comes again",)
-            self.errors.append(error)
-        else:
-            logger.warning("on_error is %r: %s", policy, _described(tp, error))
+        for error, damaged, policy in poison:
+            offsets = damaged & holds.keys()
+            for offset in offsets:
+                self._locks.mark(offset, holds[offset], _POLICIES[policy])
+            if not offsets:
+                continue  # the locks are lost
+            if policy == "raise":
+                error.args = (
+                    f"{_described(tp, error)}. The record was released, so it comes again",
+                )
+                self.errors.append(error)
+            else:
+                logger.warning("on_error is %r: %s", policy, _described(tp, error))
 
 
 def _add_rows(plan: TablePlan, found: RecordSet) -> bool:

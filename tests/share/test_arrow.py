@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -125,6 +126,30 @@ def test_damaged_batches_are_rejected_beside_rows(backend: str) -> None:
         cluster.corrupt(TP, 1)
         async with consumer(cluster) as member:
             assert [each["value"] for each in await rows(member, 2)] == [b"a", b"d"]
+            assert await member.commit() == {}
+            assert member.held() == 2
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_rows_beside_an_on_error_that_raises_wait_for_the_next_poll(backend: str) -> None:
+    answers: Iterator[str | Exception] = iter([OSError("no disk"), "reject"])
+
+    def on_error(_: Exception) -> str:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def scene(cluster: MemoryCluster) -> None:
+        for value in ("a", "b", "c"):
+            cluster.produce(TOPIC, [value])
+        cluster.corrupt(TP, 1)
+        async with consumer(cluster, on_error=on_error) as member:
+            with pytest.raises(OSError, match="no disk"):
+                await rows(member, 2)
+            assert [each["value"] for each in await rows(member, 2)] == [b"a", b"c"]
             assert await member.commit() == {}
             assert member.held() == 2
 

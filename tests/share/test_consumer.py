@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import anyio
@@ -278,6 +278,33 @@ def test_records_that_cannot_be_read_end_by_themselves(backend: str) -> None:
                 with pytest.raises(RecordDeserializationError, match="it comes again"):
                     await poll(member, 1)
             assert await member.poll(timeout_ms=60_000) == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_an_on_error_that_raises_is_asked_again_and_keeps_no_lock(backend: str) -> None:
+    answers: Iterator[str | Exception] = iter([OSError("no disk"), "later", "reject"])
+
+    def on_error(_: Exception) -> str:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def scene(cluster: MemoryCluster) -> None:
+        for value in ("1", "{", "3"):
+            cluster.produce(TOPIC, [value])
+        async with consumer(cluster, value_deserializer=json.loads, on_error=on_error) as member:
+            with pytest.raises(OSError, match="no disk"):
+                await poll(member, 1)
+            with pytest.raises(ValueError, match="on_error returned 'later'"):
+                await poll(member, 1)
+            records = await poll(member, 2)
+            assert [(each.value, each.delivery_count) for each in records] == [(1, 1), (3, 1)]
+            member.accept(*records)
+            assert await member.commit() == {}
+            assert member.held() == 0
 
     on_cluster(backend, scene)
 
