@@ -351,6 +351,16 @@ class ShareClient:
         if not units and not closes:
             self._answer_signal.notify()  # all locks have expired
             return
+        self._start_acknowledging(node, session, units, closes=closes)
+
+    def _start_acknowledging(
+        self,
+        node: int,
+        session: ShareSession,
+        units: dict[IdPartition, AckUnit],
+        *,
+        closes: bool = False,
+    ) -> None:
         epoch = session.acknowledge(closes=closes)
         message = acknowledge_request(self._settings.group_id, self.member.id, epoch, units)
         assert self._tasks is not None
@@ -359,11 +369,11 @@ class ShareClient:
     def _send_fetch(self, node: int, session: ShareSession, wanted: frozenset[IdPartition]) -> None:
         units: dict[IdPartition, AckUnit] = {}
         if session.is_open:
-            if self.locks.has_renewals(node):
+            units = self.locks.take_units(node, with_renewals=self._may_renew)
+            if any(unit.has_renewals for unit in units.values()):
                 # A ShareFetch with renewals returns no records, so they go on their own.
-                self._send_acknowledgements(node, session)
+                self._start_acknowledging(node, session, units)
                 return
-            units = self.locks.take_units(node)
         request = session.fetch(wanted, units)
         # Acknowledgements wait behind a fetch, and the locks of what it gets count from now.
         longest = int(1000 * self.locks.seconds * WAIT_SHARE)

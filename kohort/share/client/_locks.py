@@ -331,11 +331,6 @@ class Locks:
                     return True
             return False
 
-    def has_renewals(self, node: int) -> bool:
-        """Return True if a mark of a leader is a renewal."""
-        with self._lock:
-            return any(home.node == node and home.has_renewals for home in self._homes.values())
-
     @property
     def is_settled(self) -> bool:
         """True if every mark is sent and answered."""

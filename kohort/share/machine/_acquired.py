@@ -295,14 +295,6 @@ class AcquiredRecords:
         is_marked = self.marks or (self._whole_mark is not None and self._in_flight is None)
         return self._marked_at if is_marked else None
 
-    @property
-    def has_renewals(self) -> bool:
-        """True if the next unit has a renewal."""
-        if not self._halves:
-            return Acknowledgement.RENEW in self.marks.values()
-        half = self._halves[0].items()
-        return any(self.marks.get(*each) is Acknowledgement.RENEW for each in half)
-
     def take(self, now: float, *, with_renewals: bool = True) -> tuple[AckUnit, list[Failure]]:
         """Begin to send what is marked, and return it with the marks whose locks have expired."""
         assert self._in_flight is None
