@@ -162,12 +162,13 @@ def scram_on_a_listener_whose_sessions_end(session: Session) -> Observations:
 def _told(connection: Connection, token: bytes) -> object:
     """Return the response with a rough lifetime, and what follows a challenge.
 
-    It is the same for a machine that stalls for a minute and a half.
+    It is the same for a machine that stalls for a minute and a half, or whose clock steps back by
+    some seconds.
     """
     answer = _answer(connection, token)
     if not isinstance(answer, tuple):
         return answer
-    rough = math.ceil(answer[3] / 100_000)
+    rough = math.ceil((answer[3] - 5_000) / 100_000)
     if answer[0] == 0 and answer[2]:
         return answer[:3], rough, _answer(connection, b"\x01")
     return answer[:3], rough, state(connection)
