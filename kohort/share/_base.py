@@ -27,7 +27,7 @@ from kohort.logs import get_logger
 from kohort.share._delivery import PoisonPolicy, ShareDelivery
 from kohort.share._record import ShareRecord, hold_of
 from kohort.share.client._client import ShareClient
-from kohort.share.client._locks import Locks
+from kohort.share.client._locks import Locks, are_range
 from kohort.share.client._settings import AcquireMode, ShareSettings
 from kohort.share.machine._acquired import Acknowledgement, Hold
 from kohort.types import LazyModule, MetricSample, TopicPartition
@@ -316,8 +316,7 @@ class ShareBase(DriverOwner):
         hold = hold_of(records[0]) if records else None
         if (
             hold is None
-            or len(records) != hold.last - hold.first + 1
-            or (records[0].offset, records[-1].offset) != (hold.first, hold.last)
+            or not are_range(records, hold.first, hold.last)
             or not self._locks.mark_whole(hold, Acknowledgement.ACCEPT)
         ):
             holds = {record.offset: hold_of(record) for record in records}
@@ -406,11 +405,10 @@ class ShareBase(DriverOwner):
 
     def _acknowledge(self, records: Iterable[ShareRecord[Any, Any]], type: Acknowledgement) -> None:
         self._driver.life.check_usable()
-        mark = self._locks.mark
         for record in records:
             if not isinstance(record, ShareRecord):
                 raise TypeError(f"expected a ShareRecord, not {record!r}")
-            if not mark(record.offset, record._origin[3], type):  # type: ignore[misc]
+            if not self._mark(record, type):
                 raise IllegalStateError(
                     f"{record.topic}-{record.partition} offset {record.offset} is acknowledged "
                     "already, or another consumer has acquired it"

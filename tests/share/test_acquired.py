@@ -17,6 +17,7 @@ from kohort.share.machine._acquired import (
     Hold,
     HoldState,
 )
+from kohort.types import TopicPartition
 
 ACCEPT, RELEASE, REJECT = (
     Acknowledgement.ACCEPT,
@@ -27,9 +28,14 @@ RENEW, GAP = Acknowledgement.RENEW, Acknowledgement.GAP
 LOCK = 30.0
 
 
+def acquired() -> AcquiredRecords:
+    """Return a partition without records."""
+    return AcquiredRecords(None, TopicPartition("jobs", 0), 1)
+
+
 def held(*offsets: int, deadline: float = LOCK) -> AcquiredRecords:
     """Return a partition with these offsets acquired."""
-    records = AcquiredRecords()
+    records = acquired()
     for offset in offsets:
         records.acquire(offset, offset, deadline, 1)
     return records
@@ -175,7 +181,7 @@ def test_an_offset_that_is_acquired_again_loses_its_older_hold() -> None:
 
 def whole() -> tuple[AcquiredRecords, Hold]:
     """Return a partition with one range, which is accepted as such."""
-    records = AcquiredRecords()
+    records = acquired()
     hold = records.acquire(5, 8, LOCK, 1)
     assert records.mark_whole(hold, ACCEPT, 1.0)
     assert records.oldest_mark == 1.0
@@ -195,7 +201,7 @@ def test_a_whole_range_is_accepted_in_one_step() -> None:
 
 @pytest.mark.parametrize("type", [ACCEPT, RENEW])
 def test_equal_marks_of_a_range_are_sent_as_one(type: Acknowledgement) -> None:
-    records = AcquiredRecords()
+    records = acquired()
     hold = records.acquire(5, 8, LOCK, 1)
     for offset in (6, 5, 8, 7):
         assert records.mark_held(offset, hold, type, 1.0)
@@ -208,7 +214,7 @@ def test_equal_marks_of_a_range_are_sent_as_one(type: Acknowledgement) -> None:
 
 
 def test_other_marks_of_a_range_are_sent_as_they_are() -> None:
-    records = AcquiredRecords()
+    records = acquired()
     hold = records.acquire(5, 8, LOCK, 1)
     for offset in (5, 6):
         assert records.mark_held(offset, hold, ACCEPT, 1.0)
@@ -271,7 +277,7 @@ def test_a_range_beside_a_whole_one_leaves_both() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_random_lives_keep_the_invariants(seed: int) -> None:
     rng = random.Random(seed)
-    records, now, lock = AcquiredRecords(), 0.0, 5.0
+    records, now, lock = acquired(), 0.0, 5.0
     next_offset, terminal = 0, dict[int, int]()
     failed: list[int] = []
     in_flight: list[tuple[int, Acknowledgement]] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -12,7 +11,7 @@ import pytest
 from kohort import AsyncShareConsumer, ShareConsumer, TopicPartition
 from kohort.broker.log import Marker
 from kohort.testing import Cluster, MemoryCluster
-from tests.share.test_consumer import BACKENDS, LOCK, TOPIC, TP, consumer, on_cluster
+from tests.share.test_consumer import BACKENDS, LOCK, TOPIC, TP, answering, consumer, on_cluster
 
 
 async def rows(member: AsyncShareConsumer, count: int) -> list[dict[str, Any]]:
@@ -134,13 +133,7 @@ def test_damaged_batches_are_rejected_beside_rows(backend: str) -> None:
 
 @BACKENDS
 def test_rows_beside_an_on_error_that_raises_wait_for_the_next_poll(backend: str) -> None:
-    answers: Iterator[str | Exception] = iter([OSError("no disk"), "reject"])
-
-    def on_error(_: Exception) -> str:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    on_error = answering(OSError("no disk"), "reject")
 
     async def scene(cluster: MemoryCluster) -> None:
         for value in ("a", "b", "c"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -45,6 +45,19 @@ def consumer(cluster: MemoryCluster, **options: Any) -> AsyncShareConsumer:
 
 def flat(found: dict[TopicPartition, list[Any]]) -> list[ShareRecord[Any, Any]]:
     return [record for records in found.values() for record in records]
+
+
+def answering(*answers: str | Exception) -> Callable[[Exception], str]:
+    """Return a function for ``on_error`` that gives or raises one answer after the other."""
+    left = iter(answers)
+
+    def on_error(_: Exception) -> str:
+        answer = next(left)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return on_error
 
 
 async def poll(member: AsyncShareConsumer, count: int) -> list[ShareRecord[Any, Any]]:
@@ -284,13 +297,7 @@ def test_records_that_cannot_be_read_end_by_themselves(backend: str) -> None:
 
 @BACKENDS
 def test_an_on_error_that_raises_is_asked_again_and_keeps_no_lock(backend: str) -> None:
-    answers: Iterator[str | Exception] = iter([OSError("no disk"), "later", "reject"])
-
-    def on_error(_: Exception) -> str:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    on_error = answering(OSError("no disk"), "later", "reject")
 
     async def scene(cluster: MemoryCluster) -> None:
         for value in ("1", "{", "3"):

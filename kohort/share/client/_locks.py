@@ -39,6 +39,15 @@ SEND_SHARE: Final = 1 / 3
 """Share of the lock after which a mark is sent without a poll."""
 
 
+def are_range(records: Sequence[ConsumerRecord[Any, Any]], first: int, last: int) -> bool:
+    """Return True if records in the order of a log are those of all these offsets."""
+    return (
+        len(records) == last - first + 1
+        and records[0].offset == first
+        and records[-1].offset == last
+    )
+
+
 class Fetched:
     """The acquired records of one partition from one response, undecoded."""
 
@@ -69,21 +78,7 @@ class Fetched:
     def is_whole(self, records: Sequence[ConsumerRecord[Any, Any]]) -> bool:
         """Return True if these records are one acquired range without gaps."""
         first, last, _ = self.ranges[0]
-        return (
-            len(self.ranges) == 1
-            and len(records) == last - first + 1
-            and records[0].offset == first
-            and records[-1].offset == last
-        )
-
-
-class _Home(AcquiredRecords):
-    """The acquired records of one partition at the leader that locks them."""
-
-    def __init__(self, owner: Locks, partition: TopicPartition, node: int) -> None:
-        super().__init__(owner)
-        self.partition: Final = partition
-        self.node: Final = node
+        return len(self.ranges) == 1 and are_range(records, first, last)
 
 
 class Locks:
@@ -94,7 +89,7 @@ class Locks:
         self.seconds: float = 30.0
         """Duration of a lock, from the latest response."""
         self._lock = threading.Lock()
-        self._homes: dict[IdPartition, _Home] = {}
+        self._homes: dict[IdPartition, AcquiredRecords] = {}
         self._keys: dict[TopicPartition, IdPartition] = {}
         self._buffer: deque[Fetched] = deque()
         self._taken: list[Fetched] = []
@@ -175,7 +170,7 @@ class Locks:
             self.acquired += last - first + 1
             return hold
 
-    def _acquire(self, records: _Home, fetched: Fetched) -> dict[int, Hold]:
+    def _acquire(self, records: AcquiredRecords, fetched: Fetched) -> dict[int, Hold]:
         holds: dict[int, Hold] = {}
         for first, last, count in fetched.ranges:
             hold = records.acquire(first, last, fetched.deadline, count)
@@ -220,7 +215,6 @@ class Locks:
     def _mark_late(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Note a mark without effect. Return False if the last one was sent."""
         records = hold.records
-        assert isinstance(records, _Home)
         state = hold.state_of(offset)
         if state in (HoldState.SENT, HoldState.DONE):
             return False
@@ -397,10 +391,10 @@ class Locks:
             self._keys.pop(home.partition, None)
             self._fail(home.partition, home.void(code, message))
 
-    def _home_of(self, fetched: Fetched) -> _Home:
+    def _home_of(self, fetched: Fetched) -> AcquiredRecords:
         home = self._homes.get(fetched.key)
         if home is None:
-            home = self._homes[fetched.key] = _Home(self, fetched.partition, fetched.node)
+            home = self._homes[fetched.key] = AcquiredRecords(self, fetched.partition, fetched.node)
             self._keys[fetched.partition] = fetched.key
         return home
 

@@ -1,11 +1,11 @@
 """Acquired records of one partition and their acknowledgements, without I/O and clock.
 
-Theory of operation. A leader locks records for this member until a deadline. It knows offsets
-only, also those of markers and of compacted holes. So each acquired offset has a :class:`Hold`
-until its last acknowledgement is answered, or until its lock is lost. Neighbouring offsets of one
-fetch share a hold, and only what differs is kept for each offset: queues have many records. While
-all that is held comes from whole ranges, which are accepted as such, there is nothing for single
-offsets at all. A mark says what becomes of an offset, and the latest mark counts until it is sent.
+Theory of operation. A leader locks records for this member until a deadline. It knows offsets only,
+also those of markers and of compacted holes. So each acquired offset has a :class:`Hold` until its
+last acknowledgement is answered, or until its lock is lost. Neighbouring offsets of one fetch share
+a hold, and only what differs is kept for each offset: queues have many records. If one range is all
+that is held, and it is acknowledged as such, nothing is kept for single offsets. A mark says what
+becomes of an offset, and the latest mark counts until it is sent.
 
 All acknowledgements of a partition in one request are one unit for the leader: one bad offset
 fails all. So an expired lock is never sent, and a refused unit is sent again in two halves, until
@@ -31,7 +31,7 @@ from operator import itemgetter
 from typing import Final
 
 from kohort.errors import ErrorCode
-from kohort.types import NamedTuple
+from kohort.types import NamedTuple, TopicPartition
 
 
 class Acknowledgement(IntEnum):
@@ -145,8 +145,11 @@ _SPLITS: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_RE
 class AcquiredRecords:
     """The holds of one partition at its leader."""
 
-    def __init__(self, owner: object = None) -> None:
+    def __init__(self, owner: object, partition: TopicPartition, node: int) -> None:
+        """``owner`` is what the holds of one consumer belong to, and ``node`` the leader."""
         self.owner: Final = owner
+        self.partition: Final = partition
+        self.node: Final = node
         self._holds: dict[int, Hold] = {}
         self._whole: Hold | None = None
         """The hold of all that is held, or None if ``_holds`` has the holds of single offsets."""
