@@ -9,9 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli.common import _client
+from kohort.cli.common import _client, _settings
 from kohort.cli.common._numbers import whole_above_zero
-from kohort.cli.common._settings import name_and_value
 from kohort.cli.common._tables import number, table
 
 if TYPE_CHECKING:
@@ -49,14 +48,7 @@ def add_to(commands: Commands) -> None:
     change.add_argument(
         "--replicas", type=whole_above_zero, metavar="N", help="replicas (the brokers' default)"
     )
-    change.add_argument(
-        "--config",
-        action="append",
-        type=name_and_value,
-        default=[],
-        metavar="NAME=VALUE",
-        help="setting such as retention.ms=3600000 (repeatable)",
-    )
+    _settings.add_to(change, text="setting such as retention.ms=3600000")
     _client.add_to(parser, time_for="the requests")
     parser.set_defaults(run=partial(run, parser))
 

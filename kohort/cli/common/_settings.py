@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from kohort.admin import ConfigEntry
 
 
-def name_and_value(text: str) -> tuple[str, str]:
+def add_to(group: argparse._ArgumentGroup, *, text: str) -> None:
+    """Add the option ``--config``, whose help is ``text``."""
+    group.add_argument(
+        "--config",
+        action="append",
+        type=_name_and_value,
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"{text} (repeatable)",
+    )
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
     """Return the parts of ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not name or not equals:

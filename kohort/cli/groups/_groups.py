@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.cli.common import _client
+from kohort.cli.common import _client, _settings
 from kohort.cli.common._client import CommandError
 from kohort.cli.common._numbers import above_zero
-from kohort.cli.common._settings import configure, name_and_value
 from kohort.cli.common._tables import duration, number, table, wrapped
 from kohort.cli.groups import _history
 from kohort.errors import GroupHasMembersError, OffsetsChangedError
@@ -124,14 +123,7 @@ def add_to(commands: Commands) -> None:
         metavar="TOPIC:N",
         help="one partition (repeatable)",
     )
-    change.add_argument(
-        "--config",
-        action="append",
-        type=name_and_value,
-        default=[],
-        metavar="NAME=VALUE",
-        help="setting for `groups configure G` (repeatable)",
-    )
+    _settings.add_to(change, text="setting for `groups configure G`")
     change.add_argument(
         "--unset",
         action="append",
@@ -155,7 +147,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         "delete": _delete,
         "delete-offsets": _delete_offsets,
         "history": _history.run,
-        "configure": configure,
+        "configure": _settings.configure,
     }
     if len(names) > 1 and names[0] in changes:
         action, names = changes[names[0]], names[1:]
@@ -174,9 +166,9 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("--from, --until, --sample, --html, --svg and --arrow need `groups history G`")
     if options.sample and (options.since or options.until):
         parser.error("--sample shows the present. It takes --during, and no --from or --until")
-    if action is not configure and (options.config or options.unset):
+    if action is not _settings.configure and (options.config or options.unset):
         parser.error("--config and --unset need `groups configure G`")
-    if action in (_reset, _delete_offsets, _history.run, configure) and len(names) != 1:
+    if action in (_reset, _delete_offsets, _history.run, _settings.configure) and len(names) != 1:
         parser.error("name one group")
     if action is _delete_offsets and not (options.topic or options.partition):
         parser.error("groups delete-offsets needs --topic or --partition")
