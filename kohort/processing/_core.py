@@ -67,12 +67,16 @@ POLICY_RETRY = Retry(None, first=1.0, factor=2.0, longest=60.0)
 """The pauses between calls of a ``failed`` policy that raises."""
 
 
+WINDOW = 10_000
+"""Offsets of a partition that may be in flight by default, without batches."""
+
+
 @dataclass(frozen=True)
 class CoreOptions:
     """The options of process() that decide what the core does."""
 
     order: Order = "partition"
-    window: int = 10_000
+    window: int = WINDOW
     retries: tuple[Retry, ...] = ()
     failed: Literal["stop", "skip", "call"] = "stop"
     """What to do with a failed record; "call" hands it to the policy."""

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kohort.errors import ConfigurationError
-from kohort.processing._core import CoreOptions, Order
+from kohort.processing._core import WINDOW, CoreOptions, Order
 from kohort.processing._dead_letters import DeadLetters
 from kohort.processing._policies import Batch, Retry
 from kohort.processing.stores import OffsetStore, is_store
 
-WINDOW = 10_000
-"""Offsets of a partition that may be in flight by default, without batches."""
 WINDOW_BATCHES = 4
 """Batches that fit into the window at least by default. With fewer, polls wait for handlers."""
 MAX_WINDOW = 20_000
