@@ -42,6 +42,7 @@ Invariants:
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -362,7 +363,7 @@ class ClusterClient:
         """
         is_lookup = isinstance(message, messages.FindCoordinatorRequest)
         connection, left = await self._connected(node, purpose, timeout_ms, may_be_early=is_lookup)
-        deadline = anyio.current_time() + left
+        deadline = anyio.current_time() + left if is_lookup else math.inf
         response = await connection.request(
             message, timeout=left, min_version=min_version, max_version=max_version
         )
