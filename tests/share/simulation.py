@@ -127,6 +127,7 @@ class World:
         self.plan = plan
         self.rng = plan.rng
         self.group = GROUP
+        self.stop = tasks.cancel_scope.cancel
         self.members: list[Member] = []
         self.records: defaultdict[ShareKey, dict[int, bytes]] = defaultdict(dict)
         self.aborted: defaultdict[ShareKey, set[int]] = defaultdict(set)

@@ -113,6 +113,33 @@ def test_each_acknowledgement_has_its_effect(backend: str) -> None:
 
 
 @BACKENDS
+def test_close_releases_locks_of_partitions_it_lost(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"], partition=0)
+        cluster.produce(TOPIC, ["c", "d"], partition=1)
+        async with consumer(cluster) as member:
+            records = await poll(member, 4)
+            member.accept(records[0])
+            async with consumer(cluster) as other:
+                while len(member.assignment()) > 1 or not other.assignment():
+                    await member.poll(timeout_ms=500)
+                    await other.poll(timeout_ms=500)
+                # Its session forgets one partition, and the other member has it.
+                await member.poll(timeout_ms=500)
+                assert await other.poll(timeout_ms=500) == {}
+                await member.close()
+                locked = {
+                    partition: [each.state for each in state.records.values()]
+                    for partition, state in cluster.share_state("workers").items()
+                }
+                free = ["available", "available"]
+                assert locked == {TP: free[1:], TopicPartition(TOPIC, 1): free}
+                assert len(await poll(other, 3)) == 3
+
+    on_cluster(backend, scene, topics={TOPIC: 2})
+
+
+@BACKENDS
 def test_a_late_accept_is_named_and_the_record_comes_again(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
         cluster.produce(TOPIC, ["a", "b"])

@@ -51,6 +51,8 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = (
 SESSION_ENDS = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
 REFUSED = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST)
 LATE = 1e-6
+MOST = 20
+"""Violations that end a run. Time may stand still, if members only acquire and release."""
 
 
 @dataclass
@@ -116,6 +118,8 @@ class Witness:
 
     def violate(self, number: int, text: str) -> None:
         self.violations.append(f"{anyio.current_time():.3f} I{number}: {text}")
+        if len(self.violations) == MOST:
+            self.world.stop()
 
     def name(self, key: ShareKey) -> str:
         return f"{self.world.names[key.topic_id]}-{key.partition}"

@@ -14,7 +14,8 @@ Invariants:
 3. A deadline counts from the sending of the fetch or renewal, never from its response.
 4. A lost session or connection loses all locks of its leader here, and the next request opens a
    session. So this member never acknowledges a record that the leader may have given to another.
-5. ``close()`` sends what is marked, closes each session, which releases the rest, and then leaves.
+5. ``close()`` sends what is marked, closes each session, and then leaves. The end of a session
+   releases the rest of its partitions. Locks of forgotten partitions are released before.
 """
 
 from __future__ import annotations
@@ -246,7 +247,10 @@ class ShareClient:
                 event = self._answer_signal.event()
                 for node, session in self._sessions.items():
                     if session.is_open and not session.is_busy:
-                        self._send_acknowledgements(node, session, closes=True)
+                        # The end of the session releases what is locked in its partitions only.
+                        self.locks.release_rest(node, session.held)
+                        closes = not self.locks.has_marks(node)
+                        self._send_acknowledgements(node, session, closes=closes)
                 await event.wait()
             if self.membership.topics:
                 self.membership.handle(Subscribe(frozenset()), anyio.current_time())

@@ -261,10 +261,9 @@ class Locks:
         """Return how many returned records have no mark, and the first deadline of these."""
         with self._lock:
             deadlines = [
-                hold.deadline_of(offset)
+                home.holds[offset].deadline_of(offset)
                 for home in self._homes.values()
-                for offset, hold in home.holds.items()
-                if home.mark_of(offset) is None and not home.is_sent(offset)
+                for offset in home.unmarked()
             ]
         return len(deadlines), min(deadlines, default=None)
 
@@ -309,6 +308,14 @@ class Locks:
             now = self.clock()
             while self._buffer:
                 self._release(self._buffer.popleft(), now)
+
+    def release_rest(self, node: int, kept: Set[IdPartition]) -> None:
+        """Release what has no mark yet at a leader, except in the partitions that are kept."""
+        with self._lock:
+            now = self.clock()
+            for key, home in self._homes.items():
+                if home.node == node and key not in kept:
+                    home.mark(dict.fromkeys(home.unmarked(), Acknowledgement.RELEASE), now)
 
     def nodes(self) -> frozenset[int]:
         """Return the leaders that hold records for this member."""

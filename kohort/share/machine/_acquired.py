@@ -252,6 +252,14 @@ class AcquiredRecords:
             found = next((half[offset] for half in self._halves if offset in half), None)
         return found
 
+    def unmarked(self) -> list[int]:
+        """Return the held offsets that have no mark, neither one to send nor one in flight."""
+        return [
+            offset
+            for offset in self.holds
+            if self.mark_of(offset) is None and not self.is_sent(offset)
+        ]
+
     def mark_whole(self, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Mark all offsets of a hold. Return False if something was done with any of them."""
         if self._whole is not hold or not self.is_untouched or now >= hold.deadline:
