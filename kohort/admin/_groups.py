@@ -135,7 +135,8 @@ async def describe_groups(
 
 async def describe_group(requests: AdminRequests, group_id: str) -> GroupDescription:
     """Return the description of a group. Raise GroupIdNotFoundError if there is no such group."""
-    return await requests.group(group_id, partial(_describe, requests, group_id), "the description")
+    describe = partial(_describe, requests, group_id)
+    return await requests.group(group_id, describe, "the description", "DESCRIBE")
 
 
 async def _describe(
@@ -318,6 +319,6 @@ async def delete_groups(
             raise group_error("the deletion", group_id, code, "DELETE", message)
 
     async def one(group_id: str) -> None:
-        await requests.group(group_id, partial(delete, group_id), "the deletion")
+        await requests.group(group_id, partial(delete, group_id), "the deletion", "DELETE")
 
     return await requests.groups(group_ids, one)

@@ -21,7 +21,7 @@ from kohort.admin._results import AdminResults, GroupDescription, MemberDescript
 from kohort.records import LOG_APPEND_TIME
 from kohort.types import NamedTuple, TopicPartition
 
-LagFlag: TypeAlias = Literal["future", "offsets-lost"]
+LagFlag: TypeAlias = Literal["future", "offsets-lost", "no-read"]
 TimestampType: TypeAlias = Literal["CreateTime", "LogAppendTime"]
 
 
@@ -64,7 +64,10 @@ class PartitionLag(NamedTuple):
     timestamp_type: TimestampType | None
     """Clock of the timestamp: ``CreateTime`` is the producer's, ``LogAppendTime`` the broker's."""
     flags: tuple[LagFlag, ...]
-    """``future`` for a timestamp after now, ``offsets-lost`` for records that are deleted."""
+    """``future`` for a timestamp after now, ``offsets-lost`` for records that are deleted.
+
+    ``no-read``: ``seconds`` is unknown because the user lacks READ on the topic.
+    """
     owner: MemberDescription | None
     """Member that owns the partition, or None. Members of a share group own none."""
     reason: str

@@ -69,7 +69,8 @@ async def remove_group_members(
             for each in remaining
         }
 
-    return await each_in_group(requests, group_id, members, remove, "the removal of members")
+    what = "the removal of members"
+    return await each_in_group(requests, group_id, members, remove, what, "READ")
 
 
 def _error(group_id: str, member: MemberToRemove, code: int) -> KafkaError | None:

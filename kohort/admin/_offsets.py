@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from kohort.admin._requests import AdminRequests, group_error, note_error
+from kohort.admin._requests import AdminRequests, group_error, note_error, with_operation
 from kohort.admin._results import AdminResults
 from kohort.coordinator_client import (
     OUTSIDER,
@@ -80,7 +80,7 @@ async def committed_offsets(
             },
         )
 
-    return await requests.group(group_id, read, "the read of offsets")
+    return await requests.group(group_id, read, "the read of offsets", "DESCRIBE")
 
 
 async def alter_group_offsets(
@@ -111,7 +111,7 @@ async def commit_offsets(
             for tp, code in commit_codes(response, chosen, None).items()
         }
 
-    return await each_in_group(requests, group_id, offsets, commit, "the commit")
+    return await each_in_group(requests, group_id, offsets, commit, "the commit", "READ")
 
 
 async def delete_group_offsets(
@@ -153,13 +153,22 @@ async def delete_offsets(
             tp: changed(group_id, "the deletion", tp, codes.get(tp, missing)) for tp in remaining
         }
 
-    return await each_in_group(requests, group_id, partitions, delete, "the deletion of offsets")
+    what = "the deletion of offsets"
+    return await each_in_group(requests, group_id, partitions, delete, what, "DELETE")
 
 
 async def each_in_group(
-    requests: AdminRequests, group_id: str, keys: Iterable[K], change: _Change[K], what: str
+    requests: AdminRequests,
+    group_id: str,
+    keys: Iterable[K],
+    change: _Change[K],
+    what: str,
+    operation: str,
 ) -> AdminResults[K, None]:
-    """Repeat a change for the partitions or topics without a final result."""
+    """Repeat a change for the partitions or topics without a final result.
+
+    ``operation`` is the right on the group that the change needs.
+    """
     coordinator = requests.coordinator(group_id)
 
     async def attempt(remaining: Sequence[K]) -> Mapping[K, KafkaError | None]:
@@ -167,7 +176,7 @@ async def each_in_group(
             found = await change(remaining, coordinator)
         except KafkaError as error:
             note_error(coordinator, error)
-            raise
+            raise with_operation(error, what, group_id, operation) from error
         for each in found.values():
             note_error(coordinator, each)
         return found

@@ -22,11 +22,17 @@ from kohort.admin._lag import (
     partition_lag,
     share_lag,
 )
-from kohort.admin._offsets import Committed, committed_offsets, log_offsets
+from kohort.admin._offsets import Committed, committed_offsets, log_offsets, partition_error
 from kohort.admin._requests import AdminRequests
 from kohort.admin._results import AdminResults, GroupDescription, ShareOffset
 from kohort.admin._share_offsets import ShareOffsets, start_offsets
-from kohort.errors import KafkaError, LeaderNotAvailableError, ProtocolError, broker_error
+from kohort.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    broker_error,
+)
 from kohort.fetcher import EARLIEST, LATEST
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.records import RecordSet
@@ -44,8 +50,9 @@ MOST_BATCHES = 100
 _LAST_BY_NAME = 12
 """Last version of Fetch with topic names."""
 
-
 _NOT_READ = ShareOffset(None, None, -1)
+_UNKNOWN = OldestRecord(-1, -1)
+"""Record whose age is unknown."""
 
 
 class Place(NamedTuple):
@@ -126,7 +133,8 @@ def _partitions(
     for tp in sorted(found.partitions):
         place = places.get((group_id, tp))
         error = bounds.errors.get(tp) or (None if place is None else oldest.errors.get(place))
-        if error is not None:
+        is_denied = isinstance(error, TopicAuthorizationFailedError) and tp in bounds
+        if error is not None and not is_denied:
             errors[tp] = error
             continue
         if found.group.type == SHARE:
@@ -135,15 +143,17 @@ def _partitions(
             values[tp] = share_lag(start, bounds[tp], readers)
             continue
         at = found.committed.get(tp)
-        values[tp] = partition_lag(
+        record = _UNKNOWN if is_denied else None if place is None else oldest[place]
+        lag = partition_lag(
             None if at is None else at.offset,
             bounds[tp],
-            None if place is None else oldest[place],
+            record,
             owners.get(tp),
             now,
             read_committed=read_committed,
             has_members=bool(found.group.members),
         )
+        values[tp] = lag._replace(flags=(*lag.flags, "no-read")) if is_denied else lag
     return AdminResults(values, errors)
 
 
@@ -213,7 +223,7 @@ async def _oldest(
         if batches.next_offset <= offset:
             raise ProtocolError(f"the broker returned no whole batch of {place.partition}")
         offset = batches.next_offset
-    return OldestRecord(-1, -1)
+    return _UNKNOWN
 
 
 async def _fetch(
@@ -247,5 +257,5 @@ async def _fetch(
         raise broker_error(response.error_code)
     partition = response.responses[0].partitions[0]
     if partition.error_code:
-        raise broker_error(partition.error_code)
+        raise partition_error("the read of the oldest record", tp, partition.error_code, "READ")
     return partition

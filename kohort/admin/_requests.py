@@ -132,8 +132,12 @@ class AdminRequests:
         group_id: str,
         request: Callable[[CoordinatorConnection], Awaitable[V]],
         what: str,
+        operation: str,
     ) -> V:
-        """Return the result of a request to the coordinator of a group, or raise its error."""
+        """Return the result of a request to the coordinator of a group, or raise its error.
+
+        ``operation`` is the right that the request needs.
+        """
         coordinator = self.coordinator(group_id)
 
         async def attempt(_: Sequence[str]) -> Mapping[str, V | KafkaError]:
@@ -141,7 +145,7 @@ class AdminRequests:
                 return {group_id: await request(coordinator)}
             except KafkaError as error:
                 note_error(coordinator, error)
-                raise
+                raise with_operation(error, what, group_id, operation) from error
 
         results = await self.each([group_id], attempt, f"{what} of group {escaped(group_id)!r}")
         error = results.errors.get(group_id)
@@ -192,6 +196,13 @@ def note_error(coordinator: CoordinatorConnection, error: KafkaError | None) -> 
     """Look the coordinator up again if the error says that it has moved."""
     if isinstance(error, BrokerResponseError) and error.refresh_coordinator:
         coordinator.drop(str(error))
+
+
+def with_operation(error: KafkaError, what: str, group_id: str, operation: str) -> KafkaError:
+    """Return an error that names the right of the request, which implies that of the look-up."""
+    if not isinstance(error, GroupAuthorizationFailedError):
+        return error
+    return group_error(what, group_id, error.code, operation)
 
 
 def group_error(

@@ -93,7 +93,7 @@ async def start_offsets(
                 values[tp] = ShareOffset(start, lag, each.leader_epoch)
         return AdminResults(dict(sorted(values.items())), errors)
 
-    return await requests.group(group_id, read, "the read of start offsets")
+    return await requests.group(group_id, read, "the read of start offsets", "DESCRIBE")
 
 
 async def alter_share_group_offsets(
@@ -159,7 +159,7 @@ async def send_starts(
         missing = ErrorCode.UNKNOWN_SERVER_ERROR
         return {tp: changed(group_id, _CHANGE, tp, codes.get(tp, missing)) for tp in remaining}
 
-    return await each_in_group(requests, group_id, starts, alter, _CHANGE)
+    return await each_in_group(requests, group_id, starts, alter, _CHANGE, "READ")
 
 
 async def delete_share_group_offsets(
@@ -186,7 +186,7 @@ async def delete_share_group_offsets(
             for code in [codes.get(name, missing)]
         }
 
-    return await each_in_group(requests, group_id, topics, delete, _DELETION)
+    return await each_in_group(requests, group_id, topics, delete, _DELETION, "DELETE")
 
 
 async def _known(

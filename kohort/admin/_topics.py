@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from kohort.admin._requests import AdminRequests
+from kohort.admin._requests import AdminRequests, group_error
 from kohort.admin._results import AdminResults
 from kohort.coordinator_client import RequestForm, send_supported
 from kohort.errors import (
@@ -520,6 +520,14 @@ def _config_error(
 ) -> KafkaError:
     if resource.type == "topic":
         return topic_error(f"{what} of settings", resource.name, code, operation, message)
+    if resource.type == "group" and code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return group_error(f"{what} of settings", resource.name, code, operation)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return broker_error(
+            code,
+            f"{what} of settings of {resource.type} {resource.name!r} failed with "
+            f"{error_name(code)}: the user needs {operation} on the cluster. Grant it",
+        )
     said = f" The broker's message is: {escaped(message)}" if message else ""
     return broker_error(
         code,

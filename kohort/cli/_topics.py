@@ -15,10 +15,11 @@ from kohort.cli.common._tables import number, table
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient, TopicPartition
-    from kohort.admin import TopicDescription
+    from kohort.admin import AdminResults, TopicDescription
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
     Bounds = dict[TopicPartition, tuple[int, int]]
+    Configs = AdminResults[str, dict[str, str | None]]
 
 DESCRIPTION = """\
 Without a name, list all topics with the number of their offsets. With a name, show the partitions
@@ -76,16 +77,14 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
         each for each in results.values() if names or options.internal or not each.is_internal
     ]
     bounds = _bounds(admin, topics, timeout_ms)
+    configs = _configs(admin, [each.name for each in topics] if names else [], timeout_ms)
     if options.json:
-        configs = {each.name: _configs(admin, each.name, timeout_ms) for each in topics if names}
         print(json.dumps([_as_json(each, bounds, configs) for each in topics], indent=1))
-    elif names:
-        shown = [_shown(each, bounds, _configs(admin, each.name, timeout_ms)) for each in topics]
-        if shown:
-            print("\n\n".join(shown))
-    else:
-        print(_listed(topics, bounds))
-    return _errors(results)
+    elif topics and names:
+        print("\n\n".join(_shown(each, bounds, configs) for each in topics))
+    elif not names:
+        print(_listed(topics, bounds) if topics else f"no topics{_client.scope_of(options)}")
+    return max(_errors(results), _errors(configs))
 
 
 def _bounds(admin: KafkaAdminClient, topics: list[TopicDescription], timeout_ms: float) -> Bounds:
@@ -112,19 +111,25 @@ def _bounds(admin: KafkaAdminClient, topics: list[TopicDescription], timeout_ms:
     }
 
 
-def _configs(admin: KafkaAdminClient, topic: str, timeout_ms: float) -> dict[str, str | None]:
-    """Return the settings that the topic has itself; none without the right to see them."""
-    from kohort.admin import ConfigResource
+def _configs(admin: KafkaAdminClient, topics: list[str], timeout_ms: float) -> Configs:
+    """Return the settings that topics have themselves."""
+    from kohort.admin import AdminResults, ConfigResource
 
-    resource = ConfigResource("topic", topic)
-    found = admin.describe_configs([resource], timeout_ms)
-    entries = {} if resource in found.errors else found[resource]
-    return {name: entry.value for name, entry in entries.items() if entry.source == "topic"}
+    if not topics:
+        return AdminResults({}, {})
+    found = admin.describe_configs([ConfigResource("topic", name) for name in topics], timeout_ms)
+    return AdminResults(
+        {
+            each.name: {
+                name: entry.value for name, entry in entries.items() if entry.source == "topic"
+            }
+            for each, entries in found.items()
+        },
+        {each.name: error for each, error in found.errors.items()},
+    )
 
 
 def _listed(topics: list[TopicDescription], bounds: Bounds) -> str:
-    if not topics:
-        return "no topics"
     rows = [
         [
             topic.name,
@@ -150,10 +155,11 @@ def _health(topic: TopicDescription) -> str:
     return f"{behind} with replicas that are not in sync" if behind else "ok"
 
 
-def _shown(topic: TopicDescription, bounds: Bounds, configs: dict[str, str | None]) -> str:
+def _shown(topic: TopicDescription, bounds: Bounds, configs: Configs) -> str:
     from kohort import TopicPartition
 
-    settings = "".join(f"\n  {name}={value}" for name, value in sorted(configs.items()))
+    found = sorted(configs.get(topic.name, {}).items())
+    settings = "".join(f"\n  {name}={value}" for name, value in found)
     rows = []
     for each in topic.partitions:
         start, end = bounds.get(TopicPartition(topic.name, each.partition), (None, None))
@@ -171,9 +177,7 @@ def _shown(topic: TopicDescription, bounds: Bounds, configs: dict[str, str | Non
     return f"{topic.name}: {_health(topic)}{settings}\n\n{table(headings, rows)}"
 
 
-def _as_json(
-    topic: TopicDescription, bounds: Bounds, configs: dict[str, dict[str, str | None]]
-) -> dict[str, Any]:
+def _as_json(topic: TopicDescription, bounds: Bounds, configs: Configs) -> dict[str, Any]:
     from kohort import TopicPartition
 
     partitions = []

@@ -218,7 +218,7 @@ class TopicAuthorizationFailedError(BrokerResponseError, code=ErrorCode.TOPIC_AU
     topics: frozenset[str]
     """Topics that the broker refused. Empty if the response does not name them."""
     operation: str | None
-    """Missing operation, ``"READ"`` or ``"DESCRIBE"``. None if unknown."""
+    """Missing operation such as ``"READ"`` or ``"DESCRIBE"``. None if unknown."""
     principal: str | None = None
     """User without the operation. None if unknown."""
     committed: Mapping[TopicPartition, OffsetAndMetadata]
@@ -245,7 +245,7 @@ class GroupAuthorizationFailedError(BrokerResponseError, code=ErrorCode.GROUP_AU
     group_id: str | None
     """Group that the broker refused. None if the response does not name it."""
     operation: str | None
-    """Missing operation, ``"READ"`` or ``"DESCRIBE"``. None if unknown."""
+    """Missing operation such as ``"READ"`` or ``"DESCRIBE"``. None if unknown."""
     principal: str | None = None
     """User without the operation. None if unknown."""
 

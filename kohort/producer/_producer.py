@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from kohort.errors import (
+    ClusterAuthorizationFailedError,
     ConsumerClosedError,
     ErrorCode,
     InvalidReplicationFactorError,
@@ -40,8 +41,10 @@ from kohort.errors import (
     KafkaTimeoutError,
     ProtocolError,
     RecordTooLargeError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     broker_error,
+    error_name,
 )
 from kohort.logs import PlacedText, error_text, get_logger
 from kohort.producer._reactions import Reaction, may_be_appended, reaction_to
@@ -62,6 +65,7 @@ from kohort.transport import (
     escaped,
     in_seconds,
     start_soon,
+    with_principal,
 )
 from kohort.types import NamedTuple, TopicPartition
 
@@ -249,7 +253,7 @@ class RecordProducer:
                 except KafkaError as raised:
                     error = raised
                     if reaction_to(error) is Reaction.FAIL:
-                        raise _described(error, escaped(topic)) from error
+                        raise self._described(error, escaped(topic), topic) from error
                     failures += 1
                     await anyio.sleep(self._backoff.delay(failures, self._rng))
             return len(partitions)
@@ -284,7 +288,7 @@ class RecordProducer:
                 )
                 is_unknown |= is_early
                 if is_missing or (reaction_to(error) is Reaction.FAIL and not is_early):
-                    raise _described(error, escaped(topic)) from error
+                    raise self._described(error, escaped(topic), topic) from error
                 await anyio.sleep(self._backoff.delay(failures, self._rng))
 
     async def _create_topic(self, topic: str) -> None:
@@ -304,8 +308,30 @@ class RecordProducer:
             min_version=CREATE_WITH_DEFAULTS,
         )
         for each in response.topics:
+            if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise TopicAuthorizationFailedError(topics={topic}, operation="CREATE")
             if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise broker_error(each.error_code, each.error_message or "")
+
+    def _described(self, error: KafkaError, place: str, topic: str) -> KafkaError:
+        """Return the error of a refused record, with its place and the advice."""
+        text = f"producing to {place} failed"
+        if isinstance(error, TopicAuthorizationFailedError):
+            operation = error.operation or "WRITE"
+            denied = TopicAuthorizationFailedError(
+                f"{text} with {error_name(error.code)}: this client needs {operation} on topic "
+                f"{topic!r}. Grant it",
+                topics={topic},
+                operation=operation,
+            )
+            return with_principal(denied, self._cluster.principal)
+        if isinstance(error, ClusterAuthorizationFailedError):
+            return ClusterAuthorizationFailedError(
+                f"{text} with {error_name(error.code)}: the user needs WRITE on topic {topic!r}. "
+                "Brokers before Kafka 2.8 require IDEMPOTENT_WRITE on the cluster as well"
+            )
+        code = getattr(error, "code", None)
+        return error if code is None else broker_error(code, f"{text}: {error}".removesuffix("."))
 
     # -- the task of a partition --------------------------------------------------------------
 
@@ -350,7 +376,7 @@ class RecordProducer:
                 if reaction is Reaction.SPLIT and len(batch) > 1:
                     break
                 if reaction in (Reaction.FAIL, Reaction.SPLIT):
-                    final = _described(error, place)
+                    final = self._described(error, place, tp.topic)
                     break
                 if reaction is Reaction.NEW_ID:
                     logger.info(
@@ -549,13 +575,6 @@ def _result(
     raise ProtocolError(
         f"a response to Produce has no result of {escaped(tp.topic)}-{tp.partition}"
     )
-
-
-def _described(error: KafkaError, place: str) -> KafkaError:
-    """Return the error of a refused record, with its place and the advice."""
-    text = f"producing to {place} failed: {error}".removesuffix(".")
-    code = getattr(error, "code", None)
-    return error if code is None else broker_error(code, text)
 
 
 def _timed_out(place: str, seconds: float, error: KafkaError) -> KafkaTimeoutError:

@@ -23,6 +23,12 @@ SERVERS = "localhost:9092"
 SERVERS_VARIABLE, PROPERTIES_VARIABLE = "KOHORT_BOOTSTRAP_SERVERS", "KOHORT_PROPERTIES"
 """Environment variables in place of the options of the same names."""
 
+_ADVICE_OF_A_CONSUMER = (
+    ". The client retries, and other topics continue",
+    ". Grant READ, which implies DESCRIBE. A later poll() retries",
+)
+"""Ends of texts about missing rights. A command has ended, and it may need less than READ."""
+
 
 class CommandError(Exception):
     """A reason why a command cannot go on."""
@@ -77,6 +83,12 @@ def admin_of(options: argparse.Namespace) -> KafkaAdminClient:
     return KafkaAdminClient._from_properties(properties_of(options), "warn", bootstrap_timeout_ms=0)
 
 
+def scope_of(options: argparse.Namespace) -> str:
+    """Return the end of the text of an empty list, which lacks what a user may not describe."""
+    has_user = properties_of(options).get("security.protocol", "PLAINTEXT") != "PLAINTEXT"
+    return " that this user may describe" if has_user else ""
+
+
 def producer_of(consumer: AsyncKafkaConsumer[Any, Any] | KafkaConsumer[Any, Any]) -> RecordProducer:
     """Return the producer over the connections of a started consumer, in its event loop."""
     return consumer._driver.engine.producer()
@@ -103,7 +115,13 @@ def run(name: str, command: Callable[[], int]) -> int:
 
 
 def _text_of(error: Exception) -> str:
-    """Return the text of an error, without the number of an error of the system."""
+    """Return the text of an error, without the number of an error of the system.
+
+    The advice for a consumer that goes on to poll is left out.
+    """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    text = str(error)
+    for advice in _ADVICE_OF_A_CONSUMER:
+        text = text.removesuffix(advice)
+    return text

@@ -211,7 +211,7 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
     elif names:
         print("\n\n".join(_shown(group) for group in groups.values()))
     else:
-        print(_listed(listed, groups))
+        print(_listed(listed, groups) if listed else f"no groups{_client.scope_of(options)}")
     for name, error in lags.errors.items():
         print(f"kohort groups: {name}: {error}", file=sys.stderr)
     failed = bool(lags.errors) | any([*_partition_errors(groups)])
@@ -231,6 +231,15 @@ def _after(before: GroupLag, after: GroupLag, seconds: float) -> GroupLag:
 
 def _partition_errors(groups: dict[str, GroupLag]) -> Iterator[bool]:
     for name, lag in groups.items():
+        for topic in sorted(
+            {tp.topic for tp, at in lag.partitions.items() if "no-read" in at.flags}
+        ):
+            print(
+                f"kohort groups: {name}: the age of records is unknown, because this user needs "
+                f"READ on topic {topic!r}",
+                file=sys.stderr,
+            )
+            yield True
         for error in lag.partitions.errors.values():
             print(f"kohort groups: {name}: {error}", file=sys.stderr)
             yield True
@@ -260,8 +269,6 @@ def _name_unknown_ages(groups: dict[str, GroupLag]) -> None:
 
 
 def _listed(listed: list[GroupListing], groups: dict[str, GroupLag]) -> str:
-    if not listed:
-        return "no groups"
     rows = []
     for each in listed:
         lag = groups.get(each.group_id)
@@ -271,11 +278,16 @@ def _listed(listed: list[GroupListing], groups: dict[str, GroupLag]) -> str:
                 each.type,
                 each.state or "-",
                 "-" if lag is None else number(len(lag.group.members)),
-                "-" if lag is None else number(lag.records),
+                number(None if lag is None else _records(lag)),
                 duration(None if lag is None else lag.seconds),
             ]
         )
     return table(["GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "BEHIND"], rows)
+
+
+def _records(lag: GroupLag) -> int | None:
+    """Return the lag of a group, or None if nothing is known about a partition."""
+    return lag.records if lag.partitions else None
 
 
 def _shown(lag: GroupLag) -> str:
@@ -284,7 +296,7 @@ def _shown(lag: GroupLag) -> str:
     parts = [
         wrapped(
             f"{group.group_id}: {group.state}, {group.type} protocol{assignor}, coordinator "
-            f"{group.coordinator}, lag {number(lag.records)}, behind {duration(lag.seconds)}"
+            f"{group.coordinator}, lag {number(_records(lag))}, behind {duration(lag.seconds)}"
         )
     ]
     if group.members:
@@ -301,6 +313,8 @@ def _shown(lag: GroupLag) -> str:
             headings = ("PARTITION", "START", *headings[2:owner], *headings[owner + 1 :])
             rows = [[*row[:owner], *row[owner + 1 :]] for row in rows]
         parts.append(table(headings, rows))
+    elif not lag.partitions.errors:
+        parts.append("The group has no offset of a topic that this user may describe.")
     return "\n\n".join(parts)
 
 
@@ -386,7 +400,9 @@ def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str
     except ValueError as error:
         raise CommandError(str(error)) from error
     if not plan.steps:
-        raise CommandError(f"group {group!r} has no offset. Name a --topic")
+        raise CommandError(
+            f"group {group!r} has no offset of a topic that this user may describe. Name a --topic"
+        )
     if not options.json:
         print(_planned(plan))
     if options.execute:
@@ -510,6 +526,7 @@ def _delete_offsets(options: argparse.Namespace, admin: KafkaAdminClient, names:
         committed = admin.list_group_offsets(group, options.timeout * 1000)[group]
         chosen |= {tp for tp in committed if tp.topic in options.topic}
     if not chosen:
+        admin.describe_topics(options.topic, options.timeout * 1000).raise_errors()
         raise CommandError(f"group {group!r} has no committed offset of these topics")
     shown = {tp: f"{tp.topic}:{tp.partition}" for tp in sorted(chosen)}
     results = admin.delete_group_offsets(group, list(shown), options.timeout * 1000)

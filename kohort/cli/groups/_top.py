@@ -155,7 +155,9 @@ def _run(options: argparse.Namespace) -> int:
                     print()
                 print(_as_json(rows) if options.json else _as_text(rows), flush=True)
             printed += 1
-    return 1 if looks[-1].errors else 0
+    look = looks[-1]
+    has_errors = look.errors or any(lag.partitions.errors for lag in look.groups.values())
+    return 1 if has_errors else 0
 
 
 def _look(options: argparse.Namespace, admin: KafkaAdminClient) -> Look:
@@ -195,9 +197,10 @@ def rows_of(before: Look, after: Look, order: str = "lag") -> list[Row]:
             new = _grown((one.end, two.end) for one, two in pairs) / seconds
         group = lag.group
         members = len(group.members)
-        rows.append(
-            Row(name, group.type, group.state, members, lag.records, lag.seconds, read, new)
-        )
+        records = lag.records if lag.partitions else None
+        denied = next(iter(lag.partitions.errors.values()), None)
+        state = group.state if denied is None else f"{group.state}: {denied}"
+        rows.append(Row(name, group.type, state, members, records, lag.seconds, read, new))
     for name, error in after.errors.items():
         rows.append(Row(name, None, str(error), *(None,) * 5, error=str(error)))
     return sorted(rows, key=lambda row: (ORDERS[order](row), row.group))

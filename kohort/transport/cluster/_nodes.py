@@ -90,6 +90,7 @@ class Node:
         "connections",
         "error",
         "failures",
+        "is_probed",
         "last_used",
         "line",
         "logged",
@@ -116,6 +117,8 @@ class Node:
         """True after the first connection to this address."""
         self.probe_at = -math.inf
         """Earliest time of the next probe for a listener that requires a login."""
+        self.is_probed = False
+        """True while it is unknown whether the listener closed because it requires a login."""
         self.wants_login: KafkaError | None = None
         """The refusal of a listener that closed because it requires a login."""
 
@@ -406,6 +409,7 @@ class Nodes:
                 await anyio.sleep_until(entry.node.not_before)
                 await self._open_and_run(purpose, entry)
         finally:
+            entry.node.is_probed = False
             _forget(purpose, entry)
             entry.opened.set()
 
@@ -432,11 +436,7 @@ class Nodes:
             self.refusals.remove(node.broker.id)
         logger.debug("connected to %s", connection.peer)
         await connection.run()
-        if (
-            connection.lost_requests
-            and not connection.response_count
-            and not connection.closed_by_us
-        ):
+        if _closed_at_first_request(connection):
             await self._probe_for_login(entry.node, entry.broker)
 
     @staticmethod
@@ -471,7 +471,7 @@ class Nodes:
     async def _probe_for_login(self, node: Node, broker: BrokerAddress) -> None:
         """Probe whether a listener that closed at the first request requires a login."""
         now = anyio.current_time()
-        if not self._security.uses_sasl and node.wants_login is None and node.probe_at <= now:
+        if self._needs_probe(node):
             from kohort.transport.cluster._probe import (  # seldom needed
                 offered_mechanisms,
                 wants_login,
@@ -483,10 +483,19 @@ class Nodes:
             node.not_before = backoff_ends
             if offered:
                 node.wants_login = wants_login(node.peer, offered, tls=self._security.uses_tls)
+            node.is_probed = False
             self._changed.notify()
         if node.wants_login is not None:
             node.not_before = anyio.current_time()  # instead of the shorter back-off
             self._failed(node, copy_of(node.wants_login))
+
+    def _needs_probe(self, node: Node) -> bool:
+        """True if a probe may show that the listener requires a login."""
+        return (
+            not self._security.uses_sasl
+            and node.wants_login is None
+            and node.probe_at <= anyio.current_time()
+        )
 
     def clear_answered_login_refusals(self) -> None:
         """Remove refusals for a missing login from nodes that respond without one now.
@@ -530,6 +539,8 @@ class Nodes:
         if connection.response_count:
             node.failures = 0
         if connection.failure is not None and not connection.closed_by_us:
+            # The probe follows. Until its end the failure is not the whole reason.
+            node.is_probed = _closed_at_first_request(connection) and self._needs_probe(node)
             self._failed(node, connection.failure, lost=connection.lost_requests > 0)
 
     def _failed(self, node: Node, error: KafkaError, *, lost: bool = True) -> None:
@@ -569,6 +580,13 @@ class Nodes:
                     else:
                         next_look = min(next_look, entry.connection.last_used + limit)
             await anyio.sleep_until(next_look)
+
+
+def _closed_at_first_request(connection: BrokerConnection) -> bool:
+    """True if the broker closed the connection in place of its first response."""
+    return bool(
+        connection.lost_requests and not connection.response_count and not connection.closed_by_us
+    )
 
 
 def _forget(purpose: str, entry: PurposeConnection) -> None:
