@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from kohort import (
     KafkaConsumer,
     OffsetAndMetadata,
     ShareConsumer,
+    ShareRecord,
     TopicPartition,
 )
 from kohort.admin import ConfigResource, MemberToRemove, NewTopic, OffsetSpec, PartitionDescription
@@ -28,11 +29,13 @@ from kohort.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
+from tests.interop.brokers import Broker
 from tests.interop.producers import with_confluent
 from tests.interop.waiting import wait_until
 from tests.support.kafka_server import KafkaServer
 
 pytestmark = pytest.mark.real_kafka
+SHARE_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 PARTITIONS, RECORDS = 2, 10
 
@@ -342,3 +345,62 @@ def test_topics_and_settings_on_kafka(kafka: KafkaServer, admin: KafkaAdminClien
     deleted = admin.delete_topics([name, "absent"])
     assert list(deleted) == [name] and list(deleted.errors) == ["absent"]
     wait_until(lambda: name not in admin.list_topics())
+
+
+@pytest.mark.long  # a JVM for each state
+def test_lag_of_a_share_group_is_that_of_kafkas_tool_in_each_state(
+    kafka: KafkaServer, unique: Callable[[str], str]
+) -> None:
+    topic, group = kafka.create_topic(unique("jobs")), unique("workers")
+    servers = kafka.bootstrap_servers
+    broker = Broker(servers)
+    compared: list[int | None] = []
+
+    def compare() -> None:
+        """Compare the start and the lag in the present state of the group."""
+        done = kafka.tool(
+            SHARE_COMMAND, "--bootstrap-server", servers, "--describe", "--group", group
+        )
+        [words] = [line.split() for line in done.stdout.splitlines() if topic in line]
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            found = admin.group_lag([group])[group].partitions[TopicPartition(topic, 0)]
+        assert words[3:5] == [str(found.committed), str(found.records)]
+        compared.append(found.records)
+
+    def take() -> list[ShareRecord[Any, Any]]:
+        def poll() -> list[ShareRecord[Any, Any]]:
+            return [each for records in consumer.poll(timeout_ms=500).values() for each in records]
+
+        return wait_until(poll)
+
+    for number in range(10):
+        broker.write(topic, b"%d" % number)
+    with ShareConsumer(
+        topic,
+        bootstrap_servers=servers,
+        group_id=group,
+        acknowledgement="explicit",
+        acquire_mode="record_limit",
+        max_poll_records=3,
+        start="earliest",
+    ) as consumer:
+        consumer.accept(*take())
+        consumer.commit()
+        compare()
+        first, *others = take()
+        compare()
+        consumer.release(first)
+        consumer.accept(*others)
+        consumer.commit()
+        compare()
+        done = 5
+        while done < 10:
+            records = take()
+            consumer.accept(*records)
+            consumer.commit()
+            done += len(records)
+        compare()
+    for number in range(4):
+        broker.write(topic, b"%d" % number)
+    compare()
+    assert compared == [7, 7, 5, 0, 4]

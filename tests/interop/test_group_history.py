@@ -20,9 +20,14 @@ PARTITIONS = 4
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
 @pytest.mark.cases(2)
 def test_history_has_the_owners_that_the_members_saw(quick_broker: Broker, protocol: str) -> None:
+    check_history(quick_broker, protocol)
+
+
+def check_history(broker: Broker, protocol: str) -> None:
+    """Compare the history of a group of both clients with what its members owned."""
     stamp = time.time_ns()
-    topic, group = quick_broker.create_topic(f"past-{stamp}", PARTITIONS), f"past-{stamp}"
-    servers = quick_broker.bootstrap_servers
+    topic, group = broker.create_topic(f"past-{stamp}", PARTITIONS), f"past-{stamp}"
+    servers = broker.bootstrap_servers
     other = Consumer(
         {
             "bootstrap.servers": servers,

@@ -17,6 +17,7 @@ from kohort import OffsetAndMetadata, TopicPartition
 from kohort.records import Compression, RecordSet, split_batches
 from tests.interop.brokers import QUIET, TIMEOUT_S, Broker
 from tests.interop.reading import consumer, read
+from tests.interop.test_group_history import check_history
 from tests.interop.waiting import wait_until
 from tests.support.jars import OLD_VERSIONS, old_jars
 from tests.support.kafka_server import KafkaServer
@@ -92,6 +93,13 @@ def test_group_reads_every_codec_and_continues_at_its_commit(
     with consumer(broker.bootstrap_servers, topic, group_id=group) as reader:
         assert [record.value for record in read(reader, len(values) - 150)] == values[150:]
         assert reader.end_offsets([tp]) == {tp: len(values)}
+
+
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+def test_history_of_a_group_has_the_owners_of_its_members(
+    servers: dict[str, KafkaServer], version: str
+) -> None:
+    check_history(Broker(servers[version].bootstrap_servers), "classic")
 
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
