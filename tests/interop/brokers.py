@@ -127,7 +127,12 @@ class Feed:
         self._sent = 0
         self._failed: list[Any] = []
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap_servers, "linger.ms": "2", **QUIET}
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "linger.ms": "2",
+                "enable.idempotence": True,  # retries after a broker was killed write nothing twice
+                **QUIET,
+            }
         )
 
     def write(self, each: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ class Plan:
     available_now: bool = False
     workers: bool = False
     """True if each row names the folder in which its worker ran."""
+    troubled: bool = False
+    """True if the first attempts of some tasks fail or hang, see :func:`troubled`."""
 
     @functools.cached_property
     def ledger(self) -> Ledger:
@@ -41,9 +44,37 @@ class Plan:
         return Checkpoint(Path(self.folder, "checkpoint"))
 
 
+def troubled(folder: Path) -> Callable[[int], int]:
+    """Return a function for rows that disturbs first attempts of tasks.
+
+    In the first task of a batch it raises. In the second one it waits until another attempt of this
+    task has begun, as speculative execution begins it. It leaves a file in the folder for each.
+    """
+
+    def disturb(offset: int) -> int:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        part, stage = context.partitionId(), context.stageId()
+        repeated = folder / f"slow-{stage}"
+        if context.attemptNumber() > 0:
+            if part == 1:
+                repeated.touch()
+        elif part == 0:
+            (folder / f"failed-{stage}").touch()
+            raise ValueError("the first attempt of this task fails")
+        elif part == 1:
+            while not repeated.exists():
+                look_again_soon()
+        return offset
+
+    return disturb
+
+
 def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
     """Start the query. The ledger gets a new file each time that Spark runs a batch."""
-    from pyspark.sql.functions import lit, udf
+    from pyspark.sql.functions import col, expr, lit, udf
 
     ledger = plan.ledger
     where = udf(os.getcwd).asNondeterministic()() if plan.workers else lit("")
@@ -55,10 +86,13 @@ def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
             while ledger.hold.exists():
                 look_again_soon()
 
+    offset: Any = col("offset")
+    if plan.troubled:
+        offset = udf(troubled(Path(plan.folder)), "bigint")("offset").alias("offset")
     checked = f"if(cast(value as string) = '{POISON}', raise_error('poisoned'), value)"
     frame: Any = spark.readStream.format("kohort").options(**plan.options).load()
     writer = (
-        frame.selectExpr("partition", "offset", f"cast({checked} as string) as value")
+        frame.select("partition", offset, expr(f"cast({checked} as string) as value"))
         .withColumn("worker", where)
         .writeStream.foreachBatch(write)
         .queryName(plan.name)

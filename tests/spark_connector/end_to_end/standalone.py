@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback from the pip package: one master, two workers."""
+"""A standalone Spark cluster on loopback from the pip package: a master and its workers."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ class StandaloneCluster:
         wait_until(lambda: self._count("Registering worker") == self._registered, explain=self._log)
 
     def add_worker(self) -> None:
-        """Start one more worker."""
-        words = ["--port", 0, "-c", 1, "-m", "640m", self.master]
-        self._workers.append(self._run("worker.Worker", *words))
+        """Start one more worker, with its own address. Spark repeats slow tasks elsewhere."""
         self._registered += 1
+        words = ["--port", 0, "-c", 1, "-m", "640m", self.master]
+        host = f"127.0.0.{1 + self._registered}"
+        self._workers.append(self._run("worker.Worker", *words, host=host))
 
     def executors(self) -> list[int]:
         """Return the processes of the executors."""
@@ -85,9 +86,9 @@ class StandaloneCluster:
     ) -> None:
         self._stack.close()
 
-    def _run(self, name: str, *args: object) -> RunningTool:
+    def _run(self, name: str, *args: object, host: str = HOST) -> RunningTool:
         program = str(spark_home() / "bin" / "spark-class")
-        words = ["--host", HOST, "--webui-port", "0", *map(str, args)]
+        words = ["--host", host, "--webui-port", "0", *map(str, args)]
         variables = environment() | {
             "SPARK_HOME": str(spark_home()),
             "SPARK_WORKER_DIR": str(self._folder),
