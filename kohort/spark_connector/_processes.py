@@ -35,20 +35,35 @@ def freeze_modules() -> None:
         gc.freeze()
 
 
+_DAEMON = "pyspark.daemon"
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
 
 
 def local_cores() -> int | None:
     """Return the cores of a session with a local master, or None for any other.
 
-    Spark hands a source nothing of its configuration. But the JVM of a local session, which starts
-    this process, has the master among its arguments.
+    Spark hands a source nothing of its configuration. But the JVM of a local session has the master
+    among its arguments. It starts the process of a streaming query itself, and that of a batch
+    through the daemon of its Python workers.
     """
+    parent = os.getppid()
     try:
-        arguments = Path(f"/proc/{os.getppid()}/cmdline").read_text("utf-8", "replace").split("\0")
+        arguments = _arguments(parent)
+        if _DAEMON in arguments:
+            arguments = _arguments(_parent_of(parent))
     except OSError:  # not Linux, or the processes of other users are hidden
         return None
     return cores_of_local_master(arguments)
+
+
+def _arguments(process: int) -> list[str]:
+    return Path(f"/proc/{process}/cmdline").read_text("utf-8", "replace").split("\0")
+
+
+def _parent_of(process: int) -> int:
+    """Return the parent of a process. The name before it, in brackets, may contain anything."""
+    stat = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def cores_of_local_master(arguments: Sequence[str]) -> int | None:

@@ -88,16 +88,13 @@ def test_cores_are_those_of_a_local_master(arguments: list[str], cores: int | No
     assert cores_of_local_master(arguments) == cores
 
 
-def test_cores_are_read_from_the_parent_of_the_process() -> None:
+@pytest.mark.parametrize("between", [[], ["pyspark.daemon"]], ids=["stream", "batch"])
+def test_cores_are_read_from_the_jvm_above_the_process(between: list[str]) -> None:
     code = "from kohort.spark_connector._processes import local_cores\nprint(local_cores())"
-    parent = (
-        "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", parent, code, "--conf", "spark.master=local[7]"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=90,
-    )
+    run = "import json, subprocess, sys\nsubprocess.run(json.loads(sys.argv[1]), check=True)"
+    command = [sys.executable, "-c", code]
+    for argument in between:
+        command = [sys.executable, "-c", run, json.dumps(command), argument]
+    jvm = [sys.executable, "-c", run, json.dumps(command), "--conf", "spark.master=local[7]"]
+    done = subprocess.run(jvm, capture_output=True, text=True, check=True, timeout=90)
     assert done.stdout.split() == ["7" if sys.platform == "linux" else "None"]
