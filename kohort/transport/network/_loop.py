@@ -100,8 +100,11 @@ class OneShot:
         elif (loop := self._loop or callback_loop()) is None:
             if self._event is None:
                 self._event = anyio.Event()
-            with anyio.move_on_after(timeout):
-                await self._event.wait()
+            if timeout is None:
+                await self._event.wait()  # without the cost of a scope
+            else:
+                with anyio.move_on_after(timeout):
+                    await self._event.wait()
         else:
             future = loop.create_future()
             self._futures.append(future)
