@@ -32,6 +32,7 @@ _EXAMPLES: Final = {
     "errors": "kohort errors NoBrokersAvailable\nkohort errors UNKNOWN_MEMBER_ID\nkohort errors 25",
     "groups": "kohort groups\nkohort groups billing --during 5\nkohort groups --fail-above 5m\n"
     "kohort groups reset billing --to -2h --execute",
+    "proxy": "kohort proxy --to localhost:9092 --port 19092 --disconnect 0.01",
     "produce": "kohort produce orders lines.txt --key-separator :\n"
     """echo '{"key": "alice", "value": {"item": "tea"}}' | kohort produce orders --json""",
     "spark-compile": "kohort spark-compile --output /tmp/pyspark.zip",

@@ -17,6 +17,7 @@ from kohort.cli import (
     _demo,
     _errors,
     _produce,
+    _proxy,
     _spark_compile,
     _tail,
     _topics,
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _errors.add_to(commands)
     _groups.add_to(commands)
     _produce.add_to(commands)
+    _proxy.add_to(commands)
     _spark_compile.add_to(commands)
     _tail.add_to(commands)
     _top.add_to(commands)

@@ -9,7 +9,7 @@ from kohort.cli.common._numbers import above_zero, chance, whole_above_zero
 from kohort.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kohort.testing import Cluster
+    from kohort.testing import Cluster, Proxy
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def apply(options: argparse.Namespace, cluster: Cluster) -> None:
+def apply(options: argparse.Namespace, cluster: Cluster | Proxy) -> None:
     """Inject the faults of the options. Raise InvalidOptionError for an unknown API."""
     for api, error, share in options.fail:
         cluster.fail(api, error, times=None, chance=share)

@@ -26,6 +26,7 @@ from kohort.testing._cluster_options import ClusterOptions, MemoryClusterOptions
 from kohort.testing._fault_control import Fault
 from kohort.testing._memory_cluster import MemoryCluster
 from kohort.testing._producing import Produced, ProducerRecord
+from kohort.testing._proxy import Proxy
 from kohort.testing._serve import serve
 from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot, SharedRecord, ShareState
 from kohort.testing._virtual_loop import VirtualLoop
@@ -47,6 +48,7 @@ __all__ = [
     "MemoryClusterOptions",
     "Produced",
     "ProducerRecord",
+    "Proxy",
     "ReceivedRequest",
     "Security",
     "ShareState",

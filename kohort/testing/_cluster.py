@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
@@ -14,6 +14,7 @@ import anyio.to_thread
 from kohort.broker._cluster_server import ClusterServer
 from kohort.broker.cluster._broker import Broker
 from kohort.broker.network._loopback import LoopbackNetwork
+from kohort.broker.network._relay import Relay, RemoteBroker
 from kohort.errors import IllegalStateError
 from kohort.testing._cluster_options import ClusterOptions, cluster_config, show_options
 from kohort.testing._fault_control import FaultControl
@@ -81,6 +82,8 @@ class Cluster(ClusterHandle, FaultControl, GroupControl):
         self._config = cluster_config(Cluster, brokers, topics, **options)
         self._registry_port = options.get("schema_registry", False)
         self._registry: RegistryServer | None = None
+        self._remote_brokers: Sequence[RemoteBroker] | None = None
+        """The brokers of the cluster that answers behind a :class:`Proxy`."""
         self._server: ClusterServer | None = None
         self._thread: LoopThread | None = None
         self._condition = threading.Condition()
@@ -132,6 +135,8 @@ class Cluster(ClusterHandle, FaultControl, GroupControl):
     async def _serve(self, started: Callable[[], None]) -> None:
         network = LoopbackNetwork(self._config)
         server = self._server = ClusterServer(self._config, network, self._changed)
+        if self._remote_brokers is not None:
+            server.dispatcher.other = Relay(self._remote_brokers, server.state.all_nodes)
         server.listen()
         started()
         await server.run()

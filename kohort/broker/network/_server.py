@@ -74,6 +74,8 @@ async def serve_connection(
             # Records that the client of the connection has acquired go to other members.
             broker.share_leader.disconnect(channel.login)
         with anyio.CancelScope(shield=True):
+            if dispatcher.other is not None:
+                await dispatcher.other.end(channel.login)
             await connection.aclose()
 
 

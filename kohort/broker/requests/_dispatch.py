@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kohort.broker.apis import SERVED, CloseConnection, Context, Handler, api_versions
 from kohort.broker.cluster._broker import Broker
@@ -114,11 +114,23 @@ async def _unsupported(ctx: Context, request: Request[Any]) -> Response | None:
     return error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
 
 
+class OtherCluster(Protocol):
+    """A cluster that answers the requests in place of this one."""
+
+    async def serve(self, ctx: Context, request: Request[Any]) -> Response | None: ...
+
+    async def end(self, login: ClientLogin | None) -> None:
+        """Free what belongs to the connection of a client, which has ended."""
+        ...
+
+
 class RequestDispatcher:
     """Handling of all requests of a cluster, with its fault rules and its latest requests."""
 
     def __init__(self, seed: int) -> None:
         self.faults: Faults = Faults(seed)
+        self.other: OtherCluster | None = None
+        """The cluster behind a proxy, None if the brokers of this process answer."""
         self.requests: deque[ReceivedRequest] = deque(maxlen=_MAX_KEPT_REQUESTS)
 
     async def handle_frame(
@@ -172,6 +184,8 @@ class RequestDispatcher:
                 handler = _unsupported
             if key in _SHARE_APIS and not cluster.config.share_version:
                 handler = _unsupported
+            if self.other is not None:
+                handler = self.other.serve
             response, pace = await self.faults.apply(ctx, api, request, handler)
             _update_login(login, response)
         if response is None:
