@@ -1,84 +1,134 @@
-"""A query on a standalone Spark cluster of three workers, whose processes are killed under load."""
+"""Queries on a standalone Spark cluster of three workers, whose processes are killed under load.
+
+The queries write to a sink that keeps the last write of each batch, as idempotent sinks do.
+"""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.interop.brokers import Broker
-from tests.interop.waiting import look_again_soon
+from tests.interop.members import Members
+from tests.interop.peers import APIS, Settings
 from tests.spark_connector.end_to_end import processes
 from tests.spark_connector.end_to_end.applications import ApplicationProcess
-from tests.spark_connector.end_to_end.choosing import plainly_on
-from tests.spark_connector.end_to_end.ledgers import account
+from tests.spark_connector.end_to_end.ledgers import Place, account
+from tests.spark_connector.end_to_end.pumps import Pump
 from tests.spark_connector.end_to_end.queries import Plan
 from tests.spark_connector.end_to_end.standalone import StandaloneCluster
 from tests.spark_connector.end_to_end.test_standalone import SETTINGS
 from tests.spark_connector.end_to_end.waiting import wait_until
+from tests.support.kafka_server import KafkaServer
 
 pytestmark = [
     pytest.mark.long,  # a Spark cluster of several processes
     pytest.mark.spark,
-    pytest.mark.timeout(570),
+    pytest.mark.real_kafka,
+    pytest.mark.timeout(3600),
 ]
 PARTITIONS = 6
-KILLS = {"driver": 2, "source": 2, "executor": 2, "Python workers": 2, "worker": 1}
+RATE = 300
+SHARE = 60
+"""Records that each query has to read after a kill before the next one."""
+KILLS = {
+    "drivers": {"driver": 10},
+    "executors": {"executor": 3, "Python workers": 3, "worker": 3},
+    "sources and brokers": {"source": 3, "broker": 3},
+}
+Unique = Callable[[str], str]
+Record = Callable[[str, object], None]
 
 
-class KilledQuery:
-    """A query whose application is started again after its end, as by a supervisor."""
+class KilledQueries:
+    """Queries of one application that are started again after their end, as by a supervisor."""
 
-    def __init__(self, cluster: StandaloneCluster, plan: Plan, folder: Path) -> None:
+    def __init__(
+        self, cluster: StandaloneCluster, kafka: KafkaServer, plans: list[Plan], folder: Path
+    ) -> None:
         self._cluster = cluster
-        self._plan = plan
+        self._kafka = kafka
+        self._plans = plans
         self._folder = folder
         self._stack = ExitStack()
-        self.kills: Counter[str] = Counter()
-        self.start()
+        self.unfinished: set[Place] = set()
+        """Records of batches that were not finished, or not yet committed, at the end of a run."""
+        self._start_application()
 
-    def start(self) -> None:
-        """Start the application and its query."""
-        settings = {"spark.master": self._cluster.master, **SETTINGS}
-        self.application = self._stack.enter_context(ApplicationProcess(self._folder, **settings))
-        self.application.start(self._plan)
+    def rows(self) -> list[int]:
+        """Return the number of rows that each query has written."""
+        return [len(plan.ledger.rows()) for plan in self._plans]
 
     def revive(self) -> None:
-        """Start the query again if it has failed."""
-        if not self.application.do("state", name=self._plan.name)["active"]:
-            self.application.start(self._plan)
+        """Start those queries again that have failed."""
+        for plan in self._plans:
+            if not self._application.do("state", name=plan.name)["active"]:
+                self._start(plan)
 
     def kill(self, what: str) -> None:
         """Kill processes of one kind, and start what Spark does not start."""
         if what == "driver":
-            self.application.kill()
-            self.start()
+            self._application.kill()
+            self._start_application()
         elif what == "source":
-            sources = processes.runners(self.application.jvm)
+            sources = processes.runners(self._application.jvm)
             assert sources
             processes.kill(*sources)
         elif what == "worker":
             self._cluster.replace_worker()
+        elif what == "broker":
+            self._kafka.kill()
+            self._kafka.start()
         else:
             executors, workers = self._cluster.executors(), self._cluster.python_workers()
             found = executors[:1] if what == "executor" else workers
             assert found
             processes.kill(*found)
-        self.kills[what] += 1
+
+    def finish(self) -> None:
+        """Stop the queries between two batches."""
+        for plan in self._plans:
+            self._application.do("finish", name=plan.name)
 
     def end(self) -> None:
         """End the application."""
         self._stack.close()
 
+    def _start_application(self) -> None:
+        settings = {"spark.master": self._cluster.master, **SETTINGS}
+        self._application = self._stack.enter_context(ApplicationProcess(self._folder, **settings))
+        for plan in self._plans:
+            self._start(plan)
 
-@plainly_on("cluster")
-def test_no_record_is_missing_or_twice_after_kills_of_all_kinds(
-    broker: Broker, unique: Callable[[str], str], tmp_path: Path
+    def _start(self, plan: Plan) -> None:
+        for batch in plan.checkpoint.begun()[-2:]:
+            self.unfinished |= plan.checkpoint.ranges(batch)
+        self._application.start(plan)
+
+
+@pytest.fixture
+def own_kafka(start_kafka: Callable[[], KafkaServer]) -> Iterator[KafkaServer]:
+    """A node that no other test uses, because it is killed."""
+    server = start_kafka()
+    yield server
+    server.kill()
+
+
+@pytest.mark.parametrize("membership", ["in a group", "without a group"])
+@pytest.mark.parametrize("what", KILLS)
+def test_no_record_is_missing_or_twice_after_kills(
+    own_kafka: KafkaServer,
+    members: Members,
+    unique: Unique,
+    tmp_path: Path,
+    record_property: Record,
+    what: str,
+    membership: str,
 ) -> None:
+    broker = Broker(own_kafka.bootstrap_servers)
     topic, group = broker.create_topic(unique("kills"), PARTITIONS), unique("kills")
     feed = broker.feed(topic, PARTITIONS)
     options = {
@@ -86,43 +136,67 @@ def test_no_record_is_missing_or_twice_after_kills_of_all_kinds(
         "subscribe": topic,
         "startingOffsets": "earliest",
         "executorCores": "3",
-        "kafka.group.id": group,
-        "kafka.session.timeout.ms": "10000",
     }
-    plan = Plan("killed", str(tmp_path / "killed"), options, workers=True)
-    order = [what for what, times in KILLS.items() for _ in range(times)]
-    random.Random(7).shuffle(order)
+    names = ["alone"]
+    if membership == "in a group":
+        names = ["first", "second"]
+        options["kafka.group.id"] = group
+        options["kafka.session.timeout.ms"] = "30000"
+        options["kafka.heartbeat.interval.ms"] = "300"
+        options["rebalanceWait"] = "280s"
+        settings = Settings(
+            broker.bootstrap_servers, topic, group, "plain", "cooperative-sticky", session_ms=30_000
+        )
+        members.join(APIS["sync"], settings)
+    plans = [Plan(name, str(tmp_path / name), options, workers=True) for name in names]
 
-    def is_read() -> bool:
-        query.revive()
-        return len(account(feed.written, {plan.name: plan.ledger.reads()}).missing) == 0
-
-    def meanwhile() -> None:
-        feed.start()
-        look_again_soon()
+    def readers() -> dict[str, Iterable[tuple[int, int, bytes]]]:
+        queries = {plan.name: plan.ledger.reads() for plan in plans}
+        return {**queries, **{member.name: list(member.reads) for member in members.all}}
 
     with StandaloneCluster(tmp_path / "workers", 3) as cluster:
         cluster.wait_ready()
-        query = KilledQuery(cluster, plan, tmp_path)
+        queries = KilledQueries(cluster, own_kafka, plans, tmp_path)
+
+        def go_on(before: list[int]) -> bool:
+            queries.revive()
+            read = zip(queries.rows(), before, strict=True)
+            return all(now >= then + SHARE for now, then in read) and bool(cluster.python_workers())
+
+        def all_is_read() -> bool:
+            queries.revive()
+            return not account(feed.written, readers()).missing
+
         try:
-            feed.write(300)
-            wait_until(lambda: cluster.python_workers() and plan.ledger.rows(), meanwhile)
-            for what in order:
-                query.kill(what)
-                before = len(plan.ledger.rows())
-                feed.write(100)
-
-                def goes_on(before: int = before) -> bool:
-                    query.revive()
-                    return len(plan.ledger.rows()) > before and bool(cluster.python_workers())
-
-                wait_until(goes_on, meanwhile)
-            feed.write(100)
-            wait_until(is_read, look_again_soon)
-            wait_until(lambda: broker.committed(group) == feed.ends(), look_again_soon)
+            with Pump(feed, PARTITIONS, RATE):
+                wait_until(lambda: go_on([0] * len(plans)))
+                for kind in in_turn(KILLS[what]):
+                    queries.kill(kind)
+                    before = queries.rows()
+                    wait_until(lambda: go_on(before))  # noqa: B023
+            wait_until(all_is_read)
+            queries.finish()
         finally:
-            query.end()
+            queries.end()
+        members.leave()
 
-    assert dict(query.kills) == KILLS
-    plan.ledger.assert_replays_are_exact()
-    account(feed.written, {plan.name: plan.ledger.reads()}).assert_whole()
+    found = account(feed.written, readers())
+    for name, count in KILLS[what].items():
+        record_property(f"killed: {name}", count)
+    record_property("written", len(feed.written))
+    record_property("read by several members", len(found.shared))
+    for plan in plans:
+        plan.ledger.assert_replays_are_exact()
+    if what == "sources and brokers":
+        # A broker that was away ends sessions, and then the next owner begins at the last commit.
+        found.twice.pop("plain", None)
+    else:
+        assert found.shared.keys() <= queries.unfinished
+    found.assert_whole()
+    if membership == "in a group":
+        assert broker.committed(group) == feed.ends()
+
+
+def in_turn(times: Mapping[str, int]) -> list[str]:
+    """Return each kind as often as it has to be killed, one after the other in turn."""
+    return [kind for turn in range(max(times.values())) for kind in times if turn < times[kind]]
