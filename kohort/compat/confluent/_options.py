@@ -12,6 +12,7 @@ from kohort.compat.confluent._values import KafkaError, KafkaException
 from kohort.config import ConsumerConfig
 from kohort.errors import ConfigurationError, UnknownOptionError
 from kohort.logs import error_text, get_logger
+from kohort.types import NamedTuple
 
 logger = get_logger("kohort.compat")
 
@@ -158,10 +159,19 @@ class Options:
         return KafkaAdminClient.from_properties(values)
 
 
-def share_keywords(
-    given: Mapping[str, Any],
-) -> tuple[dict[str, Any], Callable[..., Any] | None, Credentials | None]:
-    """Return kohort's options of a share consumer, its ``error_cb`` and its credentials.
+class ShareOptions(NamedTuple):
+    """Configuration of a share consumer."""
+
+    keywords: dict[str, Any]
+    """kohort's options."""
+    error_cb: Callable[..., Any] | None
+    credentials: Credentials | None
+    first_token: FirstToken | None
+    """The calls of ``oauth_cb``, to stop when the consumer is closed."""
+
+
+def share_options(given: Mapping[str, Any]) -> ShareOptions:
+    """Return the configuration of a share consumer.
 
     Raises what confluent-kafka raises for a wrong configuration.
     """
@@ -187,8 +197,7 @@ def share_keywords(
         found["sasl_credentials"] = credentials
     if first_token is not None:
         first_token.fetch()
-        first_token.stop()
-    return found, callbacks["error_cb"], credentials
+    return ShareOptions(found, callbacks["error_cb"], credentials, first_token)
 
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:

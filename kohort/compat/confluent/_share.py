@@ -11,6 +11,7 @@ import functools
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
@@ -21,7 +22,7 @@ from kohort.compat._peer import peer_name
 from kohort.compat.confluent._builders import KEY_DESERIALIZER, VALUE_DESERIALIZER
 from kohort.compat.confluent._deserializing import MessageField, context_of
 from kohort.compat.confluent._errors import is_of_client, to_error, to_message
-from kohort.compat.confluent._options import share_keywords
+from kohort.compat.confluent._options import share_options
 from kohort.compat.confluent._values import (
     KafkaError,
     KafkaException,
@@ -128,8 +129,8 @@ def exclusive(
             if self._user == own:
                 raise IllegalStateException(f"{method.__name__}() in a callback: {_WRONG}")
             raise ConcurrentModificationException(
-                f"{method.__name__}() while another thread uses the share consumer: "
-                "Local: Conflicting use"
+                f"{method.__name__}() while another thread uses the share consumer, which is not "
+                "safe for multi-threaded access: Local: Conflicting use"
             )
         self._user = own
         try:
@@ -160,10 +161,14 @@ class ShareConsumer:
             raise TypeError("expected configuration dict")
         if "on_commit" in {**(config or {}), **kwargs}:
             raise ValueError("on_commit is not supported: a share group commits no offsets")
-        keywords, self._error_cb, self._credentials = share_keywords({**(config or {}), **kwargs})
-        self._is_explicit: bool = keywords.get("acknowledgement") == "explicit"
+        options = share_options({**(config or {}), **kwargs})
+        self._error_cb, self._credentials = options.error_cb, options.credentials
+        self._token = options.first_token
+        if self._token is not None:
+            weakref.finalize(self, self._token.stop)
+        self._is_explicit: bool = options.keywords.get("acknowledgement") == "explicit"
         try:
-            self._native = NativeConsumer(on_error=self._note_damage, **keywords)
+            self._native = NativeConsumer(on_error=self._note_damage, **options.keywords)
         except UnsupportedOptionError as error:
             name, _, rest = str(error).partition(" ")
             text = f"Failed to create share consumer: {name.replace('_', '.')} {rest}"
@@ -381,6 +386,8 @@ class ShareConsumer:
                 self._report(_COMMIT_S)
         finally:
             self._closed = True
+            if self._token is not None:
+                self._token.stop()
             self._native.close()
 
     def __enter__(self) -> Self:
@@ -429,6 +436,8 @@ class DeserializingShareConsumer(ShareConsumer):
         return messages
 
     def _deserialize(self, message: Message) -> None:
+        if message.topic() is None:
+            raise TypeError("Message topic is None")
         code = KafkaError._KEY_DESERIALIZATION
         key, value = message.key(), message.value()
         try:

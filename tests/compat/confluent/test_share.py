@@ -16,6 +16,7 @@ from kohort import TopicPartition
 from kohort.testing import Cluster
 from tests.compat.confluent.kit import LIMIT_S
 from tests.compat.kit import public_names
+from tests.interop.waiting import wait_until
 
 JOBS = TopicPartition("jobs", 0)
 EACH_CLASS = pytest.mark.parametrize(
@@ -263,3 +264,37 @@ def test_wrong_places_are_refused(cls: Any) -> None:
 def test_wrong_settings_are_refused(cls: Any, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cls({"bootstrap.servers": "localhost:1", "group.id": "workers", **more})
+
+
+@EACH_CLASS
+def test_token_is_replaced_before_its_end_without_a_poll(cls: Any) -> None:
+    calls: list[str] = []
+
+    def oauth_cb(config: str) -> tuple[str, float]:
+        calls.append(config)
+        return "token", time.time() + 2
+
+    consumer = cls(
+        {
+            "bootstrap.servers": "localhost:1",
+            "group.id": "workers",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": oauth_cb,
+        }
+    )
+    assert len(calls) == 1
+    wait_until(lambda: len(calls) > 1)
+    consumer.close()
+
+
+@EACH_CLASS
+def test_message_without_a_topic_is_a_type_error(cls: Any) -> None:
+    own = cls is package.ShareConsumer
+    module: Any = package if own else confluent_kafka
+    settings = {"bootstrap.servers": "localhost:1", "group.id": "workers"}
+    consumer = module.DeserializingShareConsumer(settings)
+    message = module.Message(topic=None, value=b"v")
+    with pytest.raises(TypeError, match="Message topic is None"):
+        consumer._deserialize(message)
+    consumer.close()
