@@ -25,7 +25,13 @@ from kohort.transport.connection._pool import BufferLease, BufferPool
 from kohort.transport.connection._response_reader import Line
 from kohort.transport.network._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport.network._lifetimes import start_soon, weak_callback
-from kohort.transport.network._loop import OneShot, TaskSignal, frame_selector, running_clock
+from kohort.transport.network._loop import (
+    OneShot,
+    TaskSignal,
+    callback_loop,
+    frame_selector,
+    running_clock,
+)
 from kohort.transport.network._stream import StreamConnection
 from kohort.transport.network._tcp import TcpConnection, TcpConnector
 from kohort.types import escaped
@@ -55,6 +61,7 @@ __all__ = [
     "TcpConnection",
     "TcpConnector",
     "TopicMetadata",
+    "callback_loop",
     "counted",
     "escaped",
     "frame_selector",

@@ -64,9 +64,11 @@ from kohort.share.machine._membership import (
 from kohort.share.machine._session import LAST_EPOCH, ShareSession
 from kohort.transport import (
     BrokerAddress,
+    ClusterMetadata,
     Leader,
     OneShot,
     TaskSignal,
+    callback_loop,
     in_seconds,
     start_soon,
     with_principal,
@@ -96,7 +98,8 @@ class ShareClient:
         self._cluster = engine.cluster
         self._settings = settings
         self.statistics: ShareStatistics = ShareStatistics()
-        self._signal = TaskSignal()
+        loop = callback_loop()
+        self._signal = TaskSignal(loop)
         self.member: ShareMember = ShareMember(
             engine, settings, self.statistics, self._report, self._signal.notify
         )
@@ -107,6 +110,10 @@ class ShareClient:
         """Errors that the next polls raise."""
         self._commits: deque[tuple[float, Callable[[KafkaError | None], None]]] = deque()
         """Commits to begin: their timeout, and the function to call at the end."""
+        self._by_leader: (
+            tuple[ClusterMetadata, frozenset[IdPartition], dict[int, frozenset[IdPartition]]] | None
+        ) = None
+        """The assigned partitions by leader, as of some metadata and an assignment."""
         self._sessions: dict[int, ShareSession] = {}
         self._pauses: dict[int, float] = {}
         self._limit: int | None = None
@@ -120,9 +127,11 @@ class ShareClient:
         self._waiting = self._flushing = 0
         self._is_asked = False
         """True if a poll that did not wait asks for a fetch, whose records a later poll takes."""
+        self._is_timed = False
+        """True while the next look at all leaders has a time."""
         self._has_begun = False
-        self._started = OneShot()
-        self._answer_signal = TaskSignal()
+        self._started = OneShot(loop)
+        self._answer_signal = TaskSignal(loop)
         """Notified after each response, for the calls that wait."""
         self._tasks: TaskGroup | None = None
 
@@ -146,7 +155,8 @@ class ShareClient:
             self._has_begun = True
             self._cluster.on_metadata_change(lambda old, new: self._signal.notify())
             self._engine.run_beside(self._run)
-        await self._started.wait()
+        if not self._started.is_set:
+            await self._started.wait()
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Join with these topics, or leave without any."""
@@ -161,23 +171,29 @@ class ShareClient:
         """
         self._limit = limit
         self._is_asked = False
-        self.member.apply(Retry())
-        deadline = anyio.current_time() + timeout
+        if self.membership.has_failed:
+            self.member.apply(Retry())
+        clock, queue = self.locks.clock, self._engine.callback_queue
+        deadline = clock() + timeout
+        has_waited = False
         self._waiting += 1
         try:
             while True:
                 event = self._answer_signal.event()
-                queue = self._engine.callback_queue
                 if self.locks.has_buffered or self.errors or queue.is_wakeup_requested:
-                    return
-                self._signal.notify()
-                left = deadline - anyio.current_time()
+                    break
+                self._is_asked = timeout <= TICK
+                if self._tasks is not None:
+                    self._advance()
+                left = deadline - clock()
                 if left <= TICK:
-                    self._is_asked = timeout <= TICK
-                    return
+                    break
                 await event.wait(left)
+                has_waited = True
         finally:
             self._waiting -= 1
+        if not has_waited:
+            await anyio.lowlevel.checkpoint()  # polls without a wait must not stop other tasks
 
     def interrupt(self) -> None:
         """Let the waiting calls look at their conditions again."""
@@ -253,7 +269,7 @@ class ShareClient:
                         self._send_acknowledgements(node, session, closes=closes)
                 await event.wait()
             if self.membership.topics:
-                self.membership.handle(Subscribe(frozenset()), anyio.current_time())
+                self.membership.handle(Subscribe(frozenset()), self.locks.clock())
                 await self.member.leave()
 
     # -- the membership -----------------------------------------------------------------------
@@ -282,11 +298,14 @@ class ShareClient:
         while True:
             event = self._signal.event()
             self._advance()
-            await event.wait(self._next_look())
+            left = self._next_look()
+            self._is_timed = left is not None
+            await event.wait(left)
+            self._is_timed = False
 
     def _next_look(self) -> float | None:
         """Return the seconds until marks or buffered fetches may be due without any event."""
-        now = anyio.current_time()
+        now = self.locks.clock()
         paused = [until - now for until in self._pauses.values() if until > now + TICK]
         if self.locks.nodes():
             paused.append(self.locks.seconds / 6)
@@ -299,7 +318,8 @@ class ShareClient:
             start_soon(self._tasks, self._commit_beside, *self._commits.popleft())
         if self.member.is_closing and not self._flushing:
             return
-        now, locks = anyio.current_time(), self.locks
+        locks = self.locks
+        now = locks.clock()
         locks.release_stale(now)
         wanted = self._wanted()
         is_wanted = (self._waiting or self._is_asked) and not self.member.is_closing
@@ -335,18 +355,27 @@ class ShareClient:
 
     def _wanted(self) -> dict[int, frozenset[IdPartition]]:
         """Return the assigned partitions by their leader."""
-        metadata = self._cluster.metadata
+        metadata, assignment = self._cluster.metadata, self.membership.assignment
+        if (known := self._by_leader) is not None:
+            if known[0] is metadata and known[1] is assignment:
+                return known[2]
+        self._by_leader = None
         found: dict[int, set[IdPartition]] = {}
-        for topic_id, number in self.membership.assignment:
+        is_complete = True
+        for topic_id, number in assignment:
             topic = metadata.topic_by_id(topic_id)
             leader = None
             if topic is not None:
                 leader = metadata.leader(TopicPartition(topic.name, number))
             if leader is None:
+                is_complete = False
                 self._cluster.request_refresh()
             else:
                 found.setdefault(leader.node, set()).add((topic_id, number))
-        return {node: frozenset(partitions) for node, partitions in found.items()}
+        wanted = {node: frozenset(partitions) for node, partitions in found.items()}
+        if is_complete:
+            self._by_leader = metadata, assignment, wanted
+        return wanted
 
     def _send_acknowledgements(
         self, node: int, session: ShareSession, *, closes: bool = False
@@ -405,7 +434,8 @@ class ShareClient:
         message: ShareFetchRequest,
         units: dict[IdPartition, AckUnit],
     ) -> None:
-        sent_at = anyio.current_time()
+        clock = self.locks.clock
+        sent_at = clock()
         try:
             response = await self._cluster.request(
                 message,
@@ -420,13 +450,14 @@ class ShareClient:
             self.statistics.failed_fetches += 1
             self._lost(node, session, error)
         else:
-            self.statistics.fetches.add(anyio.current_time() - sent_at)
+            self.statistics.fetches.add(clock() - sent_at)
             self.statistics.failed_fetches += response.error_code != 0
             self._fetched(node, session, units, response, sent_at)
         finally:
             self._asked.pop(node, None)
             session.is_busy = False
-            self._signal.notify()
+            if not (self.locks.has_buffered and self._is_timed) or self._flushing:
+                self._signal.notify()  # otherwise nothing is due before the next look or poll
             self._answer_signal.notify()
 
     def _fetched(
@@ -489,7 +520,7 @@ class ShareClient:
         endpoints: list[ShareFetchResponse.NodeEndpoint],
     ) -> None:
         code = partition.error_code
-        self._pauses[node] = anyio.current_time() + PAUSE
+        self._pauses[node] = self.locks.clock() + PAUSE
         topic = self._cluster.metadata.topic_by_id(key[0])
         if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             self.locks.void_partition(key, code, partition.error_message)
@@ -506,7 +537,7 @@ class ShareClient:
             self._cluster.request_refresh()
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             name = "?" if topic is None else topic.name
-            self._pauses[node] = anyio.current_time() + self.membership.interval
+            self._pauses[node] = self.locks.clock() + self.membership.interval
             self._report(
                 TopicAuthorizationFailedError(
                     f"this client may not read topic {name!r}: it needs READ on it. Grant it",
@@ -530,10 +561,10 @@ class ShareClient:
                 ErrorCode.SHARE_SESSION_NOT_FOUND,
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH,
             ):
-                self._pauses[node] = anyio.current_time() + PAUSE
+                self._pauses[node] = self.locks.clock() + PAUSE
             return False
         if code:
-            self._pauses[node] = anyio.current_time() + max(PAUSE, self.membership.interval / 5)
+            self._pauses[node] = self.locks.clock() + max(PAUSE, self.membership.interval / 5)
             api = ApiKey.SHARE_FETCH
             self._report(error_for(api, code, self._settings.group_id, message))
         return code == 0
@@ -553,7 +584,7 @@ class ShareClient:
         )
         session.reset()
         self.locks.void(node, DISCONNECTED)
-        self._pauses[node] = anyio.current_time() + PAUSE
+        self._pauses[node] = self.locks.clock() + PAUSE
         if isinstance(error, UnsupportedVersionError):
             self._report(error)
         self._cluster.request_refresh()

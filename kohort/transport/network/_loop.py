@@ -129,9 +129,11 @@ class TaskSignal:
     missed. If nothing runs between the check and the wait, wait() is enough.
     """
 
-    __slots__ = ("_event",)
+    __slots__ = ("_event", "_loop")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: CallbackLoop | None = None) -> None:
+        """``loop`` is that of the events, see :class:`OneShot`."""
+        self._loop = loop
         self._event: OneShot | None = None
 
     def notify(self) -> None:
@@ -143,7 +145,7 @@ class TaskSignal:
     def event(self) -> OneShot:
         """Return the event of the next notification."""
         if self._event is None:
-            self._event = OneShot()
+            self._event = OneShot(self._loop)
         return self._event
 
     async def wait(self) -> None:
