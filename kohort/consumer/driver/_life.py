@@ -131,7 +131,7 @@ class ConsumerLife:
     @property
     def is_of_this_process(self) -> bool:
         """True unless the consumer was started before fork() in a parent of this process."""
-        return self.pid is None or self.pid == os.getpid()
+        return self.pid is None or self.pid == _pid
 
     def check_process(self) -> None:
         """Raise ForkedConsumerError in a child of the process that started the consumer."""
@@ -144,7 +144,8 @@ class ConsumerLife:
 
     def check_usable(self) -> None:
         """Raise ConsumerClosedError if the consumer is closed, or ForkedConsumerError."""
-        self.check_process()
+        if self.pid is not None and self.pid != _pid:
+            self.check_process()
         if self.state is ConsumerState.CLOSED:
             raise ConsumerClosedError(f"the {self.what} is closed. Create a new one")
 
@@ -154,6 +155,19 @@ class ConsumerLife:
         if self.pid is None:
             return "not started"
         return "running" if self.is_of_this_process else "of another process"
+
+
+_pid = os.getpid()
+"""The id of this process, for calls that run for each record."""
+
+
+def _note_pid() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_note_pid)
 
 
 EXIT_SECONDS = 1.0
