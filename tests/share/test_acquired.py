@@ -279,7 +279,9 @@ def test_random_lives_keep_the_invariants(seed: int) -> None:
     rng = random.Random(seed)
     records, now, lock = acquired(), 0.0, 5.0
     next_offset, terminal = 0, dict[int, int]()
+    holds: list[Hold] = []
     failed: list[int] = []
+    """Marked offsets that were named when their locks were lost."""
     in_flight: list[tuple[int, Acknowledgement]] = []
     for _ in range(400):
         now += rng.random()
@@ -287,6 +289,7 @@ def test_random_lives_keep_the_invariants(seed: int) -> None:
             case 0:
                 if count := rng.randrange(5):
                     hold = records.acquire(next_offset, next_offset + count - 1, now + lock, 1)
+                    holds.append(hold)
                     next_offset += count
                     if rng.random() < 0.5:
                         records.mark_whole(hold, ACCEPT, now)
@@ -296,7 +299,8 @@ def test_random_lives_keep_the_invariants(seed: int) -> None:
                     mark(records, rng.choice(free), Acknowledgement(rng.randrange(5)), now)
             case 3 if not records.is_in_flight:
                 unit, failures = records.take(now)
-                failed += [each.offset for each in failures if each.code == EXPIRED]
+                assert {each.code for each in failures} <= {EXPIRED}
+                failed += [each.offset for each in failures]
                 in_flight = list(unit.offsets())
                 offsets = [offset for offset, _ in in_flight]
                 assert offsets == sorted(set(offsets))
@@ -308,7 +312,10 @@ def test_random_lives_keep_the_invariants(seed: int) -> None:
                         if type is not RENEW:
                             terminal[offset] = terminal.get(offset, 0) + 1
                 failures = records.answered(code, None, lock)
-                failed += [each.offset for each in failures]
+                assert {each.code for each in failures} <= {code} - {0}
+                failed += [o for o, *_ in failures if o not in records.holds]
+    lost = {offset: mark for hold in holds for offset, mark in hold.lost.items()}
     assert set(terminal.values()) <= {1}
-    assert not terminal.keys() & records.holds.keys()
-    assert terminal
+    assert terminal and failed
+    assert sorted(failed) == sorted(offset for offset, mark in lost.items() if mark is not GAP)
+    assert sorted([*terminal, *lost, *records.holds]) == list(range(next_offset))

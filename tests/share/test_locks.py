@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kohort.errors import (
     ErrorCode,
     KafkaConnectionError,
@@ -36,7 +38,7 @@ class Clock:
 
 def fetched(first: int, last: int, *, now: float = 0.0, node: int = NODE) -> Fetched:
     ranges = (AcquiredRange(first, last, 1),)
-    return Fetched(KEY, TP, node, ranges, memoryview(b""), now + LOCK)
+    return Fetched(KEY, TP, node, ranges, memoryview(b""), now, now + LOCK)
 
 
 def taken(locks: Locks, first: int, last: int) -> dict[int, Hold]:
@@ -57,7 +59,7 @@ def test_a_fetch_that_waits_for_half_of_its_lock_is_released_unseen() -> None:
     assert locks.take() == []
     units = locks.take_units(NODE)
     assert [tuple(each) for each in units[KEY].ranges] == [(0, 4, RELEASE)]
-    locks.answered(KEY, 0, None)
+    locks.answered(NODE, KEY, 0, None)
     assert locks.counts() == (0, 0)
     assert locks.take_failures() == {}
 
@@ -77,12 +79,12 @@ def test_a_late_accept_is_named_and_does_not_spoil_the_others() -> None:
     holds = taken(locks, 0, 2)
     found = locks.find(TP, 1)
     assert found is holds[1]
-    found.renewed[1] = 10.0
+    found.records.holds[1].renewed[1] = 10.0  # a renewal keeps a hold for each offset
     for offset, hold in holds.items():
         assert locks.mark(offset, hold, ACCEPT)
     clock.now = 10.0
     assert list(locks.take_units(NODE)[KEY].offsets()) == [(0, ACCEPT), (2, ACCEPT)]
-    locks.answered(KEY, 0, None)
+    locks.answered(NODE, KEY, 0, None)
     failures = locks.take_failures()
     assert list(failures[TP]) == [1]
     assert isinstance(failures[TP][1], KafkaTimeoutError)
@@ -107,14 +109,15 @@ def test_an_acknowledgement_that_was_sent_is_final() -> None:
     assert locks.mark(0, holds[0], ACCEPT)
     locks.take_units(NODE)
     assert not locks.mark(0, holds[0], RELEASE)
-    locks.answered(KEY, 0, None)
+    locks.answered(NODE, KEY, 0, None)
     assert not locks.mark(0, holds[0], RELEASE)
 
 
 def test_a_lost_session_loses_what_its_leader_locked_and_nothing_else() -> None:
     locks = Locks(Clock())
     holds = taken(locks, 0, 1)
-    locks.add(Fetched(OTHER_KEY, OTHER, SECOND, (AcquiredRange(7, 7, 1),), memoryview(b""), LOCK))
+    ranges = (AcquiredRange(7, 7, 1),)
+    locks.add(Fetched(OTHER_KEY, OTHER, SECOND, ranges, memoryview(b""), 0.0, LOCK))
     locks.add(fetched(2, 3))
     locks.mark(0, holds[0], ACCEPT)
     locks.void(NODE, DISCONNECTED)
@@ -138,7 +141,7 @@ def test_a_moved_leader_fails_the_acknowledgements_of_its_partition() -> None:
     holds = taken(locks, 0, 1)
     locks.mark(0, holds[0], ACCEPT)
     locks.take_units(NODE)
-    locks.answered(KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    locks.answered(NODE, KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     assert isinstance(locks.take_failures()[TP][0], NotLeaderOrFollowerError)
     assert locks.counts() == (0, 0)
 
@@ -156,13 +159,81 @@ def test_records_of_a_new_leader_replace_those_of_the_old_one() -> None:
     assert list(locks.take_failures()[TP]) == [0]
 
 
+def test_buffered_records_of_an_old_leader_are_dropped() -> None:
+    for is_old_first in (True, False):
+        locks = Locks(Clock())
+        answers = [fetched(0, 3), fetched(0, 1, now=1.0, node=SECOND)]
+        for answer in answers if is_old_first else reversed(answers):
+            locks.add(answer)
+        (found,) = locks.take()
+        assert found is answers[1]
+        for offset, hold in locks.hold(found, set()).items():
+            assert locks.mark(offset, hold, ACCEPT)
+        assert locks.take_units(NODE) == {}
+        assert [*locks.take_units(SECOND)[KEY].ranges] == [AckRange(0, 1, ACCEPT)]
+
+
+def test_records_that_are_decoded_end_with_their_leader() -> None:
+    locks = Locks(Clock())
+    locks.add(fetched(0, 3))
+    (found,) = locks.take()
+    locks.add(fetched(0, 1, now=1.0, node=SECOND))
+    assert locks.hold(found, set()) == {}
+
+
+def test_a_late_fetch_of_an_old_leader_leaves_newer_locks() -> None:
+    locks = Locks(Clock())
+    locks.add(fetched(0, 1, now=1.0, node=SECOND))
+    (found,) = locks.take()
+    holds = locks.hold(found, set())
+    locks.add(fetched(0, 3))
+    assert not locks.has_buffered
+    locks.void_partition(NODE, KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert locks.mark(0, holds[0], ACCEPT)
+    assert [*locks.take_units(SECOND)[KEY].ranges] == [AckRange(0, 0, ACCEPT)]
+
+
+@pytest.mark.parametrize("code", [0, int(ErrorCode.NOT_LEADER_OR_FOLLOWER)])
+def test_a_late_answer_of_an_old_leader_settles_nothing(code: int) -> None:
+    locks = Locks(Clock())
+    holds = taken(locks, 0, 0)
+    locks.mark(0, holds[0], ACCEPT)
+    assert locks.take_units(NODE)
+    locks.add(fetched(0, 1, now=1.0, node=SECOND))
+    (found,) = locks.take()
+    again = locks.hold(found, set())
+    locks.mark(0, again[0], ACCEPT)
+    assert locks.take_units(SECOND)
+    locks.answered(NODE, KEY, code, None)
+    assert not locks.is_settled
+    assert locks.mark(1, again[1], ACCEPT)
+    locks.answered(SECOND, KEY, 0, None)
+    assert locks.counts() == (1, 0)
+    assert list(locks.take_failures()[TP]) == [0]  # as the old leader may not have noted it
+
+
+def test_a_look_at_whole_ranges_spreads_none() -> None:
+    locks = Locks(Clock())
+    locks.add(fetched(0, 10**9))
+    locks.add(fetched(10**9 + 1, 2 * 10**9, now=1.0))
+    (found, _) = locks.take()
+    hold = locks.hold_whole(found)
+    assert hold is not None
+    for marked in range(2):
+        assert locks.unmarked() == (10**9 + 1 - marked, LOCK)
+        assert locks.find(TP, 10**9) is hold
+        assert locks.find(TP, 10**9 + 1) is None
+        assert locks.counts() == (10**9 + 1, 0)
+        assert locks.mark(marked, hold, ACCEPT)
+
+
 def test_a_refused_mark_is_not_sent_for_the_next_lock_of_its_record() -> None:
     locks = Locks(Clock())
     for offset, hold in taken(locks, 0, 1).items():
         locks.mark(offset, hold, RELEASE)
     locks.take_units(NODE)
     # One response refuses both, because the locks have ended, and acquires both again.
-    locks.answered(KEY, ErrorCode.INVALID_RECORD_STATE, None)
+    locks.answered(NODE, KEY, ErrorCode.INVALID_RECORD_STATE, None)
     locks.add(fetched(0, 1))
     assert locks.take_units(NODE) == {}
     (found,) = locks.take()
@@ -188,13 +259,13 @@ def test_a_refused_mark_is_not_replaced_by_that_of_the_rest() -> None:
     for offset, hold in holds.items():
         locks.mark(offset, hold, RELEASE)
     locks.take_units(NODE)
-    locks.answered(KEY, ErrorCode.INVALID_RECORD_STATE, None)
+    locks.answered(NODE, KEY, ErrorCode.INVALID_RECORD_STATE, None)
     locks.mark_rest(holds, ACCEPT)
     assert locks.unmarked() == (0, None)
     sent: list[AckRange] = []
     for _ in range(2):  # each half alone
         sent += locks.take_units(NODE)[KEY].ranges
-        locks.answered(KEY, 0, None)
+        locks.answered(NODE, KEY, 0, None)
     assert [tuple(each) for each in sent] == [(0, 1, RELEASE), (2, 3, RELEASE)]
 
 
@@ -205,7 +276,7 @@ def test_a_refused_accept_whose_lock_ends_is_named_although_a_release_follows() 
     for offset, hold in holds.items():
         locks.mark(offset, hold, ACCEPT)
     locks.take_units(NODE)
-    locks.answered(KEY, ErrorCode.INVALID_RECORD_STATE, None)
+    locks.answered(NODE, KEY, ErrorCode.INVALID_RECORD_STATE, None)
     clock.now = LOCK
     locks.mark(0, holds[0], RELEASE)
     assert locks.take_units(NODE) == {}

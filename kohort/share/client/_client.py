@@ -470,7 +470,7 @@ class ShareClient:
     ) -> None:
         code, message = response.error_code, response.error_message
         if not self._is_good(node, session, code, message):
-            self._fail_units(units, code, message)
+            self._fail_units(node, units, code, message)
             return
         locks = self.locks
         if response.acquisition_lock_timeout_ms > 0:
@@ -482,7 +482,9 @@ class ShareClient:
                 key = topic.topic_id, each.partition_index
                 if key in units:
                     answered.add(key)
-                    locks.answered(key, each.acknowledge_error_code, each.acknowledge_error_message)
+                    locks.answered(
+                        node, key, each.acknowledge_error_code, each.acknowledge_error_message
+                    )
                 if each.error_code:
                     self._partition_failed(node, key, each, response.node_endpoints)
                 elif each.acquired_records and each.records is not None:
@@ -503,10 +505,12 @@ class ShareClient:
                             node,
                             ranges,
                             memoryview(each.records),
+                            sent_at,
                             sent_at + locks.seconds,
                         )
                     )
         self._fail_units(
+            node,
             {key: unit for key, unit in units.items() if key not in answered},
             ErrorCode.UNKNOWN_SERVER_ERROR,
             "the response does not name the partition",
@@ -523,7 +527,7 @@ class ShareClient:
         self._pauses[node] = self.locks.clock() + PAUSE
         topic = self._cluster.metadata.topic_by_id(key[0])
         if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            self.locks.void_partition(key, code, partition.error_message)
+            self.locks.void_partition(node, key, code, partition.error_message)
             leader = partition.current_leader
             if topic is not None and endpoints:
                 self._cluster.learn_leaders(
@@ -570,10 +574,10 @@ class ShareClient:
         return code == 0
 
     def _fail_units(
-        self, units: dict[IdPartition, AckUnit], code: int, message: str | None
+        self, node: int, units: dict[IdPartition, AckUnit], code: int, message: str | None
     ) -> None:
         for key in units:
-            self.locks.answered(key, code, message)
+            self.locks.answered(node, key, code, message)
 
     def _lost(self, node: int, session: ShareSession, error: KafkaError) -> None:
         logger.info(
@@ -624,7 +628,7 @@ class ShareClient:
         response: ShareAcknowledgeResponse,
     ) -> None:
         if not self._is_good(node, session, response.error_code, response.error_message):
-            self._fail_units(units, response.error_code, response.error_message)
+            self._fail_units(node, units, response.error_code, response.error_message)
             return
         if response.acquisition_lock_timeout_ms > 0:
             self.locks.seconds = response.acquisition_lock_timeout_ms / 1000
@@ -632,6 +636,6 @@ class ShareClient:
             for each in topic.partitions:
                 key = topic.topic_id, each.partition_index
                 if key in units:
-                    self.locks.answered(key, each.error_code, each.error_message)
+                    self.locks.answered(node, key, each.error_code, each.error_message)
                     if each.error_code:
                         self._cluster.request_refresh()

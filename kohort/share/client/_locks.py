@@ -51,7 +51,7 @@ def are_range(records: Sequence[ConsumerRecord[Any, Any]], first: int, last: int
 class Fetched:
     """The acquired records of one partition from one response, undecoded."""
 
-    __slots__ = ("data", "deadline", "is_void", "key", "node", "partition", "ranges")
+    __slots__ = ("data", "deadline", "is_void", "key", "node", "partition", "ranges", "sent_at")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class Fetched:
         node: int,
         ranges: tuple[AcquiredRange, ...],
         data: memoryview,
+        sent_at: float,
         deadline: float,
     ) -> None:
         self.key: Final = key
@@ -67,6 +68,7 @@ class Fetched:
         self.node: Final = node
         self.ranges: tuple[AcquiredRange, ...] = ranges
         self.data: Final = data
+        self.sent_at: Final = sent_at
         self.deadline: Final = deadline
         self.is_void: bool = False
         """True if the leader has forgotten the locks."""
@@ -135,6 +137,7 @@ class Locks:
                     if each.last >= offset
                 ),
                 fetched.data,
+                fetched.sent_at,
                 fetched.deadline,
             )
             rest.is_void = fetched.is_void or not rest.ranges
@@ -236,7 +239,7 @@ class Locks:
         with self._lock:
             key = self._keys.get(partition)
             home = None if key is None else self._homes.get(key)
-            return None if home is None else home.holds.get(offset)
+            return None if home is None else home.hold_at(offset)
 
     def is_fresh(self, offset: int, hold: Hold) -> bool:
         """Return True unless a record has waited for half of its lock."""
@@ -260,12 +263,9 @@ class Locks:
     def unmarked(self) -> tuple[int, float | None]:
         """Return how many returned records have no mark, and the first deadline of these."""
         with self._lock:
-            deadlines = [
-                home.holds[offset].deadline_of(offset)
-                for home in self._homes.values()
-                for offset in home.unmarked()
-            ]
-        return len(deadlines), min(deadlines, default=None)
+            found = [home.unmarked_locks() for home in self._homes.values()]
+        deadlines = [deadline for _, deadline in found if deadline is not None]
+        return sum(count for count, _ in found), min(deadlines, default=None)
 
     # -- the engine's side --------------------------------------------------------------------
 
@@ -275,14 +275,32 @@ class Locks:
         return bool(self._buffer)
 
     def add(self, fetched: Fetched) -> None:
-        """Buffer a fetch."""
+        """Buffer a fetch.
+
+        A fetch from another leader ends the locks of the one before. The later leader is the one
+        whose fetch was sent later, because a response of the old leader may come last.
+        """
         with self._lock:
-            home = self._homes.get(fetched.key)
-            if home is not None and home.node != fetched.node:
-                self._void(fetched.key, DISCONNECTED, None)
-            elif home is not None and len(home):
+            key, node = fetched.key, fetched.node
+            others = [
+                each
+                for each in (*self._buffer, *self._taken)
+                if each.key == key and each.node != node and not each.is_void
+            ]
+            times = [each.sent_at for each in others]
+            home = self._homes.get(key)
+            if home is not None and home.node != node:
+                times.append(home.fetched_at)
+            if times:
+                if fetched.sent_at < max(times):
+                    return
+                self._void_fetches(others)
+            if home is not None and home.node != node:
+                self._void(key, DISCONNECTED, None)
+            elif home is not None:
                 # A mark of an ended lock that waits here must not be sent for the new lock.
-                home.overtake(fetched.offsets())
+                for first, last, _ in fetched.ranges:
+                    home.overtake(first, last)
                 self._fail(fetched.partition, home.take_overtaken())
             self._buffer.append(fetched)
 
@@ -360,12 +378,12 @@ class Locks:
                     units[key] = unit
             return units
 
-    def answered(self, key: IdPartition, code: int, message: str | None) -> None:
-        """Note the answer to the acknowledgements of one partition."""
+    def answered(self, node: int, key: IdPartition, code: int, message: str | None) -> None:
+        """Note the answer of a leader to the acknowledgements of one partition."""
         with self._lock:
             home = self._homes.get(key)
-            if home is None:
-                return
+            if home is None or home.node != node:
+                return  # another leader has locked records since
             if code in _LOST_LEADERS:
                 self._void(key, code, message)
                 return
@@ -377,19 +395,25 @@ class Locks:
     def void(self, node: int, code: int, message: str | None = None) -> None:
         """Lose all locks of one leader."""
         with self._lock:
-            self._void_fetches(lambda each: each.node == node)
+            fetches = (*self._buffer, *self._taken)
+            self._void_fetches(each for each in fetches if each.node == node)
             for key in [key for key, home in self._homes.items() if home.node == node]:
                 self._void(key, code, message)
 
-    def void_partition(self, key: IdPartition, code: int, message: str | None = None) -> None:
-        """Lose all locks of one partition, because it has another leader."""
+    def void_partition(
+        self, node: int, key: IdPartition, code: int, message: str | None = None
+    ) -> None:
+        """Lose the locks of one partition at a node, because it has another leader."""
         with self._lock:
-            self._void_fetches(lambda each: each.key == key)
-            self._void(key, code, message)
+            fetches = (*self._buffer, *self._taken)
+            self._void_fetches(each for each in fetches if each.key == key and each.node == node)
+            home = self._homes.get(key)
+            if home is not None and home.node == node:
+                self._void(key, code, message)
 
-    def _void_fetches(self, is_lost: Callable[[Fetched], bool]) -> None:
-        for each in [*self._buffer, *self._taken]:
-            each.is_void |= is_lost(each)
+    def _void_fetches(self, lost: Iterable[Fetched]) -> None:
+        for each in lost:
+            each.is_void = True
         self._buffer = deque(each for each in self._buffer if not each.is_void)
 
     def _void(self, key: IdPartition, code: int, message: str | None) -> None:
@@ -403,6 +427,7 @@ class Locks:
         if home is None:
             home = self._homes[fetched.key] = AcquiredRecords(self, fetched.partition, fetched.node)
             self._keys[fetched.partition] = fetched.key
+        home.fetched_at = fetched.sent_at
         return home
 
     def _fail(self, partition: TopicPartition, failures: Iterable[Failure]) -> None:

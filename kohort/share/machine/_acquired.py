@@ -25,7 +25,7 @@ Invariants:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
 from operator import itemgetter
 from typing import Final
@@ -86,7 +86,7 @@ class Hold:
 
     def state_of(self, offset: int) -> HoldState:
         """Return what has become of one offset."""
-        if self.records.holds.get(offset) is self:
+        if self.records.hold_at(offset) is self:
             return HoldState.SENT if self.records.is_sent(offset) else HoldState.HELD
         return HoldState.LOST if offset in self.lost else HoldState.DONE
 
@@ -150,6 +150,8 @@ class AcquiredRecords:
         self.owner: Final = owner
         self.partition: Final = partition
         self.node: Final = node
+        self.fetched_at: float = 0.0
+        """When the latest fetch was sent that has acquired records, set by the owner."""
         self._holds: dict[int, Hold] = {}
         self._whole: Hold | None = None
         """The hold of all that is held, or None if ``_holds`` has the holds of single offsets."""
@@ -228,14 +230,18 @@ class AcquiredRecords:
         if not self._holds and self._whole is None and self.is_untouched:
             self._whole = hold
             return hold
-        offsets = range(first, last + 1)
-        self.overtake(offsets)
-        self._holds |= dict.fromkeys(offsets, hold)
+        self.overtake(first, last)
+        if self._whole is not None:
+            self._spread()
+        self._holds |= dict.fromkeys(range(first, last + 1), hold)
         return hold
 
-    def overtake(self, offsets: Iterable[int]) -> None:
+    def overtake(self, first: int, last: int) -> None:
         """Lose the holds of offsets that the leader has locked again, because their locks ended."""
-        for offset in self.holds.keys() & offsets:
+        whole = self._whole
+        if whole is not None and (last < whole.first or whole.last < first):
+            return
+        for offset in self.holds.keys() & range(first, last + 1):
             if self.mark_of(offset) not in (None, Acknowledgement.GAP):
                 self._overtaken.append(Failure(offset, EXPIRED))
             self.lose(offset)
@@ -252,13 +258,41 @@ class AcquiredRecords:
             found = next((half[offset] for half in self._halves if offset in half), None)
         return found
 
-    def unmarked(self) -> list[int]:
+    def unmarked(self) -> Collection[int]:
         """Return the held offsets that have no mark, neither one to send nor one in flight."""
-        return [
-            offset
-            for offset in self.holds
-            if self.mark_of(offset) is None and not self.is_sent(offset)
-        ]
+        if self._whole is not None and not self._halves:
+            if self._whole_mark is not None:
+                return ()
+            offsets = range(self._whole.first, self._whole.last + 1)
+            return set(offsets).difference(self.marks) if self.marks else offsets
+        found = self.holds.keys() - self.marks.keys()
+        for half in self._halves:
+            found -= half.keys()
+        if self._in_flight is not None:
+            for first, last, type in self._in_flight.ranges:
+                if type is not Acknowledgement.RENEW:
+                    found.difference_update(range(first, last + 1))
+        return found
+
+    def unmarked_locks(self) -> tuple[int, float | None]:
+        """Return how many held offsets have no mark, and their first deadline."""
+        whole = self._whole
+        if whole is not None and not self._halves:
+            count = 0 if self._whole_mark is not None else len(self) - len(self.marks)
+            return count, whole.deadline if count else None
+        offsets = self.unmarked()
+        holds = {self._holds[offset] for offset in offsets}
+        deadlines = [hold.deadline for hold in holds if not hold.renewed]
+        if len(deadlines) < len(holds):
+            deadlines += [self._holds[offset].deadline_of(offset) for offset in offsets]
+        return len(offsets), min(deadlines, default=None)
+
+    def hold_at(self, offset: int) -> Hold | None:
+        """Return the hold of an offset, or None."""
+        whole = self._whole
+        if whole is None:
+            return self._holds.get(offset)
+        return whole if whole.first <= offset <= whole.last else None
 
     def mark_whole(self, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Mark all offsets of a hold. Return False if something was done with any of them."""
