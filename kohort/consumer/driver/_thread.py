@@ -183,7 +183,8 @@ class ConsumerThread:
         with self._lock:
             self._calls[future] = asyncio.current_task()
         try:
-            await self._engine_started.wait()
+            if not self._engine_started.is_set:
+                await self._engine_started.wait()
             result = await function()
         except asyncio.CancelledError:
             self._fail_call(future)
