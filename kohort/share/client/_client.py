@@ -21,7 +21,8 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -45,6 +46,7 @@ from kohort.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from kohort.share.client._leader_task import LeaderTask
 from kohort.share.client._locks import SEND_SHARE, Fetched, Locks
 from kohort.share.client._member import TICK, ShareMember
 from kohort.share.client._messages import (
@@ -115,6 +117,7 @@ class ShareClient:
         ) = None
         """The assigned partitions by leader, as of some metadata and an assignment."""
         self._sessions: dict[int, ShareSession] = {}
+        self._leader_tasks: dict[int, LeaderTask] = {}
         self._pauses: dict[int, float] = {}
         self._limit: int | None = None
         """Most records that all fetches in flight may acquire together; None for the option."""
@@ -396,8 +399,7 @@ class ShareClient:
     ) -> None:
         epoch = session.acknowledge(closes=closes)
         message = acknowledge_request(self._settings.group_id, self.member.id, epoch, units)
-        assert self._tasks is not None
-        start_soon(self._tasks, self._acknowledge, node, session, message, units)
+        self._begin(node, partial(self._acknowledge, node, session, message, units))
 
     def _send_fetch(self, node: int, session: ShareSession, wanted: frozenset[IdPartition]) -> None:
         units: dict[IdPartition, AckUnit] = {}
@@ -418,8 +420,15 @@ class ShareClient:
             asked = self._asked[node] = 1 if is_idle else self._room()
             settings = settings._replace(max_records=asked, acquire_mode="record_limit")
         message = fetch_request(settings, self.member.id, request, units, self._may_renew)
-        assert self._tasks is not None
-        start_soon(self._tasks, self._fetch, node, session, message, units)
+        self._begin(node, partial(self._fetch, node, session, message, units))
+
+    def _begin(self, node: int, request: Callable[[], Awaitable[None]]) -> None:
+        task = self._leader_tasks.get(node)
+        if task is None:
+            assert self._tasks is not None
+            task = self._leader_tasks[node] = LeaderTask()
+            start_soon(self._tasks, task.run)
+        task.begin(request)
 
     @property
     def _may_renew(self) -> bool:
