@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 END_S = 300
 TINY_ROWS = 400
+UDF_S = 0.005
 WARM_BATCHES = 5
 """Number of first micro-batches of a query, which start its processes."""
 
@@ -104,6 +105,20 @@ def group_by(ask: Ask) -> float:
     seconds = time.perf_counter() - began
     ask.check(sum(row["rows"] for row in found))
     return seconds
+
+
+def slow_udf(ask: Ask) -> float:
+    """Return the milliseconds of a batch whose UDF takes UDF_S for each record."""
+    began = time.perf_counter()
+    [row] = ask.batch().agg(F.sum(F.udf(_work, "int")("offset")).alias("rows")).collect()
+    seconds = time.perf_counter() - began
+    ask.check(row["rows"])
+    return seconds * 1000
+
+
+def _work(offset: int) -> int:
+    time.sleep(UDF_S)
+    return 1
 
 
 def one_batch(ask: Ask) -> float:

@@ -1,13 +1,14 @@
 """Topics read by Spark with kohort's source and with Spark's own, which runs in the JVM.
 
     python -m benchmarks.spark [--rounds 5] [--scale 1] [--measures A,B] [--topics A,B]
-        [--sessions default,advised] [--output FOLDER]
+        [--sessions default,advised,cluster] [--output FOLDER]
 
-Apache Kafka is started, and one Spark session (local[2]) after the other, both sources in each. One
-session has no settings that concern speed, the other one has those that docs/spark.md advises. In a
-session both sources read the same topics with their own defaults and check CRCs. They take turns
-within each round, after one round to warm up. A figure is a median of rounds, a ratio that of
-medians.
+Apache Kafka is started, and one Spark session after the other, both sources in each. One session
+(local[2]) has no settings that concern speed, the other one has those that docs/spark.md advises.
+The third one is on a cluster of three workers with a core each. The version of Spark is that of its
+own source, and is installed below .cache. In a session both sources read the same topics with their
+own defaults and check CRCs. They take turns within each round, after one round to warm up. A figure
+is a median of rounds, a ratio that of medians.
 
 In full this takes 15 minutes. ``--scale 0.1 --rounds 3`` reads topics of a tenth.
 """
@@ -19,8 +20,11 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -30,8 +34,13 @@ from benchmarks._machine import load_of
 from benchmarks._program import ENVIRONMENT, ROOT, add_names, brokers, parser, publish, setting
 from benchmarks._rounds import collect, spread, table
 from benchmarks._spark_ways import Ask, Source
-from benchmarks._topics import Filled, Shape, fill, text
+from benchmarks._topics import PARTITIONS, Filled, Shape, fill, text
+from tests.spark_connector.end_to_end.standalone import StandaloneCluster
 from tests.support.jars import KAFKA_VERSION, SPARK_ARTIFACTS, missing_spark_source, spark_jars
+from tools.spark_versions import environment
+
+SPARK_VERSION = SPARK_ARTIFACTS[0][2]
+"""Version of Spark's own source."""
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -48,13 +57,20 @@ ADVISED = {
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-DEFAULT_SESSION, ADVISED_SESSION = "default", "advised"
-SESSIONS = {DEFAULT_SESSION: QUIET, ADVISED_SESSION: QUIET | ADVISED}
+ON_CLUSTER = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
+WORKERS = 3
+DEFAULT_SESSION, ADVISED_SESSION, CLUSTER_SESSION = "default", "advised", "cluster"
+SESSIONS = {
+    DEFAULT_SESSION: QUIET,
+    ADVISED_SESSION: QUIET | ADVISED,
+    CLUSTER_SESSION: QUIET | ON_CLUSTER,
+}
 """Settings of each session by its name."""
 OURS = Source("kohort", "kohort", joins=True)
 JVM = Source("Spark's own", "kafka", joins=False)
 
 SMALL, SMALL_ROWS = "small", 50 * ways.TINY_ROWS
+MANY, MANY_PARTITIONS = "many", 24
 SHAPES = {
     shape.name: shape
     for shape in (
@@ -62,6 +78,7 @@ SHAPES = {
         Shape("lz4", "100 B, lz4", 3_000_000, text(100), "lz4"),
         Shape("two", "100 B, plain, for the session without settings", 2_000_000, text(100)),
         Shape(SMALL, "100 B, plain, for micro-batches", SMALL_ROWS, text(100)),
+        Shape(MANY, "100 B, plain, in 24 partitions", MANY_PARTITIONS * 64, text(100)),
     )
 }
 LARGE = ("plain", "lz4")
@@ -123,6 +140,7 @@ MEASURES = {
         *_streams(
             "tiny", f"stream, {ways.TINY_ROWS} rows a batch", ways.tiny, (SMALL,), (1.1, 1.25)
         ),
+        Measure("udf", "a UDF of 5 ms for each record", ways.slow_udf, (MANY,), (1, 1.05)),
         *_streams("start", "start of a stream", ways.start, (SMALL,), None),
     )
 }
@@ -148,6 +166,8 @@ class Row(NamedTuple):
     @property
     def is_measured(self) -> bool:
         """False in the default session for measures that have no goal there."""
+        if self.session == CLUSTER_SESSION or self.topic == MANY:
+            return self.session == CLUSTER_SESSION and self.topic == MANY
         if self.session != DEFAULT_SESSION or self.measure.aims is None:
             return True
         return self.topic == TWO and self.measure.name in DEFAULT_GOALS
@@ -172,6 +192,18 @@ def rows_of(sessions: Iterable[str], measures: Iterable[Measure]) -> Iterator[Ro
 
 
 @contextmanager
+def master(session: str) -> Iterator[str]:
+    """Yield the master of a session. Start a cluster if it needs one."""
+    if session != CLUSTER_SESSION:
+        yield "local[2]"
+        return
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        with StandaloneCluster(Path(folder), WORKERS) as cluster:
+            cluster.wait_ready()
+            yield cluster.master
+
+
+@contextmanager
 def session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Start Spark in a separate JVM with both sources. Its workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -179,7 +211,7 @@ def session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     os.environ |= ENVIRONMENT  # pip compiles in the same way when it installs
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     jars = ",".join(map(str, sorted(spark_jars().glob("*.jar"))))
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
+    builder = SparkSession.builder.config("spark.jars", jars)
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -258,8 +290,9 @@ def conditions(readings: Readings, filled: dict[str, Filled], shares: list[float
     options = ", ".join(f"`{name}={value}`" for name, value in ADVISED.items())
     most = max(map(len, readings.values()), default=0)
     return (
-        f"Rows of each topic (4 partitions): {sizes}. Sessions are `local[2]`: the default one has "
-        f"no settings that concern speed, the advised one has {options}. Medians "
+        f"Rows of each topic (4 partitions, {MANY} has {MANY_PARTITIONS}): {sizes}. Sessions are "
+        f"`local[2]`: the default one has no settings that concern speed, the advised one has "
+        f"{options}. That on a cluster has {WORKERS} workers with a core each. Medians "
         f"of {most} rounds at most, the least and the most in brackets; both sources take turns "
         "within a round, after one to warm up, and check CRCs. A ratio is kohort's figure by "
         "that of Spark's own source: for rows a second more is better, for the time of a batch "
@@ -274,6 +307,9 @@ def main() -> None:
     add_names(arguments, "--measures", MEASURES)
     add_names(arguments, "--sessions", SESSIONS)
     args = arguments.parse_args()
+    if pyspark.__version__ != SPARK_VERSION:
+        python = str(environment(SPARK_VERSION))
+        os.execv(python, [python, "-m", "benchmarks.spark", *sys.argv[1:]])
     if (reason := missing_spark_source()) is not None:
         raise SystemExit(f"not measured: {reason}")
     rows = list(rows_of(args.sessions, (MEASURES[name] for name in args.measures)))
@@ -285,10 +321,11 @@ def main() -> None:
             if any(topic == row.topic for row in rows):
                 print(f"filling {topic}: {SHAPES[topic].text}", flush=True)
                 scale = args.scale if topic in BATCH else 1.0
-                filled[topic] = fill(servers, SHAPES[topic], scale)
+                partitions = MANY_PARTITIONS if topic == MANY else PARTITIONS
+                filled[topic] = fill(servers, SHAPES[topic], scale, partitions)
         for name in args.sessions:
             chosen = [row for row in rows if row.session == name]
-            with session(SESSIONS[name]) as spark:
+            with master(name) as url, session({"spark.master": url, **SESSIONS[name]}) as spark:
                 found, others = measure(spark, servers, filled, chosen, args.rounds)
             readings |= found
             shares += others
