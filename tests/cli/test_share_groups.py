@@ -69,6 +69,22 @@ def test_share_group_is_listed_and_shown(
     assert partition.split() == ["jobs:0", "0", "6", "4", "-", "behind"]
 
 
+def test_lag_of_a_group_without_a_start_is_unknown(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ShareConsumer(
+        "jobs", bootstrap_servers=cluster.bootstrap_servers, group_id="fresh"
+    ) as consumer:
+        cluster.wait_until(lambda: consumer.poll(timeout_ms=10) or consumer.assignment())
+        assert run(cluster, "fresh") == 0
+        title, *_, partition = capsys.readouterr().out.splitlines()
+        assert ", lag -, behind -" in title
+        assert partition.split()[:5] == ["jobs:0", "-", "6", "-", "-"]
+        assert run(cluster, "fresh", "--json") == 0
+        [group] = json.loads(capsys.readouterr().out)
+        assert group["lag"] is None
+
+
 def test_unknown_age_is_no_failure_and_is_named(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

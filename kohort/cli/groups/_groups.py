@@ -278,16 +278,17 @@ def _listed(listed: list[GroupListing], groups: dict[str, GroupLag]) -> str:
                 each.type,
                 each.state or "-",
                 "-" if lag is None else number(len(lag.group.members)),
-                number(None if lag is None else _records(lag)),
+                number(None if lag is None else records_of(lag)),
                 duration(None if lag is None else lag.seconds),
             ]
         )
     return table(["GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "BEHIND"], rows)
 
 
-def _records(lag: GroupLag) -> int | None:
-    """Return the lag of a group, or None if nothing is known about a partition."""
-    return lag.records if lag.partitions else None
+def records_of(lag: GroupLag) -> int | None:
+    """Return the lag of a group, or None if it is known of no partition."""
+    known = [each.records for each in lag.partitions.values() if each.records is not None]
+    return sum(known) if known else None
 
 
 def _shown(lag: GroupLag) -> str:
@@ -296,7 +297,7 @@ def _shown(lag: GroupLag) -> str:
     parts = [
         wrapped(
             f"{group.group_id}: {group.state}, {group.type} protocol{assignor}, coordinator "
-            f"{group.coordinator}, lag {number(_records(lag))}, behind {duration(lag.seconds)}"
+            f"{group.coordinator}, lag {number(records_of(lag))}, behind {duration(lag.seconds)}"
         )
     ]
     if group.members:
@@ -351,7 +352,7 @@ def _as_json(
                 "protocol": group.protocol_type,
                 "assignor": group.assignor,
                 "coordinator": group.coordinator,
-                "lag": lag.records,
+                "lag": records_of(lag),
                 "seconds": lag.seconds,
                 "members": [
                     {

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli.common import _client
 from kohort.cli.common._numbers import above_zero, whole_above_zero
 from kohort.cli.common._tables import duration, number, render
-from kohort.cli.groups._groups import WITH_LAG
+from kohort.cli.groups._groups import WITH_LAG, records_of
 from kohort.errors import GroupIdNotFoundError, KafkaError
 from kohort.types import NamedTuple, escaped
 
@@ -197,7 +197,7 @@ def rows_of(before: Look, after: Look, order: str = "lag") -> list[Row]:
             new = _grown((one.end, two.end) for one, two in pairs) / seconds
         group = lag.group
         members = len(group.members)
-        records = lag.records if lag.partitions else None
+        records = records_of(lag)
         denied = next(iter(lag.partitions.errors.values()), None)
         state = group.state if denied is None else f"{group.state}: {denied}"
         rows.append(Row(name, group.type, state, members, records, lag.seconds, read, new))
