@@ -10,7 +10,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kohort import ConsumerRecord, RecordColumns, RecordTable
+from kohort import ConsumerRecord, RecordColumns
 from kohort.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class Chunk:
     """Some rows of the columns that one poll returned for one partition."""
 
-    __slots__ = ("_tables", "columns", "end", "offset", "partition", "rows", "start", "topic")
+    __slots__ = ("_in_arrow", "columns", "end", "offset", "partition", "rows", "start", "topic")
 
     def __init__(
-        self, columns: RecordColumns, start: int, rows: int, tables: list[Any] | None = None
+        self, columns: RecordColumns, start: int, rows: int, in_arrow: list[Any] | None = None
     ) -> None:
         self.columns = columns
-        self._tables: list[Any] = [] if tables is None else tables
-        """The columns as a table, once a part of them is needed. All parts share it."""
+        self._in_arrow: list[Any] = [] if in_arrow is None else in_arrow
+        """The columns as a ``RecordBatch``, once a part of them is needed. All parts share it."""
         self.topic, self.partition = columns.topic, columns.partition
         self.start = start
         self.rows = rows
@@ -37,16 +37,16 @@ class Chunk:
 
     def split(self, rows: int) -> tuple[Chunk, Chunk]:
         """Return the first rows, and the others."""
-        first = Chunk(self.columns, self.start, rows, self._tables)
-        return first, Chunk(self.columns, self.start + rows, self.rows - rows, self._tables)
+        first = Chunk(self.columns, self.start, rows, self._in_arrow)
+        return first, Chunk(self.columns, self.start + rows, self.rows - rows, self._in_arrow)
 
-    def table(self) -> pyarrow.Table:
-        """Return the rows as a table, without a copy."""
-        import pyarrow
+    def record_batch(self) -> pyarrow.RecordBatch:
+        """Return the rows in Arrow, without a copy."""
+        if not self._in_arrow:
+            import pyarrow
 
-        if not self._tables:
-            self._tables.append(pyarrow.table(self.columns))
-        return self._tables[0].slice(self.start, self.rows)
+            self._in_arrow.append(pyarrow.record_batch(self.columns))
+        return self._in_arrow[0].slice(self.start, self.rows)
 
     def record(self) -> ConsumerRecord[bytes, bytes]:
         """Return the first row as a record."""
@@ -78,10 +78,7 @@ def table_of(load: list[Chunk]) -> pyarrow.Table:
     """Return the rows of chunks as one table, without a copy."""
     import pyarrow
 
-    whole = [chunk.columns for chunk in load]
-    if all(chunk.rows == len(chunk.columns) for chunk in load):
-        return pyarrow.table(RecordTable(whole))
-    return pyarrow.concat_tables([chunk.table() for chunk in load])
+    return pyarrow.Table.from_batches([chunk.record_batch() for chunk in load])
 
 
 def rows_of(pieces: Any) -> int:

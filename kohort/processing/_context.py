@@ -16,13 +16,12 @@ class Slot:
     always sees that it is cancelled.
     """
 
-    __slots__ = ("deadline", "is_cancelled", "lane", "scope")
+    __slots__ = ("is_cancelled", "lane", "scope")
 
     def __init__(self, scope: Any = None) -> None:
         self.lane: Lane | None = None
         self.scope = scope
         self.is_cancelled = False
-        self.deadline: float | None = None
 
 
 current_slot: ContextVar[Slot] = ContextVar("kohort.processing.slot")
@@ -52,7 +51,8 @@ class HandlerContext:
 
         It is a time of ``anyio.current_time()``, and of ``time.monotonic()`` with KafkaConsumer.
         """
-        return self._slot().deadline
+        lane = self._slot().lane
+        return None if lane is None else lane.partition.deadline
 
     def _slot(self) -> Slot:
         slot = current_slot.get(None)

@@ -1,8 +1,9 @@
 """The driver of process() for AsyncKafkaConsumer: handlers are coroutines in tasks.
 
 One task polls, one keeps the time, one commits, and at most ``concurrency`` tasks are slots. A slot
-lives while lanes are ready: it calls one handler after the other, and a handler that never suspends
-costs no task. A slot starts the next one before it calls a handler, so as many run as are needed.
+calls one handler after the other while lanes are ready, and then waits for the next ready lane. It
+starts or wakes another slot before it calls a handler, so as many run as are needed. Handlers that
+never suspend need a single one.
 
 The listener of process() drains, commits and drops what is revoked. It runs in a task of the
 consumer, while the poll waits for it and slots go on.
@@ -101,7 +102,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         self._threads = anyio.CapacityLimiter(options.concurrency + 1)
         """The threads of handlers with a store, and one more for new partitions."""
         self._is_starting = False
-        """True from the start of a slot until it runs."""
+        """True from the start of a slot, or the end of its wait, until it runs."""
+        self._idle: list[anyio.Event] = []
+        """For each slot that waits for a lane, the event that ends its wait."""
         self._news = anyio.Event()
         """Set when the core has news, and then replaced."""
         self._stop = anyio.Event()
@@ -226,17 +229,18 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
     # -- slots --------------------------------------------------------------------------------
 
     def _start_slot(self) -> None:
-        """Start a slot if a lane is ready and a slot is free."""
-        if (
-            self._core.ready
-            and not self._is_starting
-            and len(self._slots) < self._options.concurrency
-        ):
+        """Wake or start a slot if a lane is ready and a slot is free."""
+        if not self._core.ready or self._is_starting:
+            return
+        if self._idle:
+            self._is_starting = True
+            self._idle.pop().set()
+        elif len(self._slots) < self._options.concurrency:
             self._is_starting = True
             self._group.start_soon(self._run_slot, Slot())
 
     async def _run_slot(self, slot: Slot) -> None:
-        """Handle one lane after the other while some are ready."""
+        """Handle one lane after the other."""
         self._is_starting = False
         while True:
             self._slots.add(slot)
@@ -244,6 +248,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             try:
                 with anyio.CancelScope() as slot.scope:
                     await self._handle(slot)
+                    while not slot.is_cancelled:
+                        await self._wait_for_lane()
+                        await self._handle(slot)
                     return
             except BaseException as error:
                 if isinstance(error, anyio.get_cancelled_exc_class()):
@@ -258,7 +265,24 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 self._start_slot()
             slot = Slot()
 
+    async def _wait_for_lane(self) -> None:
+        """Wait until a lane is ready for the slot of this task."""
+        event = anyio.Event()
+        self._idle.append(event)
+        try:
+            await event.wait()
+        except anyio.get_cancelled_exc_class():
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            # A handler cancelled its own task and returned, so the error comes only here.
+        finally:
+            if event.is_set():
+                self._is_starting = False
+            else:
+                self._idle.remove(event)
+
     async def _handle(self, slot: Slot) -> None:
+        """Handle one lane after the other until none is ready, or until the slot is cancelled."""
         core, handler = self._core, self._handler
         done, steps = core.done, 0
         yield_at = anyio.current_time() + TURN_SECONDS

@@ -77,6 +77,7 @@ class Partition:
         "_inherited",
         "_last",
         "arrivals",
+        "deadline",
         "is_closed",
         "is_dropped",
         "is_full",
@@ -110,6 +111,8 @@ class Partition:
         """True if no more handlers are started for it."""
         self.is_dropped: bool = False
         """True if it belongs to others, so that results no longer count."""
+        self.deadline: float | None = None
+        """The time at which its handlers are cancelled, once they are to end."""
         self.is_watched: bool = False
         """True if the end of a handler needs more than the usual steps: one of the three above."""
         self.mean_size: float = 0.0

@@ -63,7 +63,7 @@ class Processor(Generic[C]):
         self._poll_rows: int | None = None
         """Most rows of a poll of columns; None to poll records."""
         if batch is not None and batch.columns:
-            self._poll_rows = batch.rows
+            self._poll_rows = max(batch.rows, options.window // 2)
         self._core = self._make_core()
         self._pauses = _consumer.Pauses(consumer)
         letters = options.policy if isinstance(options.policy, DeadLetters) else None
@@ -186,10 +186,8 @@ class Processor(Generic[C]):
 
     def _note_deadline(self, tps: Iterable[TopicPartition] | None, deadline: float) -> None:
         """Note for the handlers of these partitions how long they may go on."""
-        running = set(self._core.running_of(tps))
-        for slot in self._slots:
-            if slot.lane in running:
-                slot.deadline = deadline
+        for lane in self._core.running_of(tps):
+            lane.partition.deadline = deadline
 
     def _slots_of(self, lanes: list[Lane]) -> list[Slot]:
         """Mark the slots of these lanes as cancelled. Return those that were not before."""

@@ -11,7 +11,7 @@ import pytest
 from kohort import ConsumerRecord, KafkaConsumer
 from kohort.errors import ConfigurationError
 from kohort.processing import Batch, GiveUp, Retry, process
-from kohort.processing._batches import Chunk
+from kohort.processing._batches import Chunk, table_of
 from kohort.processing._core import Core
 from kohort.processing._partition import Lane
 from kohort.testing import Cluster
@@ -224,21 +224,21 @@ def test_a_window_has_room_for_large_batches(backend: str) -> None:
     in_world(backend, main)
 
 
-def test_parts_of_a_poll_become_a_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_poll_are_converted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    whole = pyarrow.table({"offset": list(range(10))})
+    whole = pyarrow.record_batch({"offset": list(range(10))})
     columns: Any = SimpleNamespace(topic="orders", partition=0, offset=range(10))
     made: list[Any] = []
 
-    def table(of: Any) -> Any:
+    def record_batch(of: Any) -> Any:
         made.append(of)
         return whole
 
-    monkeypatch.setattr(pyarrow, "table", table)
+    monkeypatch.setattr(pyarrow, "record_batch", record_batch)
     first, rest = Chunk(columns, 0, 10).split(4)
     second, third = rest.split(3)
-    found = [each.table()["offset"].to_pylist() for each in (first, second, third)]
-    assert found == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    found = [table_of(load)["offset"].to_pylist() for load in ([first], [second, third])]
+    assert found == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9]]
     assert made == [columns]
 
 

@@ -312,6 +312,27 @@ def test_the_cancellation_of_an_awaited_task_is_a_failure(backend: str) -> None:
     in_world(backend, main)
 
 
+def test_a_handler_that_cancels_its_own_task_is_not_the_last(backend: str) -> None:
+    if backend == "trio":
+        return  # a task of trio has no method to cancel it
+
+    async def main(world: World) -> None:
+        import asyncio
+
+        def cancel(record: Record) -> None:
+            task = asyncio.current_task()
+            assert task is not None and task.cancel()
+
+        handler = Handler(cancel)
+        async with processing(world.consumer(), handler):
+            for value in "abc":
+                world.produce(value)
+                await anyio.sleep(7)
+        assert handler.values == ["a", "b", "c"]
+
+    in_world(backend, main)
+
+
 def test_a_stuck_record_is_named_once(backend: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main(world: World) -> None:
         world.produce("a")
@@ -428,6 +449,51 @@ def test_a_drain_ends_with_the_time_that_the_rebalance_leaves(backend: str) -> N
         assert waited[0] == pytest.approx(2, abs=0.5)
 
     in_world(backend, main, partitions=2)
+
+
+def test_a_deadline_ends_with_its_rebalance(backend: str) -> None:
+    async def main(world: World) -> None:
+        deadlines: list[float | None] = []
+
+        async def handler(record: Record) -> None:
+            await anyio.sleep(20)
+            deadlines.append(context.deadline)
+
+        def produce(*keys: str) -> None:
+            for partition in range(2):
+                for key in keys:
+                    world.produce(key, key=key, partition=partition)
+
+        produce("a", "b")
+        other = world.consumer()
+        async with processing(world.consumer(), handler, order="key", drain=60):
+            await anyio.sleep(4)
+            async with other:
+                await until(lambda: len(deadlines) == 4)
+                assert any(deadlines)
+                await until(lambda: bool(other.assignment()))
+                produce("c", "d", "e", "f")
+                await until(lambda: len(deadlines) == 8)
+        assert deadlines[4:] == [None] * 4
+
+    in_world(backend, main, partitions=2)
+
+
+def test_one_task_handles_records_that_come_one_by_one(backend: str) -> None:
+    async def main(world: World) -> None:
+        tasks: list[int] = []
+
+        async def handler(record: Record) -> None:
+            tasks.append(anyio.get_current_task().id)
+            await anyio.sleep(0.1)
+
+        async with processing(world.consumer(), handler):
+            for value in "abcde":
+                world.produce(value)
+                await anyio.sleep(7)
+        assert len(tasks) == 5 and len(set(tasks)) == 1
+
+    in_world(backend, main)
 
 
 def test_an_error_of_the_listener_stops_process(backend: str) -> None:
