@@ -333,6 +333,28 @@ def test_a_handler_that_cancels_its_own_task_is_not_the_last(backend: str) -> No
     in_world(backend, main)
 
 
+def test_the_next_record_of_a_key_needs_no_step_of_the_loop(backend: str) -> None:
+    if backend == "trio":
+        return  # trio runs no callbacks in the order of its tasks
+
+    async def main(world: World) -> None:
+        import asyncio
+
+        steps: list[str] = []
+
+        async def handler(record: Record) -> None:
+            steps.append("begin")
+            await anyio.sleep(1)
+            asyncio.get_running_loop().call_soon(steps.append, "step")
+
+        world.produce("a", "b", "c", key="k")
+        async with processing(world.consumer(), handler, order="key"):
+            await anyio.sleep(12)
+        assert steps == ["begin", "begin", "step", "begin", "step", "step"]
+
+    in_world(backend, main)
+
+
 def test_a_stuck_record_is_named_once(backend: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main(world: World) -> None:
         world.produce("a")
