@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from kohort.admin._requests import AdminRequests, group_error, note_error, with_operation
+from kohort.admin._requests import AdminRequests, group_error, note_error, raise_with_operation
 from kohort.admin._results import AdminResults
 from kohort.coordinator_client import (
     OUTSIDER,
@@ -176,7 +176,7 @@ async def each_in_group(
             found = await change(remaining, coordinator)
         except KafkaError as error:
             note_error(coordinator, error)
-            raise with_operation(error, what, group_id, operation) from error
+            raise_with_operation(error, what, group_id, operation)
         for each in found.values():
             note_error(coordinator, each)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import anyio
 
@@ -145,7 +145,7 @@ class AdminRequests:
                 return {group_id: await request(coordinator)}
             except KafkaError as error:
                 note_error(coordinator, error)
-                raise with_operation(error, what, group_id, operation) from error
+                raise_with_operation(error, what, group_id, operation)
 
         results = await self.each([group_id], attempt, f"{what} of group {escaped(group_id)!r}")
         error = results.errors.get(group_id)
@@ -198,11 +198,11 @@ def note_error(coordinator: CoordinatorConnection, error: KafkaError | None) -> 
         coordinator.drop(str(error))
 
 
-def with_operation(error: KafkaError, what: str, group_id: str, operation: str) -> KafkaError:
-    """Return an error that names the right of the request, which implies that of the look-up."""
+def raise_with_operation(error: KafkaError, what: str, group_id: str, operation: str) -> NoReturn:
+    """Raise an error that names the right of the request, which implies that of the look-up."""
     if not isinstance(error, GroupAuthorizationFailedError):
-        return error
-    return group_error(what, group_id, error.code, operation)
+        raise error
+    raise group_error(what, group_id, error.code, operation) from error
 
 
 def group_error(

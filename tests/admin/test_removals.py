@@ -93,6 +93,10 @@ async def test_removal_is_repeated_and_names_a_missing_right(
         [error] = (await admin.remove_group_members(group, ["nobody"])).errors.values()
         assert isinstance(error, GroupAuthorizationFailedError)
         assert (error.group_id, error.operation) == (group, "READ")
+        cluster.fail("FindCoordinator", ErrorCode.INVALID_GROUP_ID)
+        [error] = (await admin.remove_group_members(group, ["nobody"])).errors.values()
+        assert error.code == ErrorCode.INVALID_GROUP_ID
+        assert error.__cause__ is not error
 
 
 @EACH_ADMIN
