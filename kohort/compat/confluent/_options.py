@@ -55,7 +55,7 @@ class FirstToken:
         self._config = config
         self._token: Any = None
         self._timer: threading.Timer | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage collection may call stop() within _plan()
         self._stopped = False
 
     def fetch(self) -> None:
