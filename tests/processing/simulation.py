@@ -336,6 +336,14 @@ class Member:
         waiting: dict[Any, Place] = {}
         busy = {witness.key_of(p) for p, owner in witness.running.items() if owner is self}
         busy |= {witness.key_of(p) for p, owner in witness.retried.items() if owner is self}
+        # Its handler has returned, and the transaction of its store failed.
+        retried = {
+            (lane.partition.tp.partition, record.offset)
+            for until, _, lane in core._sleeping
+            if lane.attempt and until > anyio.current_time()
+            for record in (lane.load if isinstance(lane.load, list) else [lane.load])
+        }
+        busy |= {witness.key_of(place) for place in retried}
         unreadable = 0
         for tp, partition in core.partitions.items():
             if partition.is_closed:
@@ -347,7 +355,9 @@ class Member:
                     unreadable += 1
                     busy.add(key)
                     continue
-                if key is None and place not in witness.running and place not in witness.retried:
+                if key is None and not (
+                    place in witness.running or place in witness.retried or place in retried
+                ):
                     waiting[place] = place
                 elif key is not None and key not in busy:
                     waiting.setdefault(key, place)
