@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kohort import KafkaAdminClient
 from kohort.compat.confluent._values import KafkaError, KafkaException
 from kohort.config import ConsumerConfig
 from kohort.errors import ConfigurationError, UnknownOptionError
 from kohort.logs import error_text, get_logger
-from kohort.types import NamedTuple
 
 logger = get_logger("kohort.compat")
 
