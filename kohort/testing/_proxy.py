@@ -9,9 +9,11 @@ from typing import TypeVar
 from kohort.broker._cluster_server import ClusterServer
 from kohort.broker.network._relay import find_brokers
 from kohort.broker.requests._dispatch import ReceivedRequest
-from kohort.errors import IllegalStateError, InvalidOptionError
+from kohort.broker.requests._faults import api_keys
+from kohort.errors import ErrorCode, IllegalStateError, InvalidOptionError
+from kohort.protocol.messages import MetadataRequest
 from kohort.testing._cluster import Cluster
-from kohort.testing._fault_control import FaultControl
+from kohort.testing._fault_control import Fault, FaultControl
 
 T = TypeVar("T")
 
@@ -27,6 +29,10 @@ class Proxy(FaultControl):
     :meth:`network_partition` work as those of :class:`Cluster`. Their ``node`` is the id of a
     broker if the ids follow each other. Otherwise it counts the listeners from the first id on.
     Rules about logs, logins and TLS have no effect. Both sides are without TLS and login.
+
+    :meth:`fail` does not take Metadata, because only the other cluster knows its topics. A handler
+    of :meth:`on` sets the errors in the response of ``call.proceed()``, and does not return
+    ``call.error()``. Fetches have no fetch session, so :meth:`fail` reaches all their partitions.
 
     ``ports`` has one port for each broker, or the first one's port; the default is free ports.
     """
@@ -66,6 +72,27 @@ class Proxy(FaultControl):
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.stop()
+
+    def fail(
+        self,
+        api: str | int,
+        error: ErrorCode,
+        *,
+        times: int | None = 1,
+        node: int | None = None,
+        client_id: str | None = None,
+        chance: float = 1.0,
+    ) -> Fault:
+        """Respond with an error for all parts of the request, which the cluster does not get.
+
+        InvalidOptionError for Metadata.
+        """
+        if api_keys(api) == {MetadataRequest.api_key}:
+            raise InvalidOptionError(
+                "fail() of a proxy does not support Metadata, because only the cluster knows its "
+                "topics. Use on(), and set the errors in the response of `await call.proceed()`"
+            )
+        return super().fail(api, error, times=times, node=node, client_id=client_id, chance=chance)
 
     @property
     def bootstrap_servers(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ PARTITIONS = 6
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, {"orders": PARTITIONS}, configs={"node.id": "11"}) as cluster:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    first_id = getattr(request, "param", 11)
+    with Cluster(3, {"orders": PARTITIONS}, configs={"node.id": str(first_id)}) as cluster:
         cluster.produce("orders", [str(number) for number in range(30)])
         yield cluster
 
@@ -49,20 +51,29 @@ def read_all(servers: str, topic: str, group: str, count: int, protocol: str) ->
     return sorted(found)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    ("cluster", "first_id", "protocol"),
+    [(11, 11, "classic"), (11, 11, "consumer"), (0, 0, "classic")],
+    indirect=["cluster"],
+)
 def test_group_reads_and_commits_through_the_listeners_alone(
-    cluster: Cluster, proxy: Proxy, protocol: str
+    cluster: Cluster, proxy: Proxy, first_id: int, protocol: str
 ) -> None:
-    before = len(cluster.requests)
+    before = len(cluster.requests)  # that of the proxy itself
     found = read_all(proxy.bootstrap_servers, "orders", "g", 30, protocol)
     assert found == sorted(str(number).encode() for number in range(30))
+    assert cluster.wait_until(  # the last fetch may still be on its way
+        lambda: (
+            Counter(each.api for each in cluster.requests[before:])
+            == Counter(each.api for each in proxy.requests)
+        )
+    )
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         committed = admin.list_group_offsets("g")["g"]
     assert sum(each.offset for each in committed.values()) == 30
     through = [each for each in proxy.requests if each.api != "ApiVersions"]
-    assert {each.node_id for each in through} == {11, 12, 13}  # the ids of the cluster's brokers
-    direct = [each for each in cluster.requests[before:] if each.client_id == through[0].client_id]
-    assert {each.api for each in direct} == {each.api for each in proxy.requests}
+    ids = {first_id + number for number in range(3)}  # the ids of the cluster's brokers
+    assert {each.node_id for each in through} == ids
 
 
 def test_addresses_in_responses_are_those_of_the_listeners(cluster: Cluster, proxy: Proxy) -> None:
@@ -99,6 +110,30 @@ def test_rules_fail_and_drop_requests_before_the_cluster_gets_them(
     assert failed.hits == 2 and delayed.hits == 1 and dropped > 3
     joins = [each for each in cluster.requests if each.api == "JoinGroup"]
     assert len([each for each in proxy.requests if each.api == "JoinGroup"]) == len(joins) + 2
+
+
+def test_failed_fetches_have_the_error_for_each_partition(cluster: Cluster, proxy: Proxy) -> None:
+    errors: list[set[int]] = []
+
+    async def note(call: Call) -> None:
+        response = await call.proceed()
+        assert response.session_id == 0  # the cluster has no session that the fault leaves behind
+        if response.error_code:
+            errors.append({response.error_code})
+        codes = {part.error_code for topic in response.responses for part in topic.partitions}
+        if codes > {0} or (codes and 0 not in codes):
+            errors.append(codes)
+
+    proxy.on("Fetch", note)
+    fault = proxy.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=4)
+    assert len(read_all(proxy.bootstrap_servers, "orders", "g", 30, "classic")) == 30
+    assert fault.hits == 4
+    assert errors == [{ErrorCode.NOT_LEADER_OR_FOLLOWER}] * 4
+
+
+def test_failing_metadata_is_refused(proxy: Proxy) -> None:
+    with pytest.raises(InvalidOptionError, match="set the errors in the response"):
+        proxy.fail("metadata", ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def write(servers: str, topic: str, folder: Path) -> list[bytes]:

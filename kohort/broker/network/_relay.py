@@ -1,20 +1,22 @@
 """Requests that another cluster answers, behind the listeners and the rules of this one.
 
-Each connection of a client has a separate one to the broker behind its listener. Brokers keep fetch
-sessions and acquired records by connection. Responses keep the ids of the brokers, and name the
-listeners of this process as their addresses.
+Each connection of a client has a separate one to the broker behind its listener, because brokers
+keep share sessions and acquired records by connection. Responses keep the ids of the brokers, and
+name the listeners of this process as their addresses.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
 import anyio.to_thread
 
 from kohort.broker._broker_node import BrokerNode
+from kohort.broker._fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kohort.broker.apis import SERVED, CloseConnection, Context
 from kohort.broker.network._server_connection import RequestFrames, SocketConnection
 from kohort.broker.security import ClientLogin
@@ -22,6 +24,8 @@ from kohort.protocol import PREFIX_SIZE, Request, Response, decode_response, enc
 from kohort.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FetchRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
@@ -72,6 +76,17 @@ class Relay:
         self._nodes = {each.id: node for each, node in zip(brokers, nodes, strict=True)}
         self._connections: dict[ClientLogin | None, _RemoteConnection] = {}
 
+    def accept(self, request: Request[Any]) -> Request[Any]:
+        """Return the request for the other cluster, without a new fetch session.
+
+        A fetch without a session names all its partitions, so a fault can fail each of them. In a
+        session only the other cluster knows them.
+        """
+        if isinstance(request, FetchRequest) and request.session_epoch == INITIAL_EPOCH:
+            request = copy(request)
+            request.session_epoch = FINAL_EPOCH
+        return request
+
     async def serve(self, ctx: Context, request: Request[Any]) -> Response | None:
         """Return the response of the other cluster. Raise CloseConnection if there is none."""
         version = ctx.version
@@ -103,7 +118,8 @@ class Relay:
         for name in ("brokers", "coordinators", "node_endpoints"):
             for each in getattr(response, name, ()):
                 self._name_listener(ctx, each)
-        if hasattr(response, "host"):  # FindCoordinator before version 4
+        # Version 4 has the coordinators in a list, and the fields of version 3 with their defaults.
+        if isinstance(response, FindCoordinatorResponse) and ctx.version < 4:
             self._name_listener(ctx, response)
 
     def _name_listener(self, ctx: Context, place: Any) -> None:

@@ -117,6 +117,10 @@ async def _unsupported(ctx: Context, request: Request[Any]) -> Response | None:
 class OtherCluster(Protocol):
     """A cluster that answers the requests in place of this one."""
 
+    def accept(self, request: Request[Any]) -> Request[Any]:
+        """Return the request of a client as the rules and the cluster get it."""
+        ...
+
     async def serve(self, ctx: Context, request: Request[Any]) -> Response | None: ...
 
     async def end(self, login: ClientLogin | None) -> None:
@@ -185,7 +189,7 @@ class RequestDispatcher:
             if key in _SHARE_APIS and not cluster.config.share_version:
                 handler = _unsupported
             if self.other is not None:
-                handler = self.other.serve
+                handler, request = self.other.serve, self.other.accept(request)
             response, pace = await self.faults.apply(ctx, api, request, handler)
             _update_login(login, response)
         if response is None:
