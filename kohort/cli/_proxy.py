@@ -35,7 +35,7 @@ def add_to(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--to", required=True, metavar="HOST:PORT", help="address of a broker of the cluster"
+        "--to", required=True, metavar="HOST:PORT,...", help="addresses of brokers of the cluster"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument(
@@ -48,12 +48,19 @@ def add_to(commands: Commands) -> None:
         "--advertised-host", metavar="HOST", help="host name that clients connect to (--host)"
     )
     _faults.add_to(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=partial(run, parser))
 
 
-def run(options: argparse.Namespace) -> int:
-    """Forward until Ctrl-C or SIGTERM. Return the exit status."""
-    return _client.run("proxy", partial(_run, options))
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Forward until Ctrl-C or SIGTERM. Return 1 on failure, or 2 if an option is wrong."""
+    try:
+        return _client.run("proxy", partial(_run, options))
+    except _WrongOptionError as error:
+        parser.exit(2, f"kohort proxy: {error}\n")
+
+
+class _WrongOptionError(Exception):
+    """An option that the proxy does not take."""
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -75,9 +82,9 @@ def _run(options: argparse.Namespace) -> int:
             ending.enter_context(proxy)
             _faults.apply(options, proxy)
         except OSError as error:
-            raise CommandError(f"{options.to}: {error.strerror or error}") from error
+            raise CommandError(error.strerror or str(error)) from error
         except InvalidOptionError as error:
-            raise CommandError(str(error)) from error
+            raise _WrongOptionError(str(error)) from error
         print(f"listening on {proxy.bootstrap_servers}", flush=True)
         stop.wait()
     return 0

@@ -10,6 +10,7 @@ from kohort.broker._cluster_server import ClusterServer
 from kohort.broker.network._relay import find_brokers
 from kohort.broker.requests._dispatch import ReceivedRequest
 from kohort.broker.requests._faults import api_keys
+from kohort.config._client import parse_server
 from kohort.errors import ErrorCode, IllegalStateError, InvalidOptionError
 from kohort.protocol.messages import MetadataRequest
 from kohort.testing._cluster import Cluster
@@ -21,9 +22,10 @@ T = TypeVar("T")
 class Proxy(FaultControl):
     """A proxy between clients and a cluster such as Apache Kafka; a context manager.
 
-    ``to`` is the address of a broker. Each broker of its cluster gets a listener. Responses keep
-    the ids of the brokers and name the addresses of the listeners. Brokers that join the cluster
-    later have none, so start the proxy again then.
+    ``to`` has the addresses of brokers, with commas. The first one that responds is used. Each
+    broker of its cluster gets a listener. Responses keep the ids of the brokers and name the
+    addresses of the listeners. Brokers that join the cluster later have none, so start the proxy
+    again then.
 
     :meth:`on`, :meth:`fail`, :meth:`delay`, :meth:`disconnect`, :meth:`hang`, :meth:`slow` and
     :meth:`network_partition` work as those of :class:`Cluster`. Their ``node`` is the id of a
@@ -46,17 +48,22 @@ class Proxy(FaultControl):
         advertised_host: str | None = None,
         seed: int | None = None,
     ) -> None:
-        self._host, _, port = to.rpartition(":")
-        if not self._host or not port.isdecimal() or int(port) > 65535:
-            raise InvalidOptionError(f"to={to!r} is not HOST:PORT")
-        self._port = int(port)
+        try:
+            self._servers = [parse_server(each) for each in to.split(",")]
+        except ValueError as error:
+            raise InvalidOptionError(f"to={to!r} is not HOST:PORT: {error}") from error
         self._options = {"ports": ports, "advertised_host": advertised_host, "seed": seed}
         self._listen_on = host
         self._cluster: Cluster | None = None
 
     def start(self) -> None:
-        """Start the listeners. Raise OSError if the other cluster cannot be reached."""
-        brokers = find_brokers(self._host, self._port)
+        """Start the listeners.
+
+        OSError with the address if the other cluster cannot be reached, or a port is not available.
+        """
+        if self._cluster is not None:
+            raise IllegalStateError("the proxy is already started")
+        brokers = find_brokers(self._servers)
         cluster = Cluster(
             len(brokers),
             host=self._listen_on,
@@ -87,7 +94,7 @@ class Proxy(FaultControl):
 
         InvalidOptionError for Metadata.
         """
-        if api_keys(api) == {MetadataRequest.api_key}:
+        if MetadataRequest.api_key in (api_keys(api) or ()):
             raise InvalidOptionError(
                 "fail() of a proxy does not support Metadata, because only the cluster knows its "
                 "topics. Use on(), and set the errors in the response of `await call.proceed()`"

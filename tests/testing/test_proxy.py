@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,18 @@ import pytest
 
 from kohort import KafkaAdminClient, KafkaConsumer, ShareConsumer
 from kohort.cli import main
-from kohort.errors import ErrorCode, InvalidOptionError
+from kohort.errors import ErrorCode, IllegalStateError, InvalidOptionError
+from kohort.protocol import encode_response
+from kohort.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from kohort.testing import Action, Call, Cluster, Proxy
+from tests.broker.raw import Raw
 from tests.support.kafka_server import KafkaServer
 
 PARTITIONS = 6
@@ -181,7 +195,7 @@ def test_acquired_records_go_to_others_when_a_connection_is_dropped(
     assert sorted(value or b"" for value in values) == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("to", ["localhost", ":9092", "localhost:http", "localhost:70000"])
+@pytest.mark.parametrize("to", ["", ":9092", "localhost:http", "localhost:70000"])
 @pytest.mark.cases(2)
 def test_wrong_address_is_an_error(to: str) -> None:
     with pytest.raises(InvalidOptionError, match="is not HOST:PORT"):
@@ -193,6 +207,148 @@ def test_command_names_a_cluster_that_cannot_be_reached(
 ) -> None:
     assert main(["proxy", "--to", "127.0.0.1:1"]) == 1
     assert capsys.readouterr().err == "kohort proxy: 127.0.0.1:1: Connection refused\n"
+
+
+def test_command_names_a_local_port_that_is_taken(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, *_ = cluster.bootstrap_servers.split(",")
+    assert main(["proxy", "--to", first, "--port", second.rpartition(":")[2]]) == 1
+    error = capsys.readouterr().err
+    assert error == f"kohort proxy: cannot listen on {second}: Address already in use\n"
+
+
+def test_command_ends_with_2_if_an_option_is_wrong(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["proxy", "--to", cluster.bootstrap_servers, "--delay", "Fetsch=1"])
+    assert "no such Kafka API" in capsys.readouterr().err
+
+
+def test_second_start_is_an_error(proxy: Proxy) -> None:
+    with pytest.raises(IllegalStateError, match="already started"):
+        proxy.start()
+
+
+def test_first_server_that_responds_names_the_brokers(cluster: Cluster) -> None:
+    with Proxy(f"127.0.0.1:1,{cluster.bootstrap_servers}") as proxy:
+        assert len(proxy.bootstrap_servers.split(",")) == 3
+
+
+Respond = Callable[[int, int, int], bytes]
+"""Function that returns the response to an API, version and correlation id as bytes."""
+
+
+@contextmanager
+def fake_broker(
+    respond: Respond, ended: threading.Event | None = None, *, closed_after: int = -1
+) -> Iterator[str]:
+    """Serve connections by a function, and yield the address. Metadata names this broker alone.
+
+    ``ended`` is set when a connection that had another request than Metadata has ended.
+    """
+
+    def serve(client: socket.socket) -> None:
+        key = MetadataRequest.api_key
+        with client, client.makefile("rb") as stream:
+            while prefix := stream.read(4):
+                start = stream.read(int.from_bytes(prefix, "big"))[:8]
+                key, version, correlation_id = struct.unpack(">hhi", start)
+                if key == MetadataRequest.api_key:
+                    broker = MetadataResponse.MetadataResponseBroker(
+                        node_id=7, host="127.0.0.1", port=port
+                    )
+                    metadata = MetadataResponse(brokers=[broker])
+                    found = b"".join(encode_response(metadata, version, correlation_id))
+                else:
+                    found = respond(key, version, correlation_id)
+                client.sendall(found)
+                if key == closed_after:
+                    break
+        if ended is not None and key != MetadataRequest.api_key:
+            ended.set()
+
+    def accept() -> None:
+        while True:
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=[client], daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"127.0.0.1:{port}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def heartbeat(correlation_id: int) -> bytes:
+    return b"".join(encode_response(HeartbeatResponse(), 0, correlation_id))
+
+
+def test_old_broker_gets_version_0_of_apiversions() -> None:
+    def respond(key: int, version: int, correlation_id: int) -> bytes:
+        versions = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION if version > 2 else ErrorCode.NONE,
+            api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=2)],
+        )
+        return b"".join(encode_response(versions, 0, correlation_id))
+
+    with fake_broker(respond) as address, Proxy(address) as proxy:
+        with Raw(proxy.bootstrap_servers) as raw:
+            request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+            found = raw.ask(request, 3)
+    assert found.error_code == ErrorCode.NONE
+    assert [(each.api_key, each.max_version) for each in found.api_keys] == [(18, 2)]
+
+
+def test_request_after_the_broker_closed_an_idle_connection_is_served() -> None:
+    ended = threading.Event()
+    key = HeartbeatRequest.api_key
+    with (
+        fake_broker(lambda *call: heartbeat(call[2]), ended, closed_after=key) as address,
+        Proxy(address) as proxy,
+        Raw(proxy.bootstrap_servers) as raw,
+    ):
+        for _ in range(3):
+            ended.clear()
+            assert raw.ask(HeartbeatRequest(), 0).error_code == 0
+            assert ended.wait(60)
+
+
+@pytest.mark.parametrize("data", [b"HTTP/1.1 400 Bad Request\r\n", b"\0\0\0\5hello", b"\0\0\0\5"])
+@pytest.mark.cases(2)
+def test_server_that_is_no_broker_is_an_error_with_its_address(data: bytes) -> None:
+    def respond() -> None:
+        client, _ = listening.accept()
+        with client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            client.recv(1 << 16)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=respond, daemon=True)
+        thread.start()
+        port = listening.getsockname()[1]
+        with pytest.raises(OSError, match=rf"^127\.0\.0\.1:{port}: "):
+            Proxy(f"127.0.0.1:{port}").start()
+        thread.join(60)
+
+
+def test_connection_to_a_broker_that_hangs_ends_with_the_client() -> None:
+    received, ended = threading.Event(), threading.Event()
+
+    def respond(key: int, version: int, correlation_id: int) -> bytes:
+        received.set()
+        return b""  # the next read of this connection returns its end
+
+    with fake_broker(respond, ended) as address, Proxy(address) as proxy:
+        with Raw(proxy.bootstrap_servers) as raw:
+            raw.send(HeartbeatRequest(), 0)
+            assert received.wait(60)
+        assert ended.wait(60)
 
 
 @pytest.mark.real_kafka

@@ -8,11 +8,12 @@ name the listeners of this process as their addresses.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from copy import copy
-from functools import partial
 from typing import Any
 
+import anyio
 import anyio.to_thread
 
 from kohort.broker._broker_node import BrokerNode
@@ -20,7 +21,15 @@ from kohort.broker._fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kohort.broker.apis import SERVED, CloseConnection, Context
 from kohort.broker.network._server_connection import RequestFrames, SocketConnection
 from kohort.broker.security import ClientLogin
-from kohort.protocol import PREFIX_SIZE, Request, Response, decode_response, encode_request
+from kohort.errors import ErrorCode, FrameTooLargeError, MessageDecodeError, ProtocolError
+from kohort.protocol import (
+    PREFIX_SIZE,
+    Request,
+    Response,
+    decode_response,
+    encode_request,
+    frame_size,
+)
 from kohort.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -34,9 +43,14 @@ from kohort.types import NamedTuple
 
 CONNECT_SECONDS = 10.0
 _MAX_RESPONSE = (1 << 31) - 1
+_MAX_METADATA = 1 << 20
+"""Largest response that has brokers and no topic. It needs about 50 bytes for each broker."""
+_PIECE = 1 << 16
 _METADATA_VERSION = 1
 _LAST_API_VERSIONS = 3
 """Newer versions name the broker that the client expects, and old brokers do not know them."""
+_WATCH_SECONDS = 1.0
+"""Time between looks at a client that waits for a response."""
 
 
 class RemoteBroker(NamedTuple):
@@ -47,25 +61,41 @@ class RemoteBroker(NamedTuple):
     port: int
 
 
-def find_brokers(host: str, port: int) -> list[RemoteBroker]:
-    """Return the brokers of a cluster by their ids. Raise OSError if it cannot be reached."""
+def find_brokers(servers: Sequence[tuple[str, int]]) -> list[RemoteBroker]:
+    """Return the brokers of a cluster by their ids, from the first server that responds.
+
+    Raises OSError, with the address of the last server, if none is a broker.
+    """
+    failed = OSError("there is no server")
+    for host, port in servers:
+        try:
+            return _brokers_of(host, port)
+        except (OSError, ProtocolError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            failed = OSError(f"{host}:{port}: {reason}")
+    raise failed
+
+
+def _brokers_of(host: str, port: int) -> list[RemoteBroker]:
     with socket.create_connection((host, port), CONNECT_SECONDS) as sock:
         request = encode_request(MetadataRequest(topics=[]), _METADATA_VERSION, 1, "kohort-proxy")
         sock.sendall(b"".join(request))
-        size = int.from_bytes(_read(sock, PREFIX_SIZE), "big")
+        size = frame_size(_read(sock, PREFIX_SIZE), _MAX_METADATA)
         frame = _read(sock, size)
     _, response = decode_response(MetadataResponse, _METADATA_VERSION, frame)
+    if not response.brokers:
+        raise ConnectionError("it knows no broker yet. Start the proxy again later")
     return sorted(RemoteBroker(each.node_id, each.host, each.port) for each in response.brokers)
 
 
 def _read(sock: socket.socket, size: int) -> bytes:
-    data = b""
+    data = bytearray()
     while len(data) < size:
-        part = sock.recv(size - len(data))
+        part = sock.recv(min(size - len(data), _PIECE))
         if not part:
             raise ConnectionError("it closed the connection. Is it a listener with TLS or a login?")
         data += part
-    return data
+    return bytes(data)
 
 
 class Relay:
@@ -75,6 +105,7 @@ class Relay:
         self._remote = {node.id: each for each, node in zip(brokers, nodes, strict=True)}
         self._nodes = {each.id: node for each, node in zip(brokers, nodes, strict=True)}
         self._connections: dict[ClientLogin | None, _RemoteConnection] = {}
+        self._have_ended: dict[ClientLogin | None, Callable[[], bool]] = {}
 
     def accept(self, request: Request[Any]) -> Request[Any]:
         """Return the request for the other cluster, without a new fetch session.
@@ -83,36 +114,57 @@ class Relay:
         session only the other cluster knows them.
         """
         if isinstance(request, FetchRequest) and request.session_epoch == INITIAL_EPOCH:
-            request = copy(request)
-            request.session_epoch = FINAL_EPOCH
+            whole = copy(request)
+            whole.session_epoch = FINAL_EPOCH
+            return whole
         return request
 
     async def serve(self, ctx: Context, request: Request[Any]) -> Response | None:
         """Return the response of the other cluster. Raise CloseConnection if there is none."""
-        version = ctx.version
-        if isinstance(request, ApiVersionsRequest):
-            version = min(version, _LAST_API_VERSIONS)
         remote = self._remote[ctx.broker.node.id]
-        try:
-            connection = self._connections.get(ctx.login)
-            if connection is None:
-                connect = partial(socket.create_connection, remote[1:], CONNECT_SECONDS)
-                sock = await anyio.to_thread.run_sync(connect)
-                connection = self._connections[ctx.login] = _RemoteConnection(sock)
-            response = await connection.request(request, version, ctx.client_id)
-        except OSError as error:
-            raise CloseConnection(f"{remote.host}:{remote.port}: {error}") from error
+        response: Response | None = None
+        failure: Exception | None = ConnectionError("the client has gone")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_at_end, self._have_ended[ctx.login], tasks.cancel_scope)
+            try:
+                connection = await self._connection(ctx.login, remote)
+                response = await connection.serve(request, ctx)
+                failure = None
+            except (OSError, FrameTooLargeError, MessageDecodeError) as error:
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise CloseConnection(f"{remote.host}:{remote.port}: {failure}") from failure
         if isinstance(response, ApiVersionsResponse):
             response.api_keys = [*_known(response)]
         elif response is not None:
             self._name_listeners(ctx, response)
         return response
 
+    def begin(self, login: ClientLogin | None, has_ended: Callable[[], bool]) -> None:
+        """Serve a new connection of a client, whose requests end with it."""
+        self._have_ended[login] = has_ended
+
     async def end(self, login: ClientLogin | None) -> None:
         """Close the connection of a client that has gone."""
+        self._have_ended.pop(login, None)
         connection = self._connections.pop(login, None)
         if connection is not None:
             await connection.aclose()
+
+    async def _connection(
+        self, login: ClientLogin | None, remote: RemoteBroker
+    ) -> _RemoteConnection:
+        connection = self._connections.get(login)
+        if connection is not None and connection.has_ended():
+            # Brokers close idle connections. The request must not be lost, as it is no fault.
+            del self._connections[login]
+            await connection.aclose()
+            connection = None
+        if connection is None:
+            connection = await anyio.to_thread.run_sync(_connect, remote)
+            self._connections[login] = connection
+        return connection
 
     def _name_listeners(self, ctx: Context, response: Any) -> None:
         for name in ("brokers", "coordinators", "node_endpoints"):
@@ -140,16 +192,48 @@ def _known(response: ApiVersionsResponse) -> Iterator[ApiVersionsResponse.ApiVer
                 yield each
 
 
+async def _cancel_at_end(has_ended: Callable[[], bool], scope: anyio.CancelScope) -> None:
+    """Cancel the request of a client that has gone, because its broker may never respond."""
+    while not has_ended():  # noqa: ASYNC110  # the socket is readable, too, if requests wait
+        await anyio.sleep(_WATCH_SECONDS)
+    scope.cancel()
+
+
+def _connect(remote: RemoteBroker) -> _RemoteConnection:
+    with ExitStack() as opened:
+        sock = socket.create_connection((remote.host, remote.port), CONNECT_SECONDS)
+        opened.callback(sock.close)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = _RemoteConnection(sock)
+        opened.pop_all()
+    return connection
+
+
 class _RemoteConnection(SocketConnection):
     """A connection to a broker of the other cluster."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().__init__(sock)
         self._frames = RequestFrames(self, _MAX_RESPONSE)
         self._correlation_id = 0
 
-    async def request(self, request: Request[Any], version: int, client_id: str) -> Response | None:
+    async def serve(self, request: Request[Any], ctx: Context) -> Response | None:
+        """Return the response to the request of a client. Raise OSError if the connection ends."""
+        if not isinstance(request, ApiVersionsRequest):
+            return await self._request(request, ctx.version, ctx.client_id)
+        try:
+            version = min(ctx.version, _LAST_API_VERSIONS)
+            response = await self._request(request, version, ctx.client_id)
+            if response.error_code != ErrorCode.UNSUPPORTED_VERSION:  # type: ignore[union-attr]
+                return response
+        except MessageDecodeError:
+            pass  # brokers before Kafka 2.4 refuse version 3 in the format of version 0
+        return await self._request(ApiVersionsRequest(), 0, ctx.client_id)
+
+    async def _request(
+        self, request: Request[Any], version: int, client_id: str
+    ) -> Response | None:
         """Send a request and return its response. Raise OSError if the connection ends."""
         self._correlation_id += 1
         await self.send(encode_request(request, version, self._correlation_id, client_id))

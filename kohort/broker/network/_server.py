@@ -11,7 +11,11 @@ import anyio.lowlevel
 
 from kohort.broker.apis import CloseConnection
 from kohort.broker.cluster._broker import Broker
-from kohort.broker.network._server_connection import RequestFrames, ServerConnection
+from kohort.broker.network._server_connection import (
+    RequestFrames,
+    ServerConnection,
+    SocketConnection,
+)
 from kohort.broker.requests._dispatch import Channel, RequestDispatcher
 from kohort.broker.requests._faults import SendRate
 from kohort.broker.security import ANONYMOUS, Listener, LoginBrokenError, Phase
@@ -39,6 +43,8 @@ async def serve_connection(
     ``principal``: the user of the client certificate.
     """
     channel = Channel.open(broker, listener, connection.peer_host, principal)
+    if dispatcher.other is not None and isinstance(connection, SocketConnection):
+        dispatcher.other.begin(channel.login, connection.has_ended)
     limit = broker.cluster.config.max_request_bytes
     frames = RequestFrames(connection, limit)
     try:

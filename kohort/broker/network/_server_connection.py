@@ -46,6 +46,15 @@ class SocketConnection:
             except BlockingIOError:
                 await anyio.wait_readable(self._sock)
 
+    def has_ended(self) -> bool:
+        """True if the peer has closed the connection and all its bytes were received."""
+        try:
+            return not self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     async def send(self, buffers: Sequence[Buffer]) -> None:
         unsent = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while unsent:

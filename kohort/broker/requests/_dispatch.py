@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -122,6 +123,10 @@ class OtherCluster(Protocol):
         ...
 
     async def serve(self, ctx: Context, request: Request[Any]) -> Response | None: ...
+
+    def begin(self, login: ClientLogin | None, has_ended: Callable[[], bool]) -> None:
+        """Serve a new connection of a client. ``has_ended()`` is True if the client has gone."""
+        ...
 
     async def end(self, login: ClientLogin | None) -> None:
         """Free what belongs to the connection of a client, which has ended."""
