@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -192,6 +193,10 @@ def test_lag_is_shown_without_its_age_when_read_is_missing(
         "kohort groups: g: the age of records is unknown, because this user needs READ on topic "
         "'orders'\n"
     )
+    assert run(place, "top g --count 1 --interval 0.01 --json", tmp_path) == 1
+    [row] = json.loads(capsys.readouterr().out)["groups"]
+    assert row["state"] == "Empty"
+    assert row["error"].endswith("this user needs READ on topic 'orders'")
 
 
 def test_lag_is_unknown_when_the_topics_may_not_be_described(

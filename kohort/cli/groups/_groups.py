@@ -214,8 +214,10 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
         print(_listed(listed, groups) if listed else f"no groups{_client.scope_of(options)}")
     for name, error in lags.errors.items():
         print(f"kohort groups: {name}: {error}", file=sys.stderr)
-    failed = bool(lags.errors) | any([*_partition_errors(groups)])
-    return _status(options.fail_above, groups) or int(failed)
+    texts = [f"{name}: {text}" for name, lag in groups.items() for text in errors_within(lag)]
+    for text in texts:
+        print(f"kohort groups: {text}", file=sys.stderr)
+    return _status(options.fail_above, groups) or int(bool(lags.errors or texts))
 
 
 def _after(before: GroupLag, after: GroupLag, seconds: float) -> GroupLag:
@@ -229,20 +231,11 @@ def _after(before: GroupLag, after: GroupLag, seconds: float) -> GroupLag:
     return after._replace(partitions=AdminResults(partitions, after.partitions.errors))
 
 
-def _partition_errors(groups: dict[str, GroupLag]) -> Iterator[bool]:
-    for name, lag in groups.items():
-        for topic in sorted(
-            {tp.topic for tp, at in lag.partitions.items() if "no-read" in at.flags}
-        ):
-            print(
-                f"kohort groups: {name}: the age of records is unknown, because this user needs "
-                f"READ on topic {topic!r}",
-                file=sys.stderr,
-            )
-            yield True
-        for error in lag.partitions.errors.values():
-            print(f"kohort groups: {name}: {error}", file=sys.stderr)
-            yield True
+def errors_within(lag: GroupLag) -> Iterator[str]:
+    """Yield the reasons why the lag of a group is not known in full."""
+    for topic in sorted({tp.topic for tp, at in lag.partitions.items() if "no-read" in at.flags}):
+        yield f"the age of records is unknown, because this user needs READ on topic {topic!r}"
+    yield from map(str, lag.partitions.errors.values())
 
 
 def _status(limit: Limit | None, groups: dict[str, GroupLag]) -> int:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli.common import _client
 from kohort.cli.common._numbers import above_zero, whole_above_zero
 from kohort.cli.common._tables import duration, number, render
-from kohort.cli.groups._groups import WITH_LAG, records_of
+from kohort.cli.groups._groups import WITH_LAG, errors_within, records_of
 from kohort.errors import GroupIdNotFoundError, KafkaError
 from kohort.types import NamedTuple, escaped
 
@@ -66,8 +66,7 @@ class Row(NamedTuple):
 
     group: str
     type: str | None
-    state: str
-    """State of the group, or an error."""
+    state: str | None
     members: int | None
     lag: int | None
     seconds: float | None
@@ -155,9 +154,7 @@ def _run(options: argparse.Namespace) -> int:
                     print()
                 print(_as_json(rows) if options.json else _as_text(rows), flush=True)
             printed += 1
-    look = looks[-1]
-    has_errors = look.errors or any(lag.partitions.errors for lag in look.groups.values())
-    return 1 if has_errors else 0
+    return int(any(row.error for row in rows_of(looks[-1], looks[-1])))
 
 
 def _look(options: argparse.Namespace, admin: KafkaAdminClient) -> Look:
@@ -198,11 +195,12 @@ def rows_of(before: Look, after: Look, order: str = "lag") -> list[Row]:
         group = lag.group
         members = len(group.members)
         records = records_of(lag)
-        denied = next(iter(lag.partitions.errors.values()), None)
-        state = group.state if denied is None else f"{group.state}: {denied}"
-        rows.append(Row(name, group.type, state, members, records, lag.seconds, read, new))
-    for name, error in after.errors.items():
-        rows.append(Row(name, None, str(error), *(None,) * 5, error=str(error)))
+        error = next(errors_within(lag), None)
+        rows.append(
+            Row(name, group.type, group.state, members, records, lag.seconds, read, new, error)
+        )
+    for name, failure in after.errors.items():
+        rows.append(Row(name, *(None,) * 7, error=str(failure)))
     return sorted(rows, key=lambda row: (ORDERS[order](row), row.group))
 
 
@@ -276,7 +274,7 @@ def _cells(row: Row) -> list[str]:
         duration(row.seconds),
         _rate(row.read),
         _rate(row.new),
-        row.state,
+        ": ".join(filter(None, (row.state, row.error))),
     ]
 
 
@@ -291,7 +289,7 @@ def _as_json(rows: Sequence[Row]) -> str:
         {
             "group": row.group,
             "type": row.type,
-            "state": None if row.error else row.state,
+            "state": row.state,
             "members": row.members,
             "lag": row.lag,
             "seconds": row.seconds,
