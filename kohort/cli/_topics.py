@@ -76,7 +76,8 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
     topics = [
         each for each in results.values() if names or options.internal or not each.is_internal
     ]
-    bounds = _bounds(admin, topics, timeout_ms)
+    found = _bounds(admin, topics, timeout_ms)
+    bounds = dict(found)
     configs = _configs(admin, [each.name for each in topics] if names else [], timeout_ms)
     if options.json:
         print(json.dumps([_as_json(each, bounds, configs) for each in topics], indent=1))
@@ -84,13 +85,15 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
         print("\n\n".join(_shown(each, bounds, configs) for each in topics))
     elif not names:
         print(_listed(topics, bounds) if topics else f"no topics{_client.scope_of(options)}")
-    return max(_errors(results), _errors(configs))
+    return max(_errors(results), _errors(found), _errors(configs))
 
 
-def _bounds(admin: KafkaAdminClient, topics: list[TopicDescription], timeout_ms: float) -> Bounds:
+def _bounds(
+    admin: KafkaAdminClient, topics: list[TopicDescription], timeout_ms: float
+) -> AdminResults[TopicPartition, tuple[int, int]]:
     """Return the first and the next offset of partitions that have a leader."""
     from kohort import TopicPartition
-    from kohort.admin import OffsetSpec
+    from kohort.admin import AdminResults, OffsetSpec
 
     tps = [
         TopicPartition(topic.name, each.partition)
@@ -104,11 +107,15 @@ def _bounds(admin: KafkaAdminClient, topics: list[TopicDescription], timeout_ms:
     last = admin.list_partition_offsets(
         dict.fromkeys(tps, OffsetSpec.LATEST), timeout_ms=timeout_ms
     )
-    return {
-        tp: (start.offset, end.offset)
-        for tp in tps
-        if (start := first.get(tp)) is not None and (end := last.get(tp)) is not None
-    }
+    return AdminResults(
+        {
+            tp: (start.offset, end.offset)
+            for tp in tps
+            if tp in first and tp in last
+            if (start := first[tp]) is not None and (end := last[tp]) is not None
+        },
+        {**first.errors, **last.errors},
+    )
 
 
 def _configs(admin: KafkaAdminClient, topics: list[str], timeout_ms: float) -> Configs:
@@ -228,5 +235,5 @@ def _report(options: argparse.Namespace, done: str, names: list[str], results: A
 
 def _errors(results: Any) -> int:
     for error in results.errors.values():
-        print(f"kohort topics: {error}", file=sys.stderr)
+        print(f"kohort topics: {_client.text_of(error)}", file=sys.stderr)
     return int(bool(results.errors))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kohort.cli import main
+from kohort.errors import ErrorCode
 from kohort.testing import Cluster
 
 
@@ -32,6 +33,21 @@ def test_topics_are_listed_and_shown(cluster: Cluster, capsys: pytest.CaptureFix
     assert lines[0] == "orders: ok"
     assert [line.split()[0] for line in lines[3:]] == ["0", "1"]
     assert sorted(line.split()[-1] for line in lines[3:]) == ["1", "2"]
+
+
+def test_offsets_that_are_not_known_are_errors(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.fail("ListOffsets", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None)
+    for names in ([], ["orders"]):
+        assert run(cluster, *names) == 1
+        shown = capsys.readouterr()
+        assert "orders" in shown.out
+        assert shown.err == "".join(
+            f"kohort topics: looking up an offset of orders-{partition}: this client needs "
+            "DESCRIBE on topic 'orders'. Grant it\n"
+            for partition in (0, 1)
+        )
 
 
 def test_topics_are_created_and_deleted(

@@ -110,11 +110,11 @@ def run(name: str, command: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise  # of stdout, because those of connections are errors of kohort
     except (CommandError, KafkaError, OSError, UnicodeDecodeError) as error:
-        print(f"kohort {name}: {_text_of(error)}", file=sys.stderr)
+        print(f"kohort {name}: {text_of(error)}", file=sys.stderr)
         return 1
 
 
-def _text_of(error: Exception) -> str:
+def text_of(error: Exception) -> str:
     """Return the text of an error, without the number of an error of the system.
 
     The advice for a consumer that goes on to poll is left out.
