@@ -207,6 +207,8 @@ def test_lag_is_unknown_when_the_topics_may_not_be_described(
     out = capsys.readouterr().out
     assert "lag -, behind -" in out
     assert "no offset of a topic that this user may describe" in out
+    assert run(place, "groups g --fail-above 5", tmp_path) == 1
+    assert capsys.readouterr().err.startswith("kohort groups: g: the lag is unknown, because ")
     assert run(place, "groups", tmp_path) == 0
     assert re.search(r"^g +classic +Empty +0 +- +-$", capsys.readouterr().out, re.MULTILINE)
 

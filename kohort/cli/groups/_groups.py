@@ -215,6 +215,13 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
     for name, error in lags.errors.items():
         print(f"kohort groups: {name}: {error}", file=sys.stderr)
     texts = [f"{name}: {text}" for name, lag in groups.items() for text in errors_within(lag)]
+    if names and options.fail_above is not None:
+        texts += [
+            f"{name}: the lag is unknown, because the group has no offset of a topic that this "
+            "user may describe"
+            for name, lag in groups.items()
+            if not lag.partitions and not lag.partitions.errors
+        ]
     for text in texts:
         print(f"kohort groups: {text}", file=sys.stderr)
     return _status(options.fail_above, groups) or int(bool(lags.errors or texts))
