@@ -1,4 +1,4 @@
-"""Options of ``kohort broker`` for fault injection."""
+"""Options of ``kohort broker`` and ``kohort proxy`` for fault injection."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="largest piece in which responses are sent",
     )
     faults.add_argument(
-        "--seed", type=int, help="random seed, which repeats the cluster id and topic ids, too"
+        "--seed",
+        type=int,
+        help="random seed, with which kohort broker repeats the cluster id and topic ids, too",
     )
 
 

@@ -24,13 +24,14 @@ class Proxy(FaultControl):
 
     ``to`` has the addresses of brokers, with commas. The first one that responds is used. Each
     broker of its cluster gets a listener. Responses keep the ids of the brokers and name the
-    addresses of the listeners. Brokers that join the cluster later have none, so start the proxy
-    again then.
+    addresses of the listeners. Brokers that join the cluster later have none: clients connect to
+    them without faults. A warning names each of them. Start the proxy again then.
 
     :meth:`on`, :meth:`fail`, :meth:`delay`, :meth:`disconnect`, :meth:`hang`, :meth:`slow` and
     :meth:`network_partition` work as those of :class:`Cluster`. Their ``node`` is the id of a
     broker if the ids follow each other. Otherwise it counts the listeners from the first id on.
-    Rules about logs, logins and TLS have no effect. Both sides are without TLS and login.
+    Both sides are without TLS and login: rules about logins have no effect. Rules about TLS and
+    about stored records raise an error.
 
     :meth:`fail` does not take Metadata, because only the other cluster knows its topics. A handler
     of :meth:`on` sets the errors in the response of ``call.proceed()``, and does not return

@@ -20,6 +20,9 @@ from kohort.protocol import encode_response
 from kohort.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     MetadataRequest,
@@ -105,6 +108,29 @@ def test_addresses_in_responses_are_those_of_the_listeners(cluster: Cluster, pro
     read_all(proxy.bootstrap_servers, "orders", "g", 30, "classic")
     assert named == ours
     assert not named & theirs
+
+
+def test_old_requests_and_descriptions_name_the_listeners(proxy: Proxy) -> None:
+    ours = set(proxy.bootstrap_servers.split(","))
+    with Raw(proxy.bootstrap_servers) as raw:
+        old = raw.ask(FindCoordinatorRequest(key="g"), 3)
+        assert f"{old.host}:{old.port}" in ours
+        described = raw.ask(DescribeClusterRequest(), 1)
+    assert {f"{each.host}:{each.port}" for each in described.brokers} == ours
+
+
+def test_broker_without_a_listener_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    def respond(key: int, version: int, correlation_id: int) -> bytes:
+        found = FindCoordinatorResponse(node_id=8, host="joined-later", port=9092)
+        return b"".join(encode_response(found, version, correlation_id))
+
+    with fake_broker(respond) as address, Proxy(address) as proxy:
+        with Raw(proxy.bootstrap_servers) as raw:
+            for _ in range(2):
+                assert raw.ask(FindCoordinatorRequest(key="g"), 3).host == "joined-later"
+    found = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(found) == 1
+    assert found[0].startswith("broker 8 at joined-later:9092 has no listener of the proxy")
 
 
 def test_rules_fail_and_drop_requests_before_the_cluster_gets_them(

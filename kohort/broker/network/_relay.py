@@ -22,6 +22,7 @@ from kohort.broker.apis import SERVED, CloseConnection, Context
 from kohort.broker.network._server_connection import RequestFrames, SocketConnection
 from kohort.broker.security import ClientLogin
 from kohort.errors import ErrorCode, FrameTooLargeError, MessageDecodeError, ProtocolError
+from kohort.logs import get_logger
 from kohort.protocol import (
     PREFIX_SIZE,
     Request,
@@ -39,7 +40,9 @@ from kohort.protocol.messages import (
     MetadataResponse,
     ProduceRequest,
 )
-from kohort.types import NamedTuple
+from kohort.types import NamedTuple, escaped
+
+logger = get_logger("kohort.testing")
 
 CONNECT_SECONDS = 10.0
 _MAX_RESPONSE = (1 << 31) - 1
@@ -105,6 +108,7 @@ class Relay:
         self._remote = {node.id: each for each, node in zip(brokers, nodes, strict=True)}
         self._nodes = {each.id: node for each, node in zip(brokers, nodes, strict=True)}
         self._connections: dict[ClientLogin | None, _RemoteConnection] = {}
+        self._unknown: set[int] = set()
         self._have_ended: dict[ClientLogin | None, Callable[[], bool]] = {}
 
     def accept(self, request: Request[Any]) -> Request[Any]:
@@ -179,6 +183,15 @@ class Relay:
         node = self._nodes.get(node_id)
         if node is not None:
             place.host, place.port = node.host, ctx.port_of(node)
+        elif node_id >= 0 and node_id not in self._unknown:  # -1: there is no broker
+            self._unknown.add(node_id)
+            logger.warning(
+                "broker %d at %s:%d has no listener of the proxy, so clients connect to it without "
+                "faults. Start the proxy again",
+                node_id,
+                escaped(place.host),
+                place.port,
+            )
 
 
 def _known(response: ApiVersionsResponse) -> Iterator[ApiVersionsResponse.ApiVersion]:
