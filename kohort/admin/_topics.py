@@ -526,7 +526,7 @@ def _config_error(
         return broker_error(
             code,
             f"{what} of settings of {resource.type} {resource.name!r} failed with "
-            f"{error_name(code)}: the user needs {operation} on the cluster. Grant it",
+            f"{error_name(code)}: this client needs {operation} on the cluster. Grant it",
         )
     said = f" The broker's message is: {escaped(message)}" if message else ""
     return broker_error(

@@ -326,10 +326,12 @@ class RecordProducer:
             )
             return with_principal(denied, self._cluster.principal)
         if isinstance(error, ClusterAuthorizationFailedError):
-            return ClusterAuthorizationFailedError(
-                f"{text} with {error_name(error.code)}: the user needs WRITE on topic {topic!r}. "
-                "Brokers before Kafka 2.8 require IDEMPOTENT_WRITE on the cluster as well"
+            refused = ClusterAuthorizationFailedError(
+                f"{text} with {error_name(error.code)}: this client needs WRITE on topic "
+                f"{topic!r}. Brokers before Kafka 2.8 require IDEMPOTENT_WRITE on the cluster as "
+                "well"
             )
+            return with_principal(refused, self._cluster.principal)
         code = getattr(error, "code", None)
         return error if code is None else broker_error(code, f"{text}: {error}".removesuffix("."))
 

@@ -8,7 +8,11 @@ from typing import TypeVar
 
 import anyio
 
-from kohort.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+from kohort.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+)
 from kohort.types import escaped
 
 E = TypeVar("E", bound=BaseException)
@@ -53,11 +57,16 @@ def with_principal(error: E, principal: str | None) -> E:
 
     Other errors, and errors with a principal, stay unchanged.
     """
+    if principal is None:
+        return error
     if isinstance(error, TopicAuthorizationFailedError | GroupAuthorizationFailedError):
-        if principal is not None and error.principal is None:
-            error.principal = principal
-            text = str(error).replace("this client needs", f"{escaped(principal)} needs", 1)
-            error.args = (text,)
+        if error.principal is not None:
+            return error
+        error.principal = principal
+    elif not isinstance(error, ClusterAuthorizationFailedError):
+        return error
+    text = str(error).replace("this client needs", f"{escaped(principal)} needs", 1)
+    error.args = (text,)
     return error
 
 

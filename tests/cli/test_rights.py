@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from kohort import KafkaConsumer, TopicPartition
+from kohort import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kohort.admin import ConfigResource
 from kohort.cli import main
+from kohort.errors import ClusterAuthorizationFailedError
 from kohort.testing import Authorization, Cluster, Security
 from tests.cli.test_letters import Input
 from tests.conformance.conftest import port_of
@@ -177,6 +179,21 @@ def test_commands_name_the_missing_right_on_apache_kafka(
         for case in CASES:
             check(place, case, tmp_path, capsys)
         place.side.grant([])
+
+
+def test_missing_right_on_the_cluster_names_its_user(place: Place) -> None:
+    place.side.grant([])
+    broker = ConfigResource("broker", "1")
+    with KafkaAdminClient(
+        bootstrap_servers=place.servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username=USER,
+        sasl_plain_password=password_of(USER),
+    ) as admin:
+        [error] = admin.describe_configs([broker]).errors.values()
+    assert isinstance(error, ClusterAuthorizationFailedError)
+    assert "bob needs DESCRIBE_CONFIGS on the cluster. Grant it" in str(error)
 
 
 # -- what a command shows without an error ---------------------------------------------------------
