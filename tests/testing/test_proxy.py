@@ -157,6 +157,7 @@ def test_failed_fetches_have_the_error_for_each_partition(cluster: Cluster, prox
 
     async def note(call: Call) -> None:
         response = await call.proceed()
+        assert response is not None
         assert response.session_id == 0  # the cluster has no session that the fault leaves behind
         if response.error_code:
             errors.append({response.error_code})
