@@ -9,8 +9,19 @@ import pytest
 
 from kohort import AsyncShareConsumer, TopicPartition
 from kohort.errors import ErrorCode, GroupAuthorizationFailedError, KafkaError
+from kohort.share.machine._acquired import Acknowledgement
 from kohort.testing import MemoryCluster
-from tests.share.test_consumer import BACKENDS, TOPIC, TP, consumer, flat, on_cluster, poll, seen
+from tests.share.test_consumer import (
+    BACKENDS,
+    LOCK,
+    TOPIC,
+    TP,
+    consumer,
+    flat,
+    on_cluster,
+    poll,
+    seen,
+)
 
 
 async def drained(member: AsyncShareConsumer, values: set[Any]) -> None:
@@ -156,3 +167,24 @@ def test_brokers_without_share_groups_are_an_error(backend: str) -> None:
                 await member.poll(timeout_ms=60_000)
 
     on_cluster(backend, scene, share_version=0)
+
+
+@BACKENDS
+def test_records_that_were_long_decoded_are_acknowledged_without_a_poll(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster) as member:
+            member.accept(*await poll(member, 1))
+            client, locks = member._client, member._locks
+            assert client is not None
+            await anyio.sleep(LOCK / 6 - 0.15)  # the next look at the marks comes soon
+            cluster.produce(TOPIC, ["b"])
+            await client.wait(0.3)
+            (fetched,) = locks.take()
+            await anyio.sleep(0.3)  # that look comes while another thread decodes
+            locks.mark_rest(locks.hold(fetched, set()), Acknowledgement.ACCEPT)
+            await anyio.sleep(LOCK / 2)
+            assert locks.is_settled
+            assert locks.take_failures() == {}
+
+    on_cluster(backend, scene)

@@ -136,6 +136,22 @@ def test_a_fetch_whose_locks_end_before_it_is_decoded_has_no_records() -> None:
     assert locks.hold(found, set()) == {}
 
 
+def test_a_fetch_counts_for_its_leader_while_it_is_decoded() -> None:
+    locks = Locks(Clock())
+    locks.add(fetched(0, 3))
+    (found,) = locks.take()
+    assert locks.nodes() == {NODE}
+    holds = locks.hold(found, set())
+    locks.mark_rest(holds, ACCEPT)
+    locks.take_units(NODE)
+    locks.answered(NODE, KEY, 0, None)
+    assert locks.nodes() == set()
+    locks.add(fetched(4, 5))
+    locks.take()
+    locks.void(NODE, DISCONNECTED)
+    assert locks.nodes() == set()
+
+
 def test_a_moved_leader_fails_the_acknowledgements_of_its_partition() -> None:
     locks = Locks(Clock())
     holds = taken(locks, 0, 1)

@@ -150,6 +150,7 @@ class Locks:
         A fetch whose locks are lost meanwhile has no holds.
         """
         with self._lock:
+            self._end_decoding(fetched)
             if fetched.is_void:
                 return {}
             records = self._home_of(fetched)
@@ -164,6 +165,7 @@ class Locks:
     def hold_whole(self, fetched: Fetched) -> Hold | None:
         """Hold a fetch of one range in which each offset has a record. None if it is void."""
         with self._lock:
+            self._end_decoding(fetched)
             if fetched.is_void:
                 return None
             first, last, count = fetched.ranges[0]
@@ -172,6 +174,10 @@ class Locks:
             self._fail(fetched.partition, records.take_overtaken())
             self.acquired += last - first + 1
             return hold
+
+    def _end_decoding(self, fetched: Fetched) -> None:
+        if fetched in self._taken:
+            self._taken.remove(fetched)
 
     def _acquire(self, records: AcquiredRecords, fetched: Fetched) -> dict[int, Hold]:
         holds: dict[int, Hold] = {}
@@ -336,10 +342,11 @@ class Locks:
                     home.mark(dict.fromkeys(home.unmarked(), Acknowledgement.RELEASE), now)
 
     def nodes(self) -> frozenset[int]:
-        """Return the leaders that hold records for this member."""
+        """Return the leaders that hold records for this member, also those not decoded yet."""
         with self._lock:
             busy = {home.node for home in self._homes.values() if not home.is_idle}
-            return frozenset(busy | {each.node for each in self._buffer})
+            busy.update(each.node for each in (*self._buffer, *self._taken) if not each.is_void)
+            return frozenset(busy)
 
     def has_marks(self, node: int, *, older_than: float | None = None) -> bool:
         """Return True if marks of a leader are not sent, or are older than a time."""
