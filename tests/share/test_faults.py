@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 import pytest
@@ -167,6 +168,32 @@ def test_brokers_without_share_groups_are_an_error(backend: str) -> None:
                 await member.poll(timeout_ms=60_000)
 
     on_cluster(backend, scene, share_version=0)
+
+
+@BACKENDS
+def test_marks_that_are_refused_beside_records_are_sent_again_at_once(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster) as member:
+            member.accept(*await poll(member, 2))
+            client = member._client
+            assert client is not None
+            note, refusals = client._fetched, [ErrorCode.INVALID_RECORD_STATE]
+
+            def refused(node: Any, session: Any, units: Any, response: Any, sent_at: float) -> None:
+                for topic in response.responses:
+                    for each in topic.partitions:
+                        each.acknowledge_error_code = refusals.pop()
+                note(node, session, units, response, sent_at)
+
+            with patch.object(client, "_fetched", refused):
+                cluster.produce(TOPIC, ["c"])
+                await poll(member, 1)
+                await anyio.sleep(1)
+                assert member._locks.is_settled  # each half was sent on its own
+                assert not refusals
+
+    on_cluster(backend, scene)
 
 
 @BACKENDS

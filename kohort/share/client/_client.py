@@ -20,6 +20,7 @@ Invariants:
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -130,8 +131,8 @@ class ShareClient:
         self._waiting = self._flushing = 0
         self._is_asked = False
         """True if a poll that did not wait asks for a fetch, whose records a later poll takes."""
-        self._is_timed = False
-        """True while the next look at all leaders has a time."""
+        self._looks_at = math.inf
+        """When the next look at all leaders comes without an event."""
         self._has_begun = False
         self._started = OneShot(loop)
         self._answer_signal = TaskSignal(loop)
@@ -302,9 +303,9 @@ class ShareClient:
             event = self._signal.event()
             self._advance()
             left = self._next_look()
-            self._is_timed = left is not None
+            self._looks_at = math.inf if left is None else self.locks.clock() + left
             await event.wait(left)
-            self._is_timed = False
+            self._looks_at = math.inf
 
     def _next_look(self) -> float | None:
         """Return the seconds until marks or buffered fetches may be due without any event."""
@@ -313,6 +314,15 @@ class ShareClient:
         if self.locks.nodes():
             paused.append(self.locks.seconds / 6)
         return min(paused, default=None)
+
+    def _looks_in_time(self, node: int) -> bool:
+        """Return True if the next look comes before anything is due after a fetch from a leader."""
+        if not self.locks.has_buffered or self._looks_at == math.inf:
+            return False
+        now, left = self.locks.clock(), self._next_look()
+        assert left is not None, "the buffered fetch needs a look"
+        is_due = self.locks.has_marks(node, older_than=now - self.locks.seconds * SEND_SHARE)
+        return not is_due and self._looks_at <= now + left
 
     def _advance(self) -> None:
         """Send what is due to each leader, and begin the commits that were requested."""
@@ -465,8 +475,8 @@ class ShareClient:
         finally:
             self._asked.pop(node, None)
             session.is_busy = False
-            if not (self.locks.has_buffered and self._is_timed) or self._flushing:
-                self._signal.notify()  # otherwise nothing is due before the next look or poll
+            if self._flushing or not self._looks_in_time(node):
+                self._signal.notify()
             self._answer_signal.notify()
 
     def _fetched(

@@ -24,6 +24,7 @@ Invariants:
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
@@ -334,9 +335,9 @@ class AcquiredRecords:
 
     @property
     def oldest_mark(self) -> float | None:
-        """The time of the oldest mark that is not sent, or None."""
+        """The time of the oldest mark that is not sent, or None. Refused ones are due at once."""
         if self._halves:
-            return 0.0
+            return -math.inf
         is_marked = self.marks or (self._whole_mark is not None and self._in_flight is None)
         return self._marked_at if is_marked else None
 
