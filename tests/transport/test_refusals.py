@@ -189,3 +189,19 @@ async def test_listener_that_hangs_up_is_probed_seldom() -> None:
             await anyio.sleep(29)
             tasks.cancel_scope.cancel()
         assert rude <= len(gate.attempts) + 2
+
+
+async def test_failure_is_known_at_the_end_of_its_probe() -> None:
+    async def hang_up(peer: Peer) -> None:
+        await peer.shake_hands()
+        await peer.receive()
+
+    options = {"reconnect_backoff_ms": 100_000, "reconnect_backoff_max_ms": 100_000}
+    async with gated("rude", brokers=0, bootstrap_timeout_ms=0, **options) as (client, cluster, _):
+        cluster.network.listen("rude", 9092, hang_up)
+        async with anyio.create_task_group() as tasks:
+            await start_client(tasks, client)
+            with pytest.raises(NoBrokersAvailable):
+                await client.wait_bootstrapped()
+            assert anyio.current_time() < 5  # not the time of a request
+            tasks.cancel_scope.cancel()

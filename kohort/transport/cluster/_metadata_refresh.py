@@ -355,8 +355,8 @@ class MetadataUpdater:
         nodes = self._nodes.bootstrap.values()
         before = {node: node.failures for node in nodes}
         with anyio.move_on_after(len(before) * self._config.request_timeout_ms / 1000):
-            while any(node.failures == before[node] or node.is_probed for node in nodes):
-                await self._updated.wait()
+            while any(node.failures == before[node] or node.prober for node in nodes):
+                await self._nodes.changed.wait()
 
     def node_failed(self, node: Node, error: KafkaError, lost: bool) -> None:
         """Note a failed connection, and log the first failure of each series."""

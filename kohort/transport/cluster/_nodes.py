@@ -90,12 +90,12 @@ class Node:
         "connections",
         "error",
         "failures",
-        "is_probed",
         "last_used",
         "line",
         "logged",
         "not_before",
         "probe_at",
+        "prober",
         "reached",
         "silence",
         "wants_login",
@@ -117,8 +117,8 @@ class Node:
         """True after the first connection to this address."""
         self.probe_at = -math.inf
         """Earliest time of the next probe for a listener that requires a login."""
-        self.is_probed = False
-        """True while it is unknown whether the listener closed because it requires a login."""
+        self.prober: PurposeConnection | None = None
+        """The lost connection whose task probes whether the listener requires a login."""
         self.wants_login: KafkaError | None = None
         """The refusal of a listener that closed because it requires a login."""
 
@@ -195,7 +195,8 @@ class Nodes:
         )
         """Seconds without a response after which an unused connection is checked."""
         self._tasks: TaskGroup | None = None
-        self._changed = TaskSignal()
+        self.changed = TaskSignal()
+        """Signal that nodes came, failed, or were probed."""
         self.bootstrap = {
             -index: Node(BrokerAddress(-index, host, port))
             for index, (host, port) in enumerate(config.bootstrap_servers, 1)
@@ -211,7 +212,7 @@ class Nodes:
         self._tasks = None
         for node in [*self.brokers.values(), *self.bootstrap.values()]:
             self._close(node.connections.values())
-        self._changed.notify()
+        self.changed.notify()
 
     def _running(self) -> TaskGroup:
         if self._tasks is None:
@@ -237,7 +238,7 @@ class Nodes:
             # New connections to other addresses of the same brokers use their ids.
             for node in self.bootstrap.values():
                 self._close(entry for entry in node.connections.values() if not entry.load)
-        self._changed.notify()
+        self.changed.notify()
 
     def _adopt_connection(self, node: Node) -> None:
         """Move the connection of a bootstrap server to the broker that has the same address.
@@ -278,7 +279,7 @@ class Nodes:
             self._close(node.connections.values())
         self.brokers.clear()
         self.refusals.keep(self.bootstrap.keys())
-        self._changed.notify()
+        self.changed.notify()
 
     def line(self, node_id: int) -> Line | None:
         """Return the measured line to a node, or None for an unknown node. Any thread may call."""
@@ -335,7 +336,7 @@ class Nodes:
             now = anyio.current_time()
             ends = [node.not_before for node in nodes if node.not_before > now]
             with anyio.CancelScope(deadline=min(ends, default=now)):
-                await self._changed.wait()
+                await self.changed.wait()
         return node_id
 
     # -- connections --------------------------------------------------------------------------
@@ -409,7 +410,9 @@ class Nodes:
                 await anyio.sleep_until(entry.node.not_before)
                 await self._open_and_run(purpose, entry)
         finally:
-            entry.node.is_probed = False
+            if entry.node.prober is entry:
+                entry.node.prober = None
+                self.changed.notify()
             _forget(purpose, entry)
             entry.opened.set()
 
@@ -437,7 +440,7 @@ class Nodes:
         logger.debug("connected to %s", connection.peer)
         await connection.run()
         if _closed_at_first_request(connection):
-            await self._probe_for_login(entry.node, entry.broker)
+            await self._probe_for_login(entry)
 
     @staticmethod
     def _watch_silence(node: Node, connection: BrokerConnection) -> None:
@@ -468,8 +471,9 @@ class Nodes:
             known_versions=known_versions,
         )
 
-    async def _probe_for_login(self, node: Node, broker: BrokerAddress) -> None:
+    async def _probe_for_login(self, entry: PurposeConnection) -> None:
         """Probe whether a listener that closed at the first request requires a login."""
+        node, broker = entry.node, entry.broker
         now = anyio.current_time()
         if self._needs_probe(node):
             from kohort.transport.cluster._probe import (  # seldom needed
@@ -477,14 +481,12 @@ class Nodes:
                 wants_login,
             )
 
-            node.probe_at = now + PROBE_INTERVAL
+            node.prober, node.probe_at = entry, now + PROBE_INTERVAL
             backoff_ends, node.not_before = node.not_before, now + PROBE_PAUSE
             offered = await offered_mechanisms(self._connect, broker.host, broker.port)
             node.not_before = backoff_ends
             if offered:
                 node.wants_login = wants_login(node.peer, offered, tls=self._security.uses_tls)
-            node.is_probed = False
-            self._changed.notify()
         if node.wants_login is not None:
             node.not_before = anyio.current_time()  # instead of the shorter back-off
             self._failed(node, copy_of(node.wants_login))
@@ -540,7 +542,8 @@ class Nodes:
             node.failures = 0
         if connection.failure is not None and not connection.closed_by_us:
             # The probe follows. Until its end the failure is not the whole reason.
-            node.is_probed = _closed_at_first_request(connection) and self._needs_probe(node)
+            if _closed_at_first_request(connection) and self._needs_probe(node):
+                node.prober = entry
             self._failed(node, connection.failure, lost=connection.lost_requests > 0)
 
     def _failed(self, node: Node, error: KafkaError, *, lost: bool = True) -> None:
@@ -551,7 +554,7 @@ class Nodes:
             node.failures += 1
             backoff = REFUSED_BACKOFF if refused else self._backoff
             node.not_before = now + backoff.delay(node.failures, self._rng)
-        self._changed.notify()
+        self.changed.notify()
         self.on_failure(node, error, lost)
 
     def _close(self, connections: Iterable[PurposeConnection]) -> None:
