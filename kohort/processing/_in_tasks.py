@@ -240,33 +240,28 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             self._group.start_soon(self._run_slot, Slot())
 
     async def _run_slot(self, slot: Slot) -> None:
-        """Handle one lane after the other."""
+        """Handle one lane after the other, until a handler or its task is cancelled."""
         self._is_starting = False
-        while True:
-            self._slots.add(slot)
-            current_slot.set(slot)
-            try:
-                with anyio.CancelScope() as slot.scope:
+        self._slots.add(slot)
+        current_slot.set(slot)
+        try:
+            with anyio.CancelScope() as slot.scope:
+                await self._handle(slot)
+                while not slot.is_cancelled and await self._wait_for_lane():
                     await self._handle(slot)
-                    while not slot.is_cancelled:
-                        await self._wait_for_lane()
-                        await self._handle(slot)
-                    return
-            except BaseException as error:
-                if isinstance(error, anyio.get_cancelled_exc_class()):
-                    raise
-                self._fail(error)  # Ctrl-C, or a defect
-                return
-            finally:
-                self._slots.discard(slot)
-                if slot.lane is not None:
-                    self._core.cancelled(slot.lane)
-                    self._apply()
-                self._start_slot()
-            slot = Slot()
+        except BaseException as error:
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                raise
+            self._fail(error)  # Ctrl-C, or a defect
+        finally:
+            self._slots.discard(slot)
+            if slot.lane is not None:
+                self._core.cancelled(slot.lane)
+                self._apply()
+            self._start_slot()
 
-    async def _wait_for_lane(self) -> None:
-        """Wait until a lane is ready for the slot of this task."""
+    async def _wait_for_lane(self) -> bool:
+        """Wait until a lane is ready for the slot of this task. Return False if it is to end."""
         event = anyio.Event()
         self._idle.append(event)
         try:
@@ -274,12 +269,13 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         except anyio.get_cancelled_exc_class():
             if anyio.current_effective_deadline() == -math.inf:
                 raise
-            # A handler cancelled its own task and returned, so the error comes only here.
+            return False  # a handler cancelled its own task and returned
         finally:
             if event.is_set():
                 self._is_starting = False
             else:
                 self._idle.remove(event)
+        return True
 
     async def _handle(self, slot: Slot) -> None:
         """Handle one lane after the other until none is ready, or until the slot is cancelled."""
@@ -305,7 +301,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             except anyio.get_cancelled_exc_class() as error:
                 if slot.is_cancelled or anyio.current_effective_deadline() == -math.inf:
                     raise
-                # A task that the handler awaited was cancelled, not the handler.
+                # A task that the handler awaited was cancelled, or the handler cancelled its own.
+                # Then asyncio counts a cancellation, which the next handler must not see.
+                slot.is_cancelled = True
                 lane = slot.lane = self._after_error(lane, _Cancelled.from_error(error))
             else:
                 lane = slot.lane = done(lane)

@@ -19,6 +19,7 @@ handler and every commit that a broker accepts, and keeps what must never happen
 10. A result is missing in the database or is there twice, whatever happens to the members.
 11. A record has a result and a letter. A record of a failed batch may have both if the writer of
     the letter was cut off, or the database failed as in 9.
+12. More handlers of a member run than ``concurrency``.
 
 Run one seed by ``python -m tests.processing.simulation --seed 7``, many by ``--seeds 1000``.
 """
@@ -301,6 +302,8 @@ class Member:
         places = places_of(load)
         witness.start(self, places)
         self.running += 1
+        if self.running > world.plan.concurrency:
+            witness.violate(f"{self} runs {self.running} of {world.plan.concurrency} handlers")
         plan, rng = world.plan, world.rng
         try:
             slow = rng.random() < plan.slow
@@ -339,7 +342,8 @@ class Member:
         # Its handler has returned, and the transaction of its store failed.
         retried = {
             (lane.partition.tp.partition, record.offset)
-            for until, _, lane in core._sleeping
+            for until, number, lane in core._sleeping
+            if lane.wake == number and not lane.partition.is_dropped
             if lane.attempt and until > anyio.current_time()
             for record in (lane.load if isinstance(lane.load, list) else [lane.load])
         }

@@ -118,6 +118,35 @@ def test_a_handler_longer_than_the_drain_is_cancelled(backend: str) -> None:
     in_world(backend, main)
 
 
+def test_a_cancelled_handler_leaves_one_slot(backend: str) -> None:
+    async def main(world: World) -> None:
+        running: set[tuple[int, int]] = set()
+        most: list[int] = []
+
+        async def handler(record: Record) -> None:
+            place = record.partition, record.offset
+            running.add(place)
+            most.append(len(running))
+            try:
+                await anyio.sleep(1e6 if record.partition else 5)
+            finally:
+                running.remove(place)
+
+        world.produce("slow", partition=1, key="slow")
+        options = {"order": "key", "drain": 1, "concurrency": 1}
+        async with processing(world.consumer(), handler, **options):
+            await until(lambda: running)
+            for number in range(8):
+                world.produce("x", key=f"k{number}")
+            async with world.consumer() as other:
+                while not other.assignment():
+                    await other.poll(timeout_ms=500)
+                await until(lambda: world.committed() == 8)
+        assert max(most) == 1
+
+    in_world(backend, main, partitions=2)
+
+
 def test_a_second_request_ends_the_drain(backend: str) -> None:
     async def main(world: World) -> None:
         world.produce("a")
@@ -329,6 +358,33 @@ def test_a_handler_that_cancels_its_own_task_is_not_the_last(backend: str) -> No
                 world.produce(value)
                 await anyio.sleep(7)
         assert handler.values == ["a", "b", "c"]
+
+    in_world(backend, main)
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_cancellation_does_not_stay_for_the_next_handler(backend: str, is_awaited: bool) -> None:
+    if backend == "trio":
+        return  # a task of trio has no method to cancel it
+
+    async def main(world: World) -> None:
+        import asyncio
+
+        async def handler(record: Record) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            if record.value == b"a" and context.attempt == 1:
+                task.cancel()
+                if is_awaited:
+                    await anyio.sleep(1)
+            else:
+                assert not task.cancelling()
+
+        world.produce("a")
+        async with processing(world.consumer(), handler, retry=Retry(2, first=1)):
+            await anyio.sleep(10)
+            world.produce("b")
+            await until(lambda: world.committed() == 2)
 
     in_world(backend, main)
 

@@ -13,6 +13,7 @@ import pytest
 
 from kohort import ConsumerRecord
 from kohort.processing import _done_set, _in_tasks
+from kohort.processing._context import Slot
 from kohort.processing._core import Core
 from kohort.processing._in_tasks import AsyncProcessor
 from kohort.processing._partition import Lane, Partition
@@ -66,6 +67,14 @@ def retry_in_the_slot() -> AbstractContextManager[Any]:
         return call
 
     return patch.object(_in_tasks, "checked_handler", checked)
+
+
+def start_slots_without_a_limit() -> AbstractContextManager[Any]:
+    def start(processor: AsyncProcessor) -> None:
+        if processor._core.ready:
+            processor._group.start_soon(processor._run_slot, Slot())
+
+    return patch.object(AsyncProcessor, "_start_slot", start)
 
 
 def take_foreign_done_sets() -> AbstractContextManager[Any]:
@@ -152,6 +161,7 @@ BUGS = (
     commit_past_a_gap,
     share_lanes,
     retry_in_the_slot,
+    start_slots_without_a_limit,
     take_foreign_done_sets,
     ignore_the_window,
     forget_running_lanes,
