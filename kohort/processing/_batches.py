@@ -6,7 +6,9 @@ Both have an offset, and a chunk has rows.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,11 @@ class Chunk:
         """Return the first rows, and the others."""
         first = Chunk(self.columns, self.start, rows, self._in_arrow)
         return first, Chunk(self.columns, self.start + rows, self.rows - rows, self._in_arrow)
+
+    def rows_before(self, offset: int) -> int:
+        """Return the number of rows before an offset."""
+        end = self.start + self.rows
+        return bisect_left(self.columns.offset, offset, self.start, end) - self.start
 
     def record_batch(self) -> pyarrow.RecordBatch:
         """Return the rows in Arrow, without a copy."""
@@ -115,3 +122,13 @@ def cut(pieces: deque[Any], rows: int) -> list[Any]:
             rows -= 1
         load.append(piece)
     return load
+
+
+def split_at(pieces: Sequence[Any], offset: int) -> tuple[list[Any], list[Any]]:
+    """Return the pieces before an offset, and the others. A chunk with rows of both is split."""
+    at = next((n for n, piece in enumerate(pieces) if piece.offset >= offset), len(pieces))
+    before, others = list(pieces[:at]), list(pieces[at:])
+    if before and isinstance(piece := before[-1], Chunk) and piece.end > offset:
+        before[-1], rest = piece.split(piece.rows_before(offset))
+        others.insert(0, rest)
+    return before, others

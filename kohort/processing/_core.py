@@ -40,7 +40,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from kohort import OffsetAndMetadata, TopicPartition
 from kohort.errors import ConfigurationError, IllegalStateError
-from kohort.processing._batches import cut, end_of, rows_of
+from kohort.processing._batches import cut, end_of, rows_of, split_at
 from kohort.processing._commands import (
     Command,
     Opened,
@@ -225,19 +225,17 @@ class Core:
 
     def _take(self, partition: Partition, records: Sequence[Any]) -> None:
         """Take records up to the end of the window into flight. Let the others wait."""
-        start, stop = 0, len(records)
-        while start < stop:
+        rest = records
+        while rest:
             lowest = partition.lowest()
-            base = records[start].offset if not partition.open or lowest is None else lowest
-            end = stop
-            if records[-1].offset - base >= self.options.window:
-                limit = base + self.options.window
-                end = next(at for at in range(start, stop) if records[at].offset >= limit)
-            if end == start:
+            base = rest[0].offset if not partition.open or lowest is None else lowest
+            records, rest = rest, ()
+            if end_of(records[-1]) > base + self.options.window:
+                records, rest = split_at(records, base + self.options.window)
+            if not records:
                 break
-            self._line_up(partition, partition.take(list(records[start:end])))
-            start = end
-        partition.waiting.extend(records[start:])
+            self._line_up(partition, partition.take(list(records)))
+        partition.waiting.extend(rest)
 
     def _line_up(self, partition: Partition, records: list[Any]) -> None:
         """Append records to their lanes."""

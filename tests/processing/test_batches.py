@@ -242,6 +242,32 @@ def test_parts_of_a_poll_are_converted_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert made == [columns]
 
 
+def chunk(start: int, end: int) -> Chunk:
+    columns: Any = SimpleNamespace(topic="orders", partition=0, offset=range(start, end))
+    return Chunk(columns, 0, end - start)
+
+
+def test_the_window_bounds_columns_too() -> None:
+    core = make_core(window=100, batch=Batch(10, seconds=1, columns=True))
+    partition = core.partitions[TP]
+    for start, end in ((0, 50), (50, 99), (99, 149)):
+        core.records(TP, [chunk(start, end)], 0.0)
+    assert partition.taken() == 100
+    found = []
+    lane = core.take()
+    while lane is not None:
+        found.append((lane.load[0].offset, lane.load[-1].end))
+        assert partition.taken() <= 100
+        lane = core.done(lane)
+    core.tick(1.0, 1.0)
+    assert found == [(start, start + 10) for start in range(0, 140, 10)]
+    lane = core.take()
+    assert lane is not None
+    assert (lane.load[0].offset, lane.load[-1].end) == (140, 149)
+    assert core.done(lane) is None
+    assert commit(core) == (149, "")
+
+
 def test_threads_get_tables_too() -> None:
     pytest.importorskip("pyarrow")
     with Cluster(topics={"orders": 1}) as cluster:
