@@ -409,7 +409,7 @@ class ShareBase(DriverOwner):
             )
 
     def _acknowledge(self, records: Iterable[ShareRecord[Any, Any]], type: Acknowledgement) -> None:
-        self._driver.life.check_usable()
+        self._driver.life.check_usable_for_mark()
         mark = self._locks.mark
         for record in records:
             if not isinstance(record, ShareRecord):

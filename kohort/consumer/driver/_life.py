@@ -131,7 +131,7 @@ class ConsumerLife:
     @property
     def is_of_this_process(self) -> bool:
         """True unless the consumer was started before fork() in a parent of this process."""
-        return self.pid is None or self.pid == _pid
+        return self.pid is None or self.pid == os.getpid()
 
     def check_process(self) -> None:
         """Raise ForkedConsumerError in a child of the process that started the consumer."""
@@ -144,6 +144,14 @@ class ConsumerLife:
 
     def check_usable(self) -> None:
         """Raise ConsumerClosedError if the consumer is closed, or ForkedConsumerError."""
+        self.check_process()
+        self.check_usable_for_mark()
+
+    def check_usable_for_mark(self) -> None:
+        """Do the same for a call that marks a record and sends nothing, without a system call.
+
+        A child of a fork() in C, as of uWSGI, is not recognized here. Its next poll is refused.
+        """
         if self.pid is not None and self.pid != _pid:
             self.check_process()
         if self.state is ConsumerState.CLOSED:
@@ -158,7 +166,7 @@ class ConsumerLife:
 
 
 _pid = os.getpid()
-"""The id of this process, for calls that run for each record."""
+"""The id of this process, unless a fork() in C made it, which calls nothing of Python's."""
 
 
 def _note_pid() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
-from kohort.consumer.driver import _life
 from kohort.testing import Cluster
 
 CONSUMERS = pytest.mark.parametrize("cls", [KafkaConsumer, AsyncKafkaConsumer])
@@ -97,7 +96,8 @@ def test_repr_takes_no_lock(cls: type[Any]) -> None:
 def test_repr_shows_another_process_after_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = KafkaConsumer("orders")
     consumer._driver.life.pid = os.getpid()
-    monkeypatch.setattr(_life, "_pid", os.getpid() + 1)
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     assert repr(consumer) == "<KafkaConsumer topics=['orders'] of another process>"
     monkeypatch.undo()
     consumer._driver.life.pid = None

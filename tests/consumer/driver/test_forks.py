@@ -251,3 +251,36 @@ def test_a_used_consumer_is_refused_in_a_child(
     assert end == "parent", errors
     assert len(refused) == 6
     assert {"started before fork()" in each for each in refused} == {True}, refused
+
+
+FORKED_IN_C = """
+import ctypes, os, sys
+from kohort.consumer.driver._life import ConsumerLife
+from kohort.errors import ForkedConsumerError
+
+def is_refused(check):
+    try:
+        check()
+    except ForkedConsumerError:
+        return True
+    return False
+
+used, made = ConsumerLife(), ConsumerLife()
+used.pid = os.getpid()
+child = ctypes.PyDLL(None).fork()
+if not child:
+    made.pid = os.getpid()
+    said = [is_refused(check) for life in (used, made) for check in (
+        life.check_process, life.check_usable, life.check_usable_for_mark
+    )]
+    print(*said, used, made, sep=", ", flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_child_of_a_fork_in_c_is_recognized(tmp_path: Path) -> None:
+    said, errors = started(tmp_path, FORKED_IN_C).communicate(timeout=90)
+    # A mark sends nothing. The poll after it is refused.
+    refused = "True, True, False, False, False, False"
+    assert said == f"{refused}, of another process, running\n", errors

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kohort.consumer.driver import _life
 from kohort.consumer.driver._life import MOVES, ConsumerLife, ConsumerState
 from kohort.errors import ConsumerClosedError, ForkedConsumerError
 from kohort.testing import Cluster
@@ -64,8 +63,9 @@ def test_use_is_refused_after_close_and_after_fork(monkeypatch: pytest.MonkeyPat
     life.check_usable()
     life.pid = os.getpid()
     life.check_usable()
+    parent = os.getpid()
     with monkeypatch.context() as patch:
-        patch.setattr(_life, "_pid", life.pid + 1)
+        patch.setattr(os, "getpid", lambda: parent + 1)
         with pytest.raises(ForkedConsumerError):
             life.check_usable()
     life.move(ConsumerState.CLOSED)
