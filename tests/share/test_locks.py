@@ -310,6 +310,19 @@ def test_a_late_mark_of_the_rest_is_named_unless_it_is_a_release() -> None:
     assert sorted(locks.take_failures()[TP]) == [1]
 
 
+def test_an_expired_lock_that_no_caller_marked_is_no_failure() -> None:
+    clock = Clock()
+    locks = Locks(clock)
+    taken(locks, 0, 1)
+    locks.add(fetched(2, 3))  # waits for a poll
+    clock.now = LOCK
+    locks.release_buffered()
+    locks.release_rest(NODE, frozenset())
+    assert locks.take_units(NODE) == {}
+    assert locks.take_failures() == {}
+    assert locks.failed == 0
+
+
 def test_a_record_of_another_consumer_is_not_marked() -> None:
     locks, other = Locks(Clock()), Locks(Clock())
     hold = taken(other, 0, 0)[0]

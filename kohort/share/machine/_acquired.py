@@ -19,7 +19,7 @@ Invariants:
 4. A unit has ascending offsets, each once.
 5. A renewal keeps the hold, with a deadline that counts from the sending of the renewal.
 6. An offset that this member can no longer acknowledge is a :class:`Failure` once, if it was
-   marked.
+   marked. A lock that expires before its release is sent is none, as it is released then.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ class AcquiredRecords:
                 continue
             type = chosen[offset]
             if now >= (hold.deadline_of(offset) if hold.renewed else hold.deadline):
-                if type is not Acknowledgement.GAP:
+                if type not in (Acknowledgement.GAP, Acknowledgement.RELEASE):
                     failures.append(Failure(offset, EXPIRED))
                 self.lose(offset, type)
                 continue
