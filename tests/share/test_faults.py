@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from kohort import AsyncShareConsumer, TopicPartition
-from kohort.errors import ErrorCode, GroupAuthorizationFailedError, KafkaError
+from kohort.errors import ErrorCode, GroupAuthorizationFailedError, KafkaError, UnknownServerError
 from kohort.share.machine._acquired import Acknowledgement
 from kohort.testing import MemoryCluster
 from tests.share.test_consumer import (
@@ -192,6 +192,31 @@ def test_marks_that_are_refused_beside_records_are_sent_again_at_once(backend: s
                 await anyio.sleep(1)
                 assert member._locks.is_settled  # each half was sent on its own
                 assert not refusals
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_acknowledgements_that_a_response_does_not_name_have_failed(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster) as member:
+            first, second = await poll(member, 2)
+            client = member._client
+            assert client is not None
+            note = client._acknowledged
+
+            def unnamed(node: Any, session: Any, units: Any, response: Any) -> None:
+                response.responses.clear()
+                note(node, session, units, response)
+
+            member.accept(first)
+            with patch.object(client, "_acknowledged", unnamed):
+                failed = await member.commit()
+            assert list(failed[TP]) == [first.offset]
+            assert isinstance(failed[TP][first.offset], UnknownServerError)
+            member.accept(second)
+            assert await member.commit() == {}
 
     on_cluster(backend, scene)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -494,16 +494,23 @@ class ShareClient:
         locks = self.locks
         if response.acquisition_lock_timeout_ms > 0:
             locks.seconds = response.acquisition_lock_timeout_ms / 1000
-        answered = set()
         self._empty.add(node)
+        self._answered(
+            node,
+            units,
+            (
+                (
+                    (topic.topic_id, each.partition_index),
+                    each.acknowledge_error_code,
+                    each.acknowledge_error_message,
+                )
+                for topic in response.responses
+                for each in topic.partitions
+            ),
+        )
         for topic in response.responses:
             for each in topic.partitions:
                 key = topic.topic_id, each.partition_index
-                if key in units:
-                    answered.add(key)
-                    locks.answered(
-                        node, key, each.acknowledge_error_code, each.acknowledge_error_message
-                    )
                 if each.error_code:
                     self._partition_failed(node, key, each, response.node_endpoints)
                 elif each.acquired_records and each.records is not None:
@@ -528,12 +535,6 @@ class ShareClient:
                             sent_at + locks.seconds,
                         )
                     )
-        self._fail_units(
-            node,
-            {key: unit for key, unit in units.items() if key not in answered},
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            "the response does not name the partition",
-        )
 
     def _partition_failed(
         self,
@@ -591,6 +592,20 @@ class ShareClient:
             api = ApiKey.SHARE_FETCH
             self._report(error_for(api, code, self._settings.group_id, message))
         return code == 0
+
+    def _answered(
+        self,
+        node: int,
+        units: dict[IdPartition, AckUnit],
+        answers: Iterable[tuple[IdPartition, int, str | None]],
+    ) -> None:
+        """Note the answer to each unit. One that the response does not name has failed."""
+        left = dict(units)
+        for key, code, message in answers:
+            if left.pop(key, None) is not None:
+                self.locks.answered(node, key, code, message)
+        unnamed = "the response does not name the partition"
+        self._fail_units(node, left, ErrorCode.UNKNOWN_SERVER_ERROR, unnamed)
 
     def _fail_units(
         self, node: int, units: dict[IdPartition, AckUnit], code: int, message: str | None
@@ -651,10 +666,11 @@ class ShareClient:
             return
         if response.acquisition_lock_timeout_ms > 0:
             self.locks.seconds = response.acquisition_lock_timeout_ms / 1000
-        for topic in response.responses:
-            for each in topic.partitions:
-                key = topic.topic_id, each.partition_index
-                if key in units:
-                    self.locks.answered(node, key, each.error_code, each.error_message)
-                    if each.error_code:
-                        self._cluster.request_refresh()
+        answers = [
+            ((topic.topic_id, each.partition_index), each.error_code, each.error_message)
+            for topic in response.responses
+            for each in topic.partitions
+        ]
+        self._answered(node, units, answers)
+        if any(code for _, code, _ in answers):
+            self._cluster.request_refresh()
