@@ -162,6 +162,20 @@ def test_a_moved_leader_fails_the_acknowledgements_of_its_partition() -> None:
     assert locks.counts() == (0, 0)
 
 
+def test_an_answer_that_the_leader_has_moved_ends_its_fetches_too() -> None:
+    locks = Locks(Clock())
+    holds = taken(locks, 0, 0)
+    locks.mark(0, holds[0], ACCEPT)
+    locks.take_units(NODE)
+    locks.add(fetched(1, 2))
+    (decoded,) = locks.take()
+    locks.add(fetched(3, 4))
+    locks.answered(NODE, KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    assert not locks.has_buffered
+    assert locks.hold(decoded, set()) == {}
+    assert list(locks.take_failures()[TP]) == [0]
+
+
 def test_records_of_a_new_leader_replace_those_of_the_old_one() -> None:
     locks = Locks(Clock())
     holds = taken(locks, 0, 1)

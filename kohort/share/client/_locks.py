@@ -388,12 +388,12 @@ class Locks:
     def answered(self, node: int, key: IdPartition, code: int, message: str | None) -> None:
         """Note the answer of a leader to the acknowledgements of one partition."""
         with self._lock:
+            if code in _LOST_LEADERS:
+                self._void_at(node, key, code, message)
+                return
             home = self._homes.get(key)
             if home is None or home.node != node:
                 return  # another leader has locked records since
-            if code in _LOST_LEADERS:
-                self._void(key, code, message)
-                return
             before = len(home)
             self._fail(home.partition, home.answered(code, message, self.seconds))
             if code == 0:
@@ -412,11 +412,14 @@ class Locks:
     ) -> None:
         """Lose the locks of one partition at a node, because it has another leader."""
         with self._lock:
-            fetches = (*self._buffer, *self._taken)
-            self._void_fetches(each for each in fetches if each.key == key and each.node == node)
-            home = self._homes.get(key)
-            if home is not None and home.node == node:
-                self._void(key, code, message)
+            self._void_at(node, key, code, message)
+
+    def _void_at(self, node: int, key: IdPartition, code: int, message: str | None) -> None:
+        fetches = (*self._buffer, *self._taken)
+        self._void_fetches(each for each in fetches if each.key == key and each.node == node)
+        home = self._homes.get(key)
+        if home is not None and home.node == node:
+            self._void(key, code, message)
 
     def _void_fetches(self, lost: Iterable[Fetched]) -> None:
         for each in lost:
