@@ -1,9 +1,10 @@
 """The requests of one share consumer: its membership, its fetches and its acknowledgements.
 
-Theory of operation. Two tasks run in the event loop of the engine. One carries out the commands of
-the membership. The other looks at every leader after each event, and sends what is due. A fetch is
-due while a poll waits and nothing is buffered. Acknowledgements are due if a commit waits for them,
-or after a third of the lock. A fetch takes the acknowledgements of its leader along.
+Theory of operation. Tasks run in the event loop of the engine. One carries out the commands of the
+membership. One looks at every leader after an event or at a time, and begins what is due. A poll
+does that itself. Each leader has a task that makes its requests. A fetch is due while a poll waits
+and nothing is buffered. Acknowledgements are due if a commit waits for them, if they were refused
+together, or after a third of the lock. A fetch takes the acknowledgements of its leader along.
 
 Invariants:
 
@@ -16,6 +17,9 @@ Invariants:
    session. So this member never acknowledges a record that the leader may have given to another.
 5. ``close()`` sends what is marked, closes each session, and then leaves. The end of a session
    releases the rest of its partitions. Locks of forgotten partitions are released before.
+6. Nothing is due for long without a look. What makes something due before the next look notifies
+   the task that looks. A mark does not. So the next look has a time while a leader holds records
+   for this member, also records that are buffered or decoded now.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ class LeaderTask:
     """The task of one leader, which sends one request after the other.
 
     It lives as long as the client, because a new task for each request takes much of the time of a
-    poll.
+    poll. That of a broker that has left the cluster waits until then, as its id may come back.
     """
 
     __slots__ = ("_request", "_signal")
