@@ -363,9 +363,10 @@ class Core:
         self.running.discard(lane)
         if not partition.is_dropped:
             partition.finish(lane.load)
+        records = 1 if self.options.batch is None else rows_of(lane.load)
         self._next_of(lane)
         if partition.is_full and not partition.is_closed:
-            partition.since_check += 1
+            partition.since_check += records
             if partition.since_check >= self._check_every or not partition.open:
                 self._check_window(partition)
         return self.take()
@@ -468,6 +469,7 @@ class Core:
         self.running.discard(lane)
         lane.attempt -= 1
         if lane.partition.is_watched and (lane.partition.is_closed or lane.partition.is_dropped):
+            self.has_news = True
             self._end(lane)
         else:
             self.ready.appendleft(lane)

@@ -268,6 +268,19 @@ def test_the_window_bounds_columns_too() -> None:
     assert commit(core) == (149, "")
 
 
+def test_a_full_window_is_resumed_before_its_last_batch_is_whole() -> None:
+    core = make_core(window=1000, batch=Batch(150, seconds=60, columns=True))
+    partition = core.partitions[TP]
+    for start in (0, 500):
+        core.records(TP, [chunk(start, start + 500)], 0.0)
+    assert partition.is_full
+    lane = core.take()
+    while lane is not None:
+        lane = core.done(lane)
+    assert partition.taken() == 100  # which would otherwise wait for the seconds of a batch
+    assert not partition.is_full
+
+
 def test_threads_get_tables_too() -> None:
     pytest.importorskip("pyarrow")
     with Cluster(topics={"orders": 1}) as cluster:
