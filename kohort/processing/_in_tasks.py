@@ -307,12 +307,12 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 lane = slot.lane = self._after_error(lane, _Cancelled.from_error(error))
             else:
                 lane = slot.lane = done(lane)
+            if slot.is_cancelled and lane is not None:
+                slot.lane = None
+                core.put_back(lane)
             if core.has_news:
                 self._apply()
             if slot.is_cancelled:
-                if lane is not None:
-                    slot.lane = None
-                    core.put_back(lane)
                 return
 
     def _after_error(self, lane: Lane, error: Exception) -> Lane | None:
