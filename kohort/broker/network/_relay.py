@@ -207,6 +207,7 @@ def _known(response: ApiVersionsResponse) -> Iterator[ApiVersionsResponse.ApiVer
 
 async def _cancel_at_end(has_ended: Callable[[], bool], scope: anyio.CancelScope) -> None:
     """Cancel the request of a client that has gone, because its broker may never respond."""
+    await anyio.sleep(_WATCH_SECONDS)  # what the client sent before its end is still forwarded
     while not has_ended():  # noqa: ASYNC110  # the socket is readable, too, if requests wait
         await anyio.sleep(_WATCH_SECONDS)
     scope.cancel()
