@@ -399,7 +399,7 @@ class ShareBase(DriverOwner):
 
         Raises IllegalStateError if this consumer holds no lock of the offset.
         """
-        self._driver.life.check_usable()
+        self._driver.life.check_usable_for_mark()
         _check_choice("type", type, tuple(_TYPES))
         tp = _arguments.topic_partition(partition)
         hold = self._locks.find(tp, _arguments.offset(offset))

@@ -19,7 +19,8 @@ Invariants:
 4. A unit has ascending offsets, each once.
 5. A renewal keeps the hold, with a deadline that counts from the sending of the renewal.
 6. An offset that this member can no longer acknowledge is a :class:`Failure` once, if it was
-   marked. A lock that expires before its release is sent is none, as it is released then.
+   marked. A release whose lock has expired when it would be sent is none, because the record is
+   free then. It is one if the leader has refused it or locks the record again.
 """
 
 from __future__ import annotations
