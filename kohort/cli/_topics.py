@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
     Bounds = dict[TopicPartition, tuple[int, int]]
-    Configs = AdminResults[str, dict[str, str | None]]
+    Configs = dict[str, dict[str, str | None]]
 
 DESCRIPTION = """\
 Without a name, list all topics with the number of their offsets. With a name, show the partitions
@@ -76,16 +76,16 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
     topics = [
         each for each in results.values() if names or options.internal or not each.is_internal
     ]
-    found = _bounds(admin, topics, timeout_ms)
-    bounds = dict(found)
-    configs = _configs(admin, [each.name for each in topics] if names else [], timeout_ms)
+    offsets = _bounds(admin, topics, timeout_ms)
+    settings = _configs(admin, [each.name for each in topics] if names else [], timeout_ms)
+    bounds, configs = dict(offsets), dict(settings)  # without the errors, which come at the end
     if options.json:
         print(json.dumps([_as_json(each, bounds, configs) for each in topics], indent=1))
     elif topics and names:
         print("\n\n".join(_shown(each, bounds, configs) for each in topics))
     elif not names:
         print(_listed(topics, bounds) if topics else f"no topics{_client.scope_of(options)}")
-    return max(_errors(results), _errors(found), _errors(configs))
+    return max(_errors(results), _errors(offsets), _errors(settings))
 
 
 def _bounds(
@@ -118,7 +118,9 @@ def _bounds(
     )
 
 
-def _configs(admin: KafkaAdminClient, topics: list[str], timeout_ms: float) -> Configs:
+def _configs(
+    admin: KafkaAdminClient, topics: list[str], timeout_ms: float
+) -> AdminResults[str, dict[str, str | None]]:
     """Return the settings that topics have themselves."""
     from kohort.admin import AdminResults, ConfigResource
 

@@ -230,6 +230,18 @@ def test_lag_is_unknown_when_the_topics_may_not_be_described(
     assert re.search(r"^g +classic +Empty +0 +- +-$", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.parametrize("words", ["topics orders", "topics orders --json"])
+@pytest.mark.cases(2)
+def test_topic_is_shown_without_the_right_to_its_settings(
+    place: Place, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.side.grant([topic("orders", "DESCRIBE")])
+    assert run(place, words, tmp_path) == 1
+    shown = capsys.readouterr()
+    assert "orders" in shown.out
+    assert "bob needs DESCRIBE_CONFIGS on topic 'orders'" in shown.err
+
+
 @pytest.mark.parametrize("words", ["groups", "topics"])
 def test_empty_list_says_that_rights_limit_it(
     place: Place, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
