@@ -93,6 +93,10 @@ class FaultControl(ABC):
     def _call(self, function: Callable[[ClusterServer], T]) -> T:
         """Run a function on the cluster in the cluster's event loop."""
 
+    def _check_failable(self, key: int) -> None:
+        """Raise InvalidOptionError for an API that :meth:`fail` does not support."""
+        check_failable(key)
+
     def on(
         self,
         api: str | int | None,
@@ -188,7 +192,7 @@ class FaultControl(ABC):
             )
         keys = api_keys(api)
         for key in keys or ():
-            check_failable(key)
+            self._check_failable(key)
         return self._add_rule(
             lambda call: call.error(error),
             keys,

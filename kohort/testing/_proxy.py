@@ -9,12 +9,11 @@ from typing import TypeVar
 from kohort.broker._cluster_server import ClusterServer
 from kohort.broker.network._relay import find_brokers
 from kohort.broker.requests._dispatch import ReceivedRequest
-from kohort.broker.requests._faults import api_keys
 from kohort.config._client import parse_server
-from kohort.errors import ErrorCode, IllegalStateError, InvalidOptionError
+from kohort.errors import IllegalStateError, InvalidOptionError
 from kohort.protocol.messages import MetadataRequest
 from kohort.testing._cluster import Cluster
-from kohort.testing._fault_control import Fault, FaultControl
+from kohort.testing._fault_control import FaultControl
 
 T = TypeVar("T")
 
@@ -81,27 +80,6 @@ class Proxy(FaultControl):
         if cluster is not None:
             cluster.stop()
 
-    def fail(
-        self,
-        api: str | int,
-        error: ErrorCode,
-        *,
-        times: int | None = 1,
-        node: int | None = None,
-        client_id: str | None = None,
-        chance: float = 1.0,
-    ) -> Fault:
-        """Respond with an error for all parts of the request, which the cluster does not get.
-
-        InvalidOptionError for Metadata.
-        """
-        if MetadataRequest.api_key in (api_keys(api) or ()):
-            raise InvalidOptionError(
-                "fail() of a proxy does not support Metadata, because only the cluster knows its "
-                "topics. Use on(), and set the errors in the response of `await call.proceed()`"
-            )
-        return super().fail(api, error, times=times, node=node, client_id=client_id, chance=chance)
-
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of the listeners, in the order of the ids of the brokers."""
@@ -117,6 +95,14 @@ class Proxy(FaultControl):
         if self._cluster is None:
             raise IllegalStateError("the proxy is not running: use `with Proxy(to) as proxy:`")
         return self._cluster
+
+    def _check_failable(self, key: int) -> None:
+        if key == MetadataRequest.api_key:
+            raise InvalidOptionError(
+                "fail() of a proxy does not support Metadata, because only the cluster knows its "
+                "topics. Use on(), and set the errors in the response of `await call.proceed()`"
+            )
+        super()._check_failable(key)
 
     def _call(self, function: Callable[[ClusterServer], T]) -> T:
         return self._started._call(function)
