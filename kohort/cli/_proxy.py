@@ -53,17 +53,10 @@ def add_to(commands: Commands) -> None:
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Forward until Ctrl-C or SIGTERM. Return 1 on failure, or 2 if an option is wrong."""
-    try:
-        return _client.run("proxy", partial(_run, options))
-    except _WrongOptionError as error:
-        parser.exit(2, f"kohort proxy: {error}\n")
+    return _client.run("proxy", partial(_run, parser, options))
 
 
-class _WrongOptionError(Exception):
-    """An option that the proxy does not take."""
-
-
-def _run(options: argparse.Namespace) -> int:
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     from kohort.testing import Proxy  # other commands do not load the cluster
 
     stop = threading.Event()
@@ -84,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise CommandError(error.strerror or str(error)) from error
         except InvalidOptionError as error:
-            raise _WrongOptionError(str(error)) from error
+            parser.exit(2, f"kohort proxy: {error}\n")
         print(f"listening on {proxy.bootstrap_servers}", flush=True)
         stop.wait()
     return 0
