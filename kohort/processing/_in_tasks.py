@@ -11,6 +11,7 @@ consumer, while the poll waits for it and slots go on.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 import sys
@@ -280,7 +281,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
     async def _handle(self, slot: Slot) -> None:
         """Handle one lane after the other until none is ready, or until the slot is cancelled."""
         core, handler = self._core, self._handler
-        done, steps = core.done, 0
+        done, steps, cancelling = core.done, 0, _counter_of_cancellations()
         yield_at = anyio.current_time() + TURN_SECONDS
         lane = slot.lane = core.take()
         while lane is not None:
@@ -307,6 +308,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 lane = slot.lane = self._after_error(lane, _Cancelled.from_error(error))
             else:
                 lane = slot.lane = done(lane)
+                if cancelling() and not slot.is_cancelled:
+                    await _end_cancellation()
+                    slot.is_cancelled = True
             if slot.is_cancelled and lane is not None:
                 slot.lane = None
                 core.put_back(lane)
@@ -343,11 +347,14 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                     core, lane, self._wait_for_news, self._apply
                 )
                 await self._handler(tp, records)
+                await _end_cancellation()
         except Exception as raised:
             error = raised
-        except BaseException as raised:
-            if isinstance(raised, anyio.get_cancelled_exc_class()):
+        except anyio.get_cancelled_exc_class() as raised:
+            if slot.is_cancelled or anyio.current_effective_deadline() == -math.inf:
                 raise
+            error = _Cancelled.from_error(raised)
+        except BaseException as raised:
             self._fail(raised)
         finally:
             self._slots.discard(slot)
@@ -481,6 +488,27 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 core.committed(offsets)
                 return True
         return True
+
+
+def _counter_of_cancellations() -> Callable[[], int]:
+    """Return a function that counts the cancellations of this task. trio has none of a task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # trio runs this task
+        task = None
+    return int if task is None else task.cancelling
+
+
+async def _end_cancellation() -> None:
+    """Take the cancellation of a handler that cancelled its own task and returned.
+
+    asyncio raises it at the next await, which must not be that of the next handler.
+    """
+    try:
+        await checkpoint()
+    except anyio.get_cancelled_exc_class():
+        if anyio.current_effective_deadline() == -math.inf:
+            raise
 
 
 class _Cancelled(Exception):

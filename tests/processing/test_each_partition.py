@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
@@ -177,3 +178,19 @@ def test_options_of_handlers_are_refused() -> None:
     for handlers in both_given:
         with pytest.raises(ConfigurationError, match="either a handler"):
             wrong(consumer, **handlers)
+
+
+def test_the_cancellation_of_an_awaited_task_is_a_failure() -> None:
+    async def main(world: World) -> None:
+        async def partition(tp: TopicPartition, records: Records) -> None:
+            async for _ in records:
+                task = asyncio.create_task(anyio.sleep(100))
+                task.cancel()
+                await task
+
+        world.produce("a")
+        with pytest.raises(Exception, match="cancellation") as raised:
+            await process(world.consumer(), each_partition=partition, handle_signals=False)
+        assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+
+    in_world("asyncio", main)

@@ -389,6 +389,31 @@ def test_a_cancellation_does_not_stay_for_the_next_handler(backend: str, is_awai
     in_world(backend, main)
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_handler_that_cancels_its_task_fails_no_record(backend: str, key: str | None) -> None:
+    if backend == "trio":
+        return  # a task of trio has no method to cancel it
+
+    async def main(world: World) -> None:
+        import asyncio
+
+        attempts: list[tuple[bytes | None, int]] = []
+
+        async def handler(record: Record) -> None:
+            await anyio.lowlevel.checkpoint()
+            attempts.append((record.value, context.attempt))
+            if record.value == b"a":
+                task = asyncio.current_task()
+                assert task is not None and task.cancel()
+
+        world.produce("a", "b", "c", key=key)
+        async with processing(world.consumer(), handler, retry=Retry(2, first=1)):
+            await until(lambda: world.committed() == 3)
+        assert attempts == [(b"a", 1), (b"b", 1), (b"c", 1)]
+
+    in_world(backend, main)
+
+
 def test_the_next_record_of_a_key_needs_no_step_of_the_loop(backend: str) -> None:
     if backend == "trio":
         return  # trio runs no callbacks in the order of its tasks
