@@ -155,10 +155,10 @@ async def _replay(
     consumer: AsyncKafkaConsumer[bytes, bytes],
     tps: list[TopicPartition],
 ) -> int:
-    from kohort import OffsetAndMetadata
-
     producer = _client.producer_of(consumer)
     replayed = left_out = 0
+    # A group that refuses the commit of a replay refuses this one, which changes no offset.
+    await _commit_positions(consumer, tps)
     async for letters in _letters(consumer, tps):
         posted = []
         for letter in letters:
@@ -173,11 +173,17 @@ async def _replay(
         for each in posted:
             await each.wait()
         replayed += len(posted)
-        await consumer.commit(
-            {tp: OffsetAndMetadata(await consumer.position(tp), "") for tp in tps}
-        )
+        await _commit_positions(consumer, tps)
     print(f"{replayed} {'letter' if replayed == 1 else 'letters'} replayed")
     return 1 if left_out else 0
+
+
+async def _commit_positions(
+    consumer: AsyncKafkaConsumer[bytes, bytes], tps: list[TopicPartition]
+) -> None:
+    from kohort import OffsetAndMetadata
+
+    await consumer.commit({tp: OffsetAndMetadata(await consumer.position(tp), "") for tp in tps})
 
 
 async def _post(

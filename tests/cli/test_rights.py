@@ -15,6 +15,7 @@ import pytest
 from kohort import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kohort.admin import ConfigResource
 from kohort.cli import main
+from kohort.config.properties import read_properties
 from kohort.errors import ClusterAuthorizationFailedError
 from kohort.testing import Authorization, Cluster, Security
 from tests.cli.test_letters import Input
@@ -159,12 +160,31 @@ def check(place: Place, case: Case, folder: Path, capsys: pytest.CaptureFixture[
             assert "poll()" not in line and "retries" not in line
 
 
+def end_of(place: Place) -> int:
+    """Return the end offset of the topic orders, which the user may read."""
+    with KafkaConsumer.from_properties(
+        {**read_properties(place.file.read_text()), "bootstrap.servers": place.servers}
+    ) as consumer:
+        return consumer.end_offsets([ORDERS])[ORDERS]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.words)
 @pytest.mark.cases(6)
 def test_command_names_the_missing_right(
     place: Place, case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check(place, case, tmp_path, capsys)
+
+
+def test_replay_without_read_on_its_group_writes_nothing(place: Place, tmp_path: Path) -> None:
+    rights = [topic("dead", "READ"), topic("orders", "WRITE"), topic("orders", "READ")]
+    place.side.grant([*rights, group(LETTERS, "DESCRIBE")])
+    before = end_of(place)
+    assert run(place, "dead-letters dead --replay --again", tmp_path) == 1
+    assert end_of(place) == before
+    place.side.grant([*rights, group(LETTERS, "READ")])
+    assert run(place, "dead-letters dead --replay --again", tmp_path) == 0
+    assert end_of(place) == before + 1
 
 
 @pytest.mark.real_kafka
