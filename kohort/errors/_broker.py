@@ -19,11 +19,15 @@ class BrokerResponseError(KafkaError):
     code: int = ErrorCode.UNKNOWN_SERVER_ERROR
     refresh_metadata: ClassVar[bool] = False
     refresh_coordinator: ClassVar[bool] = False
+    advice: str = ""
+    """End of the message, which is for a consumer that goes on. Empty if there is none."""
 
-    def __init__(self, message: str = "", *, code: int | None = None) -> None:
+    def __init__(self, message: str = "", *, code: int | None = None, advice: str = "") -> None:
         if code is not None:
             self.code = code
-        super().__init__(message or _describe(type(self), self.code))
+        self.advice = advice
+        text = message or _describe(type(self), self.code)
+        super().__init__(f"{text}. {advice}" if advice else text)
 
     def __init_subclass__(
         cls,
@@ -232,8 +236,9 @@ class TopicAuthorizationFailedError(BrokerResponseError, code=ErrorCode.TOPIC_AU
         topics: Iterable[str] = (),
         operation: str | None = None,
         committed: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        advice: str = "",
     ) -> None:
-        super().__init__(message, code=code)
+        super().__init__(message, code=code, advice=advice)
         self.topics = frozenset(topics)
         self.operation = operation
         self.committed = dict(committed or {})
@@ -256,8 +261,9 @@ class GroupAuthorizationFailedError(BrokerResponseError, code=ErrorCode.GROUP_AU
         code: int | None = None,
         group_id: str | None = None,
         operation: str | None = None,
+        advice: str = "",
     ) -> None:
-        super().__init__(message, code=code)
+        super().__init__(message, code=code, advice=advice)
         self.group_id = group_id
         self.operation = operation
 

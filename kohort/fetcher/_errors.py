@@ -106,10 +106,10 @@ def denied_topics_error(
     names = ", ".join(repr(topic) for topic in sorted(topics))
     names += " (CREATE if it does not exist)" if may_create else ""
     return TopicAuthorizationFailedError(
-        f"{where}: this client needs {operation} on topic {names}. Grant it. The client "
-        "retries, and other topics continue",
+        f"{where}: this client needs {operation} on topic {names}. Grant it",
         topics=topics,
         operation=operation,
+        advice="The client retries, and other topics continue",
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.cli.common._numbers import above_zero
 from kohort.config.properties import read_properties
-from kohort.errors import KafkaError
+from kohort.errors import BrokerResponseError, KafkaError
 from kohort.logs import get_logger
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 SERVERS = "localhost:9092"
 SERVERS_VARIABLE, PROPERTIES_VARIABLE = "KOHORT_BOOTSTRAP_SERVERS", "KOHORT_PROPERTIES"
 """Environment variables in place of the options of the same names."""
-
-_ADVICE_OF_A_CONSUMER = (
-    ". The client retries, and other topics continue",
-    ". Grant READ, which implies DESCRIBE. A later poll() retries",
-)
-"""Ends of texts about missing rights. A command has ended, and it may need less than READ."""
 
 
 class CommandError(Exception):
@@ -117,11 +111,11 @@ def run(name: str, command: Callable[[], int]) -> int:
 def text_of(error: Exception) -> str:
     """Return the text of an error, without the number of an error of the system.
 
-    The advice for a consumer that goes on to poll is left out.
+    The advice for a consumer is left out. A command has ended, and it may need less than READ.
     """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     text = str(error)
-    for advice in _ADVICE_OF_A_CONSUMER:
-        text = text.removesuffix(advice)
+    if isinstance(error, BrokerResponseError) and error.advice:
+        text = text.removesuffix(f". {error.advice}")
     return text

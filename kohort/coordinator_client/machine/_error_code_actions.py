@@ -205,9 +205,10 @@ def error_for(
         operation = "DESCRIBE" if api in _DESCRIBE_APIS else "READ"
         return GroupAuthorizationFailedError(
             f"{api.name} failed with {error_name(code)}: this client needs {operation} on group "
-            f"{group_id!r}. Grant READ, which implies DESCRIBE. A later poll() retries",
+            f"{group_id!r}",
             group_id=group_id,
             operation=operation,
+            advice="Grant READ, which implies DESCRIBE. A later poll() retries",
         )
     plain = broker_error(code)
     hint = _HINTS_OF_APIS.get((api, code)) or _HINTS.get(code)
