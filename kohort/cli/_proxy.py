@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -58,12 +56,10 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     from kohort.testing import Proxy  # other commands do not load the cluster
+    from kohort.testing.signals import stop_event
 
-    stop = threading.Event()
     with ExitStack() as ending:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            former = signal.signal(number, lambda *_: stop.set())
-            ending.callback(signal.signal, number, former)
+        stop = ending.enter_context(stop_event())
         try:
             proxy = Proxy(
                 options.to,

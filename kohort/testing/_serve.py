@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +16,7 @@ from kohort.config.properties import read_properties
 from kohort.errors import InvalidOptionError
 from kohort.testing._cluster import Cluster
 from kohort.testing._secured_properties import security_of
+from kohort.testing.signals import stop_event
 
 
 def serve(
@@ -60,7 +59,6 @@ def serve(
     """
     read = {} if properties is None else read_properties(_text("properties", properties))
     passwords = {} if users is None else _passwords(users)
-    stop = threading.Event()
     with ExitStack() as ending:
         # Keys that are not in PEM files are stored here while the cluster runs.
         folder = ending.enter_context(TemporaryDirectory(prefix="kohort-broker-"))
@@ -77,9 +75,7 @@ def serve(
         _print_note(
             "shown by DescribeConfigs and without effect here", given.keys() - effective_configs()
         )
-        for number in (signal.SIGINT, signal.SIGTERM):
-            former = signal.signal(number, lambda *_: stop.set())
-            ending.callback(signal.signal, number, former)
+        stop = ending.enter_context(stop_event())
         cluster = ending.enter_context(
             Cluster(
                 brokers,
