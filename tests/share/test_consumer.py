@@ -15,6 +15,7 @@ from kohort.errors import (
     InvalidOptionError,
     KafkaConnectionError,
     KafkaTimeoutError,
+    NoBrokersAvailable,
     RecordDeserializationError,
     UnsupportedOptionError,
 )
@@ -401,6 +402,34 @@ def test_polls_without_a_timeout_return_records_later(backend: str) -> None:
             assert not [each for each in cluster.requests[requests:] if each.api == "ShareFetch"]
 
     on_cluster(backend, scene)
+
+
+def test_polls_end_in_time_before_the_first_contact() -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        is_down = True
+
+        async def connect(*args: Any, **kwargs: Any) -> Any:
+            if is_down:
+                raise ConnectionRefusedError("down")
+            return await cluster.connect(*args, **kwargs)
+
+        cluster.produce(TOPIC, ["a"])
+        member = consumer(cluster, connect=connect, bootstrap_timeout_ms=10_000)
+        began = anyio.current_time()
+        assert await member.poll(timeout_ms=500) == {}
+        assert anyio.current_time() - began == pytest.approx(0.5, abs=0.1)
+        with pytest.raises(NoBrokersAvailable):
+            while True:
+                await anyio.sleep(0.4)
+                assert await member.poll() == {}
+        assert anyio.current_time() - began == pytest.approx(10, abs=1)
+        assert await member.poll(timeout_ms=5_000) == {}
+        is_down = False
+        assert seen(await poll(member, 1)) == [(b"a", 1)]
+        assert "NoBrokersAvailable" not in str(member.explain())
+        await member.close()
+
+    on_cluster("asyncio", scene)
 
 
 def test_a_consumer_without_a_block_says_so_on_trio() -> None:

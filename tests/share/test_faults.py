@@ -9,7 +9,13 @@ import anyio
 import pytest
 
 from kohort import AsyncShareConsumer, TopicPartition
-from kohort.errors import ErrorCode, GroupAuthorizationFailedError, KafkaError, UnknownServerError
+from kohort.errors import (
+    ErrorCode,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownServerError,
+)
 from kohort.share.machine._acquired import Acknowledgement
 from kohort.testing import MemoryCluster
 from tests.share.test_consumer import (
@@ -238,5 +244,24 @@ def test_records_that_were_long_decoded_are_acknowledged_without_a_poll(backend:
             await anyio.sleep(LOCK / 2)
             assert locks.is_settled
             assert locks.take_failures() == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_missing_right_names_the_topic_and_the_operation(backend: str) -> None:
+    async def denied(call: Any) -> Any:
+        response = await call.proceed()
+        for topic in response.responses:
+            for partition in topic.partitions:
+                partition.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return response
+
+    async def scene(cluster: MemoryCluster) -> None:
+        async with consumer(cluster) as member:
+            with cluster.on("ShareFetch", denied):
+                with pytest.raises(TopicAuthorizationFailedError, match="needs READ") as caught:
+                    await member.poll(timeout_ms=60_000)
+            assert (caught.value.topics, caught.value.operation) == ({TOPIC}, "READ")
 
     on_cluster(backend, scene)

@@ -39,10 +39,10 @@ from kohort.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
-    TopicAuthorizationFailedError,
     UnsupportedVersionError,
     broker_error,
 )
+from kohort.fetcher import denied_topics_error
 from kohort.logs import error_text, get_logger
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import (
@@ -566,11 +566,7 @@ class ShareClient:
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             name = "?" if topic is None else topic.name
             self._pauses[node] = self.locks.clock() + self.membership.interval
-            self._report(
-                TopicAuthorizationFailedError(
-                    f"this client may not read topic {name!r}: it needs READ on it. Grant it",
-                )
-            )
+            self._report(denied_topics_error(f"fetching {name}-{key[1]}", {name}, "READ"))
         else:
             logger.debug("[%s] %s: %s", self._settings.group_id, key, broker_error(code))
             self._cluster.request_refresh()
