@@ -226,7 +226,10 @@ class Consumer:
             self.unassign()
         self._listener.set(on_assign, on_revoke, on_lost)
         if any(each.startswith("^") for each in topics):
-            pattern = re.compile("|".join(map(_pattern_part, topics)))
+            try:
+                pattern = re.compile("|".join(map(_pattern_part, topics)))
+            except re.error as error:
+                raise failure("_INVALID_ARG", f"Failed to set subscription: {error}") from error
             self._native.subscribe(pattern=pattern, listener=self._listener)
         else:
             self._native.subscribe(topics, listener=self._listener)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Iterable
@@ -11,15 +10,13 @@ from typing import Any
 from kohort import KafkaConsumer as NativeConsumer
 from kohort import TopicPartition
 from kohort.compat.confluent._buffer import Buffer
+from kohort.compat.confluent._client_errors import ClientErrors
 from kohort.compat.confluent._errors import error_message
 from kohort.compat.confluent._offsets import OffsetStore
 from kohort.compat.confluent._options import Options
 from kohort.compat.confluent._stats import statistics
 from kohort.compat.confluent._values import OFFSET_INVALID, KafkaError, Message, ThrottleEvent
-from kohort.logs import get_logger
 
-_REPEAT_S = 10.0
-"""Time in which an error is reported once. kohort repeats its errors."""
 _LOOK_S = 1.0
 """Time between looks at the delays by quotas."""
 _WAIT_S = 0.5
@@ -44,8 +41,7 @@ class Events:
         self._offsets = offsets
         self._made_at = time.monotonic()
         self._options = options
-        self._logger: logging.Logger = options.logger or get_logger("kohort.compat")
-        self._reported: dict[tuple[Any, ...], float] = {}
+        self._errors = ClientErrors(options.error_cb, options.logger)
         self._ends: dict[TopicPartition, int] = {}
         """Positions at which the end of a partition was reported."""
         self._look_at = 0.0
@@ -74,16 +70,10 @@ class Events:
         """Report the ends of partitions, a failed connection, and delays by quotas."""
         if self._options.partition_eof:
             self.look_for_ends()
-        if not self._native.bootstrap_connected():
-            self._look_for_brokers()
+        self._errors.look_for_brokers(self._native)
         if self._options.throttle_cb is not None and now >= self._look_at:
             self._look_at = now + _LOOK_S
             self._look_for_delays(self._options.throttle_cb)
-
-    def _look_for_brokers(self) -> None:
-        text = self._native.explain().as_dict()["cluster"]["last_error"]
-        if text is not None:
-            self.report(KafkaError(KafkaError._TRANSPORT, text))
 
     def _look_for_delays(self, callback: Any) -> None:
         figures = (self._native.metrics() or {}).get("consumer-fetch-manager-metrics", {})
@@ -134,12 +124,7 @@ class Events:
 
     def report(self, error: KafkaError) -> None:
         """Give an error of the client to ``error_cb``, or log it."""
-        if self._is_repeated((error.code(), error.str()), _REPEAT_S):
-            return
-        if self._options.error_cb is None:
-            self._logger.warning("%s", error)
-        else:
-            self._options.error_cb(error)
+        self._errors.report(error)
 
     def add_error(self, message: Message) -> None:
         """Let poll() return an error, unless it did so a short time ago."""
@@ -148,7 +133,7 @@ class Events:
             self._add_unknown_topics()
             return
         key = (message.topic(), message.partition(), message.offset(), error.code(), error.str())
-        if not self._is_repeated(key, _REPEAT_S):
+        if not self._errors.is_repeated(key):
             self.add_event(message)
 
     def _add_unknown_topics(self) -> None:
@@ -160,10 +145,3 @@ class Events:
     def add_event(self, message: Message) -> None:
         """Let poll() return a message that is no record."""
         self._buffer.add_event(None, message)
-
-    def _is_repeated(self, key: tuple[Any, ...], seconds: float) -> bool:
-        now = time.monotonic()
-        if now - self._reported.get(key, -math.inf) < seconds:
-            return True
-        self._reported[key] = now
-        return False

@@ -164,6 +164,7 @@ class ShareOptions(NamedTuple):
     keywords: dict[str, Any]
     """kohort's options."""
     error_cb: Callable[..., Any] | None
+    logger: Any
     credentials: Credentials | None
     first_token: FirstToken | None
     """The calls of ``oauth_cb``, to stop when the consumer is closed."""
@@ -178,7 +179,7 @@ def share_options(given: Mapping[str, Any]) -> ShareOptions:
     if values.get("group.id") is None:
         raise ValueError("Failed to create consumer: group.id must be set")
     callbacks = {name: _callback(name, values.pop(name, None)) for name in _CALLBACKS}
-    values.pop("logger", None)
+    logger = values.pop("logger", None)
     values.pop("statistics.interval.ms", None)
     own = {
         "acknowledgement": values.pop("share.acknowledgement.mode", "implicit"),
@@ -196,7 +197,7 @@ def share_options(given: Mapping[str, Any]) -> ShareOptions:
         found["sasl_credentials"] = credentials
     if first_token is not None:
         first_token.fetch()
-    return ShareOptions(found, callbacks["error_cb"], credentials, first_token)
+    return ShareOptions(found, callbacks["error_cb"], logger, credentials, first_token)
 
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:

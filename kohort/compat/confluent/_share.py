@@ -20,6 +20,7 @@ from kohort import ShareConsumer as NativeConsumer
 from kohort import TopicPartition as NativePartition
 from kohort.compat._peer import peer_name
 from kohort.compat.confluent._builders import KEY_DESERIALIZER, VALUE_DESERIALIZER
+from kohort.compat.confluent._client_errors import ClientErrors
 from kohort.compat.confluent._deserializing import MessageField, context_of
 from kohort.compat.confluent._errors import is_of_client, to_error, to_message
 from kohort.compat.confluent._options import share_options
@@ -162,7 +163,8 @@ class ShareConsumer:
         if "on_commit" in {**(config or {}), **kwargs}:
             raise ValueError("on_commit is not supported: a share group commits no offsets")
         options = share_options({**(config or {}), **kwargs})
-        self._error_cb, self._credentials = options.error_cb, options.credentials
+        self._errors = ClientErrors(options.error_cb, options.logger)
+        self._credentials = options.credentials
         self._token = options.first_token
         if self._token is not None:
             weakref.finalize(self, self._token.stop)
@@ -181,6 +183,9 @@ class ShareConsumer:
         """Identifier of the thread that holds the gate, or 0."""
         self._damaged: list[Message] = []
         """Messages with the errors of data that cannot be read."""
+        self._topics: list[str] = []
+        self._has_begun: bool = False
+        """True if the client has begun to connect."""
         self._waiting: set[tuple[NativePartition, int]] = set()
         self._marked: dict[NativePartition, set[int]] = {}
         self._callback: CommitCallback | None = None
@@ -194,12 +199,13 @@ class ShareConsumer:
         In implicit mode it accepts the messages of the last poll. In explicit mode all of these
         must have an acknowledgement.
         """
-        if not self._native.subscription():
+        if not self._topics:
             raise IllegalStateException("Consumer is not subscribed to any topics")
         if self._is_explicit and self._waiting:
             raise IllegalStateException(
                 "All records of the previous poll must be acknowledged in explicit mode"
             )
+        self._look_for_brokers()
         self._accept_batch()
         if self._callback is not None:
             self._report(_COMMIT_S)
@@ -207,17 +213,21 @@ class ShareConsumer:
         while True:
             left = max(0.0, deadline - time.monotonic())
             found = self._poll(min(left, _LONGEST_WAIT_S))
+            if not found:
+                self._look_for_brokers()
             if found or left <= 0:
                 return Messages(found)
 
     def _poll(self, seconds: float) -> list[Message]:
+        if not self._native.subscription():
+            time.sleep(seconds)
+            return []
         try:
             batch = self._native.poll(1000 * seconds)
         except NativeError as error:
             if not is_of_client(error):
                 raise KafkaException(to_error(error)) from error
-            if self._error_cb is not None:
-                self._error_cb(to_error(error))
+            self._errors.report(to_error(error))
             time.sleep(min(seconds, 0.05))
             return []
         found, self._damaged = self._damaged, []
@@ -242,6 +252,10 @@ class ShareConsumer:
     def _note_damage(self, error: DataError) -> str:
         self._damaged.append(to_message(error))
         return "reject" if isinstance(error, CorruptBatchError) else "release"
+
+    def _look_for_brokers(self) -> None:
+        if self._has_begun:
+            self._errors.look_for_brokers(self._native)
 
     def _accept_batch(self) -> None:
         """Note that the messages of the last poll are accepted, in implicit mode."""
@@ -296,12 +310,14 @@ class ShareConsumer:
     @exclusive
     def commit_sync(self, timeout: float = _COMMIT_S) -> dict[TopicPartition, Any]:
         """Send the acknowledgements, and return None or an error for each partition."""
+        self._look_for_brokers()
         self._accept_batch()
         return self._report(math.inf if timeout < 0 else timeout)
 
     @exclusive
     def commit_async(self) -> None:
         """Send the acknowledgements without a wait. The next call runs the callback."""
+        self._look_for_brokers()
         self._accept_batch()
         if self._marked:
             self._native.commit_async()  # the next commit names what failed
@@ -312,6 +328,8 @@ class ShareConsumer:
         try:
             failed = self._native.commit(limit_ms)
         except NativeError as error:
+            if is_of_client(error):
+                self._errors.report(to_error(error))
             raise KafkaException(to_error(error)) from error
         marked, self._marked = self._marked, {}
         found: dict[TopicPartition, Any] = {}
@@ -346,7 +364,15 @@ class ShareConsumer:
             return
         if not all(topics) or len(set(topics)) < len(topics):
             raise ValueError(f"Failed to subscribe: {_INVALID}")
-        self._native.subscribe(topics)
+        # Share groups have no patterns, and no topic has such a name.
+        if names := [each for each in topics if not each.startswith("^")]:
+            self._native.subscribe(names)
+        else:
+            self._unsubscribe()
+        self._topics = sorted(topics)
+        if names and not self._has_begun:
+            self._has_begun = True
+            self._poll(0.0)  # begins to connect, as librdkafka does in the background
 
     @exclusive
     def unsubscribe(self) -> None:
@@ -355,6 +381,7 @@ class ShareConsumer:
 
     def _unsubscribe(self) -> None:
         self._waiting.clear()
+        self._topics = []
         try:
             self._native.unsubscribe()
         except NativeError as error:
@@ -363,7 +390,7 @@ class ShareConsumer:
     @exclusive
     def subscription(self) -> list[str]:
         """Return the subscribed topics."""
-        return sorted(self._native.subscription())
+        return list(self._topics)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with another user or password from the next connection on."""
@@ -382,6 +409,7 @@ class ShareConsumer:
     @exclusive
     def _close(self) -> None:
         try:
+            self._look_for_brokers()
             if self._marked and self._is_explicit:
                 self._report(_COMMIT_S)
         finally:

@@ -438,6 +438,12 @@ def test_credentials_can_be_set(client: Any, make: MakeConsumer) -> None:
             consumer.set_sasl_credentials(*wrong)
 
 
+def test_pattern_that_does_not_compile_is_refused(client: Any, make: MakeConsumer) -> None:
+    with pytest.raises(client.KafkaException) as caught:
+        make().subscribe(["^["])
+    assert caught.value.args[0].code() == client.KafkaError._INVALID_ARG
+
+
 def test_subclasses_may_replace_methods(client: Any, cluster: Cluster, own_topic: str) -> None:
     class Counted(client.Consumer):  # type: ignore[misc]
         count = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -264,6 +265,66 @@ def test_wrong_places_are_refused(cls: Any) -> None:
 def test_wrong_settings_are_refused(cls: Any, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cls({"bootstrap.servers": "localhost:1", "group.id": "workers", **more})
+
+
+@EACH_CLASS
+@pytest.mark.parametrize("call", ["poll", "commit_sync", "commit_async"])
+def test_each_call_reports_errors_of_the_client(cls: Any, call: str) -> None:
+    errors: list[Any] = []
+    consumer = cls(
+        {"bootstrap.servers": "localhost:1", "group.id": "workers", "error_cb": errors.append}
+    )
+    consumer.subscribe(["jobs"])
+    calls = {
+        "poll": lambda: consumer.poll(0.1),
+        "commit_sync": lambda: consumer.commit_sync(0.1),
+        "commit_async": consumer.commit_async,
+    }
+
+    def has_reported() -> bool:
+        calls[call]()
+        return bool(errors)
+
+    wait_until(has_reported)
+    error = package.KafkaError
+    assert errors[0].code() in (error._TRANSPORT, error._ALL_BROKERS_DOWN)
+    consumer.close()
+
+
+def test_close_reports_errors_of_the_client() -> None:
+    errors: list[Any] = []
+    settings = {"bootstrap.servers": "localhost:1", "group.id": "workers"}
+    consumer = package.ShareConsumer({**settings, "error_cb": errors.append})
+    consumer.subscribe(["jobs"])
+    assert errors == []
+    wait_until(lambda: consumer._native.explain().as_dict()["cluster"]["last_error"])
+    consumer.close()
+    [error] = errors
+    assert error.code() == package.KafkaError._TRANSPORT
+
+
+def test_errors_of_the_client_are_logged_without_error_cb(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"bootstrap.servers": "localhost:1", "group.id": "workers"}
+    logger = logging.getLogger("share")
+    with package.ShareConsumer({**settings, "logger": logger}) as consumer:
+        consumer.subscribe(["jobs"])
+        assert list(consumer.poll(1.5)) == []
+    first, last = (each.getMessage() for each in caplog.records if each.name == "share")
+    assert "_TRANSPORT" in first
+    assert "no bootstrap server could be reached" in last
+
+
+@EACH_CLASS
+def test_name_with_a_caret_is_no_pattern(cls: Any, cluster: Cluster) -> None:
+    with cls(options(cluster)) as consumer:
+        consumer.subscribe(["^jobs"])
+        assert consumer.subscription() == ["^jobs"]
+        assert list(consumer.poll(0.1)) == []
+        consumer.subscribe(["^jobs", "jobs"])
+        assert sorted(consumer.subscription()) == ["^jobs", "jobs"]
+        assert len(read(consumer, 3)) == 3
 
 
 @EACH_CLASS
