@@ -50,7 +50,14 @@ from kohort.types import lazy_names
 if TYPE_CHECKING:
     from kohort.records._encode import NewRecord, encode_batch, rewrite_header
     from kohort.records._key_partition import key_partition
-    from kohort.records._message_choice import MessageRecord, as_message_type, turn_into
+    from kohort.records._message_choice import (
+        MessageRecord,
+        as_message_type,
+        learn_locks,
+        lock_records,
+        mark_open,
+        turn_into,
+    )
     from kohort.records.codecs._decompress import decompress, decompress_into
     from kohort.records.tables._arrow import allocate_in_arrow, arrow_schema, to_arrow
     from kohort.records.tables._table import (
@@ -113,6 +120,9 @@ __all__ = [
     "end_marker",
     "keep_bytes",
     "key_partition",
+    "learn_locks",
+    "lock_records",
+    "mark_open",
     "marker_epoch",
     "read_header",
     "rewrite_header",
@@ -139,6 +149,9 @@ _LATER = {
     "decompress_into": "kohort.records.codecs._decompress",
     "encode_batch": "kohort.records._encode",
     "key_partition": "kohort.records._key_partition",
+    "learn_locks": "kohort.records._message_choice",
+    "lock_records": "kohort.records._message_choice",
+    "mark_open": "kohort.records._message_choice",
     "allocate_in_arrow": "kohort.records.tables._arrow",
     "allocate_in_python": "kohort.records.tables._table",
     "rewrite_header": "kohort.records._encode",

@@ -28,6 +28,26 @@ def turn_into(message_type: type[Any], records: list[Any]) -> None:
     change_class(records, message_type)
 
 
+def lock_records(message_type: type[Any], records: list[Any], lock: object) -> None:
+    """Do the same, and add a lock after the values that the records of a batch share."""
+    put_lock(records, message_type, lock)
+
+
+def learn_locks(lock_type: type[Any]) -> None:
+    """Prepare for locks of this class, whose slots are those that :func:`mark_open` reads."""
+    prepare_locks(lock_type)
+
+
+def mark_open(records: tuple[Any, ...], owner: object, mark: int) -> bool:
+    """Mark records whose lock is open, in one step for other threads.
+
+    A lock has an ``owner``, its ``first`` offset, and in ``open`` a bytearray with a byte for each
+    offset. ``open`` is None while it is closed. Return False unless all records are marked. Plain
+    Python marks none, because it takes several steps.
+    """
+    return put_marks(records, owner, mark)
+
+
 def as_message_type(message_type: type[T]) -> type[T]:
     """Return a subclass of ConsumerRecord, whose instances are freed as fast as records.
 

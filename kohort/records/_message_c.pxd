@@ -19,6 +19,9 @@ cdef extern from "_record.h":
     object part_of "kohort_part"(object record, int part)
     int put_part "kohort_put_part"(object record, int part, object value) except -1
     int change_class "kohort_change_class"(list records, object message_type) except -1
+    int put_lock "kohort_put_lock"(list records, object message_type, object lock) except -1
+    int prepare_locks "kohort_learn_locks"(object lock_type) except -1
+    bint put_marks "kohort_put_marks"(tuple records, object owner, int mark) except -1
 
 # In place of _primitives.py.
 cdef inline int prepare_messages(object record_type) except -1:

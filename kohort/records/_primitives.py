@@ -47,8 +47,11 @@ __all__ = [
     "octets",
     "part_of",
     "prepare",
+    "prepare_locks",
     "prepare_messages",
     "prepare_steps",
+    "put_lock",
+    "put_marks",
     "put_part",
     "released",
     "repeat",
@@ -101,6 +104,26 @@ def put_part(record: ConsumerRecord[Any, Any], part: int, value: object) -> None
 def change_class(records: list[Any], message_type: type[Any]) -> None:
     """Change the class of each record to a subclass without slots."""
     deque(map(_set_class, records, itertools.repeat(message_type)), 0)
+
+
+def put_lock(records: list[Any], message_type: type[Any], lock: object) -> None:
+    """Add a lock to the origin of each record, and change its class."""
+    plain: object = None
+    shared: tuple[Any, ...] = ()
+    for record in records:
+        if (origin := record._origin) is not plain:
+            plain, shared = origin, (*origin, lock)
+        _SETTERS[ORIGIN](record, shared)
+    change_class(records, message_type)
+
+
+def prepare_locks(lock_type: type[Any]) -> None:
+    """Prepare for locks of this class. It is called once, before put_marks()."""
+
+
+def put_marks(records: tuple[Any, ...], owner: object, mark: int) -> bool:
+    """Return False, because plain Python needs the owner's lock to check and mark in one step."""
+    return False
 
 
 def freed_as_records(message_type: type[T]) -> type[T]:

@@ -28,18 +28,22 @@ static inline PyObject **kohort_slot(PyObject *record, int field) {
     return (PyObject **)((char *)record + kohort_at[field]);
 }
 
-static inline int kohort_learn_slots(PyObject *type) {
-    for (int field = 0; field < KOHORT_FIELDS; field++) {
-        PyObject *slot = PyObject_GetAttrString(type, kohort_names[field]);
-        if (slot == NULL) return -1;
-        if (!PyObject_TypeCheck(slot, &PyMemberDescr_Type)) {
-            Py_DECREF(slot);
-            PyErr_Format(PyExc_TypeError, "%s is not a slot", kohort_names[field]);
-            return -1;
-        }
-        kohort_at[field] = ((PyMemberDescrObject *)slot)->d_member->offset;
+static inline int kohort_learn_slot(PyObject *type, const char *name, Py_ssize_t *at) {
+    PyObject *slot = PyObject_GetAttrString(type, name);
+    if (slot == NULL) return -1;
+    if (!PyObject_TypeCheck(slot, &PyMemberDescr_Type)) {
         Py_DECREF(slot);
+        PyErr_Format(PyExc_TypeError, "%s is not a slot", name);
+        return -1;
     }
+    *at = ((PyMemberDescrObject *)slot)->d_member->offset;
+    Py_DECREF(slot);
+    return 0;
+}
+
+static inline int kohort_learn_slots(PyObject *type) {
+    for (int field = 0; field < KOHORT_FIELDS; field++)
+        if (kohort_learn_slot(type, kohort_names[field], &kohort_at[field])) return -1;
     return 0;
 }
 
@@ -130,22 +134,93 @@ static inline int kohort_put_part(PyObject *record, int field, PyObject *value) 
     return 0;
 }
 
-/* Change the class of records. A check of each class, as Python makes it, costs as much as the record. */
-static inline int kohort_change_class(PyObject *records, PyObject *type) {
-    PyObject *name = PyUnicode_InternFromString("__class__");
-    int failed = name == NULL;
-    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(records); i++) {
-        PyObject *record = PyList_GET_ITEM(records, i);
-        /* Both have the slots of a record and no more (R1). */
-        if (kohort_reused != NULL && Py_TYPE(record) == kohort_type &&
-            ((PyTypeObject *)type)->tp_dealloc == kohort_reused->free) {
-            Py_SET_TYPE(record, (PyTypeObject *)Py_NewRef(type));
-            Py_DECREF(kohort_type);
-            continue;
-        }
-        failed = PyObject_GenericSetAttr(record, name, type);
+/* Change the class of a record. A check of each class, as Python makes it, costs as much as the record. */
+static inline int kohort_put_class(PyObject *record, PyObject *type) {
+    /* Both have the slots of a record and no more (R1). */
+    if (kohort_reused != NULL && Py_TYPE(record) == kohort_type &&
+        ((PyTypeObject *)type)->tp_dealloc == kohort_reused->free) {
+        Py_SET_TYPE(record, (PyTypeObject *)Py_NewRef(type));
+        Py_DECREF(kohort_type);
+        return 0;
     }
+    PyObject *name = PyUnicode_InternFromString("__class__");
+    int failed = name == NULL || PyObject_GenericSetAttr(record, name, type);
     Py_XDECREF(name);
     return failed ? -1 : 0;
+}
+
+static inline int kohort_change_class(PyObject *records, PyObject *type) {
+    int failed = 0;
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(records); i++)
+        failed = kohort_put_class(PyList_GET_ITEM(records, i), type);
+    return failed;
+}
+
+/* Locks: the last of the values that the records of a batch share. Python has their class, and changes them.
+   These functions call nothing of Python's between a check and the change that depends on it. */
+static struct {
+    PyTypeObject *type;
+    Py_ssize_t owner, first, open;
+} kohort_locks = {NULL, 0, 0, 0};
+
+static inline int kohort_learn_locks(PyObject *type) {
+    if (kohort_learn_slot(type, "owner", &kohort_locks.owner) || kohort_learn_slot(type, "first", &kohort_locks.first) ||
+        kohort_learn_slot(type, "open", &kohort_locks.open))
+        return -1;
+    Py_XSETREF(kohort_locks.type, (PyTypeObject *)Py_NewRef(type));
+    return 0;
+}
+
+/* Add a lock to the origin of records, and change their class. A lock refers to no record, so R3 holds. */
+static inline int kohort_put_lock(PyObject *records, PyObject *type, PyObject *lock) {
+    PyObject *plain = NULL, *shared = NULL, *last = PyTuple_Pack(1, lock);
+    int failed = last == NULL;
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(records); i++) {
+        PyObject *record = PyList_GET_ITEM(records, i);
+        PyObject *origin = kohort_part(record, KOHORT_ORIGIN);
+        if (origin != NULL && origin != plain) {
+            Py_XSETREF(shared, PySequence_Concat(origin, last));
+            Py_XSETREF(plain, Py_NewRef(origin));
+        }
+        failed = origin == NULL || shared == NULL;
+        Py_XDECREF(origin);
+        if (failed) break;
+        Py_XSETREF(*kohort_slot(record, KOHORT_ORIGIN), Py_NewRef(shared));
+        failed = kohort_put_class(record, type);
+    }
+    Py_XDECREF(plain);
+    Py_XDECREF(shared);
+    Py_XDECREF(last);
+    return failed ? -1 : 0;
+}
+
+#define KOHORT_LOCK 3 /* its place in the origin */
+
+static inline PyObject *kohort_lock_part(PyObject *lock, Py_ssize_t at) { return *(PyObject **)((char *)lock + at); }
+
+/* Set the byte of each record in the open range of its lock. 0 unless all are set. */
+static inline int kohort_put_marks(PyObject *records, PyObject *owner, int mark) {
+#if !defined(Py_GIL_DISABLED) && !defined(PYPY_VERSION)
+    Py_ssize_t count = PyTuple_GET_SIZE(records);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *record = PyTuple_GET_ITEM(records, i);
+        if (!PyObject_TypeCheck(record, kohort_type)) return 0;
+        PyObject *origin = *kohort_slot(record, KOHORT_ORIGIN), *offset = *kohort_slot(record, KOHORT_OFFSET);
+        if (origin == NULL || !PyTuple_Check(origin) || PyTuple_GET_SIZE(origin) <= KOHORT_LOCK) return 0;
+        PyObject *lock = PyTuple_GET_ITEM(origin, KOHORT_LOCK);
+        if (Py_TYPE(lock) != kohort_locks.type || kohort_lock_part(lock, kohort_locks.owner) != owner) return 0;
+        PyObject *open = kohort_lock_part(lock, kohort_locks.open), *first = kohort_lock_part(lock, kohort_locks.first);
+        if (open == NULL || !PyByteArray_CheckExact(open)) return 0;
+        if (offset == NULL || !PyLong_Check(offset) || first == NULL || !PyLong_Check(first)) return 0;
+        int64_t at = PyLong_AsLongLong(offset) - PyLong_AsLongLong(first);
+        if (PyErr_Occurred()) return -1;
+        if (at < 0 || at >= PyByteArray_GET_SIZE(open)) return 0;
+        PyByteArray_AS_STRING(open)[at] = (char)mark;
+    }
+    return count > 0;
+#else
+    (void)records, (void)owner, (void)mark;
+    return 0;
+#endif
 }
 #endif

@@ -132,6 +132,7 @@ class AsyncShareConsumer(_base.ShareBase):
         except KafkaError as error:
             _base.logger.info("closing %r: %s", self, str(error))
         finally:
+            self._locks.close_ranges()
             await self._driver.close(CloseRequest(False, timeout, None))
 
     async def __aenter__(self) -> Self:

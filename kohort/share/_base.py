@@ -28,6 +28,7 @@ from kohort.errors import (
     UnsupportedOptionError,
 )
 from kohort.logs import get_logger
+from kohort.records import mark_open
 from kohort.share._delivery import PoisonPolicy, ShareDelivery
 from kohort.share._record import ShareRecord, hold_of
 from kohort.share.client._client import ShareClient
@@ -403,7 +404,8 @@ class ShareBase(DriverOwner):
         A record whose lock has expired is not sent, and the next commit() names it. Raises
         IllegalStateError if the acknowledgement of a record was sent before.
         """
-        self._acknowledge(records, _ACCEPT)
+        if not mark_open(records, self._locks, _ACCEPT):
+            self._acknowledge(records, _ACCEPT)
 
     def release(self, *records: ShareRecord[Any, Any]) -> None:
         """Give records back, so that the group delivers them again, at once and to any member.

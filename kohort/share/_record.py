@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from kohort.records import ConsumerRecord, K, V, as_message_type, turn_into
+from kohort.records import (
+    ConsumerRecord,
+    K,
+    V,
+    as_message_type,
+    learn_locks,
+    lock_records,
+    turn_into,
+)
 from kohort.records._record import RecordFields
 from kohort.share.machine._acquired import Hold
 
@@ -37,6 +45,7 @@ class ShareRecord(ConsumerRecord[K, V]):
 
 if not TYPE_CHECKING:
     ShareRecord = as_message_type(ShareRecord)  # freed as fast as other records
+learn_locks(Hold)
 
 
 def hold_of(record: ShareRecord[Any, Any]) -> Hold:
@@ -71,14 +80,7 @@ def share_records(
 
 def share_all(records: list[ConsumerRecord[Any, Any]], hold: Hold) -> list[ShareRecord[Any, Any]]:
     """Make share records of records with one lock, in place."""
-    plain: object = None
-    shared: Any = None
-    for record in records:
-        if record._origin is not plain:
-            plain = record._origin
-            shared = (*record._origin, hold)
-        _put_origin(record, shared)
-    turn_into(ShareRecord, records)
+    lock_records(ShareRecord, records, hold)
     return cast("list[ShareRecord[Any, Any]]", records)
 
 

@@ -147,6 +147,7 @@ class ShareConsumer(_base.ShareBase):
         except KafkaError as error:
             _base.logger.info("closing %r: %s", self, str(error))
         finally:
+            self._locks.close_ranges()
             self._driver.close(CloseRequest(False, timeout, None))
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kohort.records import COMPILED, ConsumerRecord, NewRecord, RecordBatch, encode_batch
+from kohort.share.machine._acquired import Hold
 from tests.support.decoders import decoder_named
 
 COUNT = 6000  # more than the pool of records keeps
@@ -107,6 +108,72 @@ def test_value_that_refers_to_its_message_is_collected(module: ModuleType) -> No
     assert gone() is not None
     gc.collect()
     assert gone() is None
+
+
+class Lock:
+    """A lock of two records, whose offsets begin with 7."""
+
+    __slots__ = ("first", "open", "owner")
+
+    def __init__(self, owner: object, room: int = 2) -> None:
+        self.owner, self.first = owner, 7
+        self.open: Any = bytearray(room) or None
+
+
+def test_lock_follows_the_shared_values_of_records(module: ModuleType) -> None:
+    class Message(ConsumerRecord[Any, Any]):
+        __slots__ = ()
+
+    message_type = module.as_message_type(Message)
+    lock = Lock(None)
+    held = sys.getrefcount(lock)
+    records: list[Any] = []
+    for epoch in (3, 3, 4):
+        new = [NewRecord(n, b"k", b"v", ()) for n in range(COUNT)]
+        batch = RecordBatch.of(encode_batch(new, base_offset=7, leader_epoch=epoch))
+        records += batch.records(topic="t", partition=2)
+    module.lock_records(message_type, records, lock)
+    assert {type(record) for record in records} == {message_type}
+    assert {record._origin for record in records} == {(3, 0, None, lock), (4, 0, None, lock)}
+    last = records[-1]
+    assert (last.offset, last.timestamp, last.leader_epoch) == (6 + COUNT, COUNT - 1, 4)
+    del records[:], batch, last
+    assert sys.getrefcount(lock) == held
+    with pytest.raises((TypeError, AttributeError)):
+        module.lock_records(message_type, [42], lock)
+
+
+def test_marks_go_to_the_open_lock_of_their_owner(module: ModuleType) -> None:
+    owner = object()
+    lock, closed, other, short = Lock(owner), Lock(owner, 0), Lock(None), Lock(owner, 1)
+    module.learn_locks(Lock)
+    try:
+        found: dict[Lock, list[Any]] = {}
+        for each in (lock, closed, other, short):
+            message_type, found[each] = _messages(module, 2)
+            module.lock_records(message_type, found[each], each)
+        first, second = found[lock]
+        is_compiled = module.__name__.endswith("_c")
+        assert module.mark_open((second, first), owner, 3) is is_compiled
+        assert lock.open == (b"\3\3" if is_compiled else b"\0\0")
+        plain = _messages(module)[1]
+        for wrong in ((), found[closed], found[other], found[short], (first, 42), plain):
+            assert module.mark_open(tuple(wrong), owner, 1) is False
+        assert other.open == b"\0\0"
+    finally:
+        module.learn_locks(Hold)
+
+
+def test_class_of_locks_needs_its_slots() -> None:
+    decoder_named("compiled")
+    module = importlib.import_module("kohort.records._message_c")
+
+    class Wrong:
+        owner = first = open = 7
+
+    for wrong in (Wrong, object):
+        with pytest.raises((TypeError, AttributeError)):
+            module.learn_locks(wrong)
 
 
 def test_class_with_more_than_a_record_is_refused() -> None:

@@ -161,22 +161,31 @@ def test_a_lost_leader_loses_all_and_names_what_was_marked() -> None:
     mark(records, 1, RELEASE)
     mark(records, 2, GAP)
     holds = dict(records.holds)
-    assert records.void(DISCONNECTED) == [Failure(0, DISCONNECTED), Failure(1, DISCONNECTED)]
+    assert records.void(DISCONNECTED) == [Failure(0, DISCONNECTED)]  # 1 is released with its lock
     assert {hold.state_of(offset) for offset, hold in holds.items()} == {HoldState.LOST}
     assert records.is_idle and records.oldest_mark is None
     assert records.answered(0, None, LOCK) == []  # a late answer means nothing
 
 
-def test_an_offset_that_is_acquired_again_loses_its_older_hold() -> None:
+@pytest.mark.parametrize("type", [ACCEPT, RELEASE])
+def test_an_offset_that_is_acquired_again_loses_its_older_hold(type: Acknowledgement) -> None:
     records = held(0)
     before = records.holds[0]
-    mark(records, 0, ACCEPT)
+    mark(records, 0, type)
     after = records.acquire(0, 0, 2 * LOCK, 2)
     assert before.state_of(0) is HoldState.LOST
     assert records.oldest_mark is None
     assert records.holds[0] is after
-    assert records.take_overtaken() == [Failure(0, EXPIRED)]
+    assert records.take_overtaken() == ([Failure(0, EXPIRED)] if type is ACCEPT else [])
     assert records.take_overtaken() == []
+
+
+def test_a_release_in_flight_whose_lock_is_lost_is_no_failure() -> None:
+    records = held(0, 1)
+    mark(records, 0, RELEASE)
+    mark(records, 1, REJECT)
+    records.take(1.0)
+    assert records.void(DISCONNECTED) == [Failure(1, DISCONNECTED)]
 
 
 def whole() -> tuple[AcquiredRecords, Hold]:
@@ -224,6 +233,77 @@ def test_other_marks_of_a_range_are_sent_as_they_are() -> None:
     records.answered(0, None, LOCK)
     assert list(records.take(3.0)[0].ranges) == [AckRange(7, 7, REJECT)]
     assert not records.mark_held(8, hold, ACCEPT, LOCK)
+
+
+def opened(*types: Acknowledgement) -> tuple[AcquiredRecords, Hold]:
+    """Return a partition with one open range, whose offsets from 5 on have these marks."""
+    records = acquired()
+    hold = records.acquire(5, 8, LOCK, 1)
+    for offset, type in enumerate(types, start=5):
+        assert records.mark_held(offset, hold, type, 1.0)
+    assert hold.open is not None
+    return records, hold
+
+
+def test_the_bytes_of_an_open_range_are_marks_until_it_is_sent() -> None:
+    records, hold = opened(ACCEPT)
+    assert hold.open is not None
+    hold.open[2], hold.open[3] = REJECT, ACCEPT  # as mark_open() does
+    assert records.oldest_mark == 1.0
+    assert records.unmarked_locks() == (1, LOCK)
+    assert list(records.unmarked()) == [6]
+    assert [records.mark_of(offset) for offset in range(4, 9)] == [
+        None,
+        ACCEPT,
+        None,
+        REJECT,
+        ACCEPT,
+    ]
+    unit, failures = records.take(2.0)
+    assert (records.holds[6].open, failures) == (None, [])
+    assert list(unit.ranges) == [
+        AckRange(5, 5, ACCEPT),
+        AckRange(7, 7, REJECT),
+        AckRange(8, 8, ACCEPT),
+    ]
+    assert not records.mark_held(7, hold, ACCEPT, 2.0)
+    assert records.mark_held(6, hold, ACCEPT, 2.0)
+    assert hold.open is None
+
+
+def test_an_open_range_is_not_marked_as_a_whole() -> None:
+    records, hold = opened(RELEASE)
+    assert not records.is_untouched
+    assert not records.mark_whole(hold, ACCEPT, 1.0)
+    assert list(records.take(2.0)[0].ranges) == [AckRange(5, 5, RELEASE)]
+
+
+def test_late_marks_of_an_open_range_are_named_unless_they_release() -> None:
+    records, _ = opened(ACCEPT, RELEASE, REJECT)
+    unit, failures = records.take(LOCK)
+    assert unit.ranges == ()
+    assert failures == [Failure(5, EXPIRED), Failure(7, EXPIRED)]
+    assert sorted(records.holds) == [8]
+
+
+@pytest.mark.parametrize("how", ["renewal", "void", "range beside", "overtaken"])
+def test_an_open_range_is_closed_before_its_offsets_differ(how: str) -> None:
+    records, hold = opened(ACCEPT, ACCEPT)
+    if how == "renewal":
+        assert records.mark_held(8, hold, RENEW, 1.0)
+        sent = [AckRange(5, 6, ACCEPT), AckRange(8, 8, RENEW)]
+    elif how == "void":
+        assert records.void(DISCONNECTED) == [Failure(5, DISCONNECTED), Failure(6, DISCONNECTED)]
+        sent = []
+    elif how == "range beside":
+        records.acquire(9, 9, LOCK, 1)
+        sent = [AckRange(5, 6, ACCEPT)]
+    else:
+        records.acquire(6, 8, LOCK, 2)
+        assert records.take_overtaken() == [Failure(6, EXPIRED)]
+        sent = [AckRange(5, 5, ACCEPT)]
+    assert hold.open is None
+    assert list(records.take(2.0)[0].ranges) == sent
 
 
 def test_a_look_at_an_offset_changes_nothing_of_its_range() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from kohort import AsyncShareConsumer, ShareRecord, TopicPartition
 from kohort.errors import (
+    ConsumerClosedError,
     IllegalStateError,
     InvalidOptionError,
     KafkaConnectionError,
@@ -217,6 +218,21 @@ def test_a_commit_beside_the_caller_names_what_failed(backend: str) -> None:
             assert none == {}
             assert list(failed[TP]) == [late.offset]
             assert error is None
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_closed_consumer_refuses_each_mark(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b", "c"])
+        async with consumer(cluster) as member:
+            first, second, last = await poll(member, 3)
+            member.accept(first)
+            member.accept(second)
+        for marks in (member.accept, member.release, member.accept):
+            with pytest.raises(ConsumerClosedError):
+                marks(last)
 
     on_cluster(backend, scene)
 

@@ -63,6 +63,24 @@ def test_a_moved_leader_delivers_again_what_was_locked(backend: str) -> None:
 
 
 @BACKENDS
+def test_a_broker_that_leads_nothing_is_forgotten(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        async with consumer(cluster) as member:
+            for number in range(6):
+                cluster.produce(TOPIC, [str(number)])
+                await drained(member, {b"%d" % number})
+                client = member._client
+                assert client is not None
+                await member.poll(timeout_ms=1_000)
+                leader = cluster.leader(TOPIC)
+                assert set(client._sessions) == set(client._leader_tasks) == {leader}
+                assert client._pauses.keys() | client._empty <= {leader}
+                cluster.move_leader(TOPIC, 0)
+
+    on_cluster(backend, scene, brokers=3)
+
+
+@BACKENDS
 def test_a_restarted_broker_delivers_what_was_not_accepted(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
         cluster.produce(TOPIC, ["a", "b", "c"])

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import pytest
 
+from kohort import ConsumerRecord, ShareRecord
 from kohort.errors import (
     ErrorCode,
     KafkaConnectionError,
     KafkaTimeoutError,
     NotLeaderOrFollowerError,
 )
+from kohort.records import COMPILED, mark_open
+from kohort.share._record import hold_of, share_all
 from kohort.share.client._locks import Fetched, Locks
 from kohort.share.machine._acquired import (
     DISCONNECTED,
@@ -244,23 +250,25 @@ def test_a_late_answer_of_an_old_leader_settles_nothing(code: int) -> None:
 
 def test_a_look_at_whole_ranges_spreads_none() -> None:
     locks = Locks(Clock())
-    locks.add(fetched(0, 10**9))
-    locks.add(fetched(10**9 + 1, 2 * 10**9, now=1.0))
+    locks.add(fetched(0, 10**6))
+    locks.add(fetched(10**6 + 1, 2 * 10**6, now=1.0))
     (found, _) = locks.take()
     hold = locks.hold_whole(found)
     assert hold is not None
     for marked in range(2):
-        assert locks.unmarked() == (10**9 + 1 - marked, LOCK)
-        assert locks.find(TP, 10**9) is hold
-        assert locks.find(TP, 10**9 + 1) is None
-        assert locks.counts() == (10**9 + 1, 0)
+        assert locks.unmarked() == (10**6 + 1 - marked, LOCK)
+        assert locks.find(TP, 10**6) is hold
+        assert locks.find(TP, 10**6 + 1) is None
+        assert locks.counts() == (10**6 + 1, 0)
         assert locks.mark(marked, hold, ACCEPT)
+    assert not hold.records._holds
 
 
-def test_a_refused_mark_is_not_sent_for_the_next_lock_of_its_record() -> None:
+@pytest.mark.parametrize("type", [ACCEPT, RELEASE])
+def test_a_refused_mark_is_not_sent_for_the_next_lock_of_its_record(type: Acknowledgement) -> None:
     locks = Locks(Clock())
     for offset, hold in taken(locks, 0, 1).items():
-        locks.mark(offset, hold, RELEASE)
+        locks.mark(offset, hold, type)
     locks.take_units(NODE)
     # One response refuses both, because the locks have ended, and acquires both again.
     locks.answered(NODE, KEY, ErrorCode.INVALID_RECORD_STATE, None)
@@ -269,7 +277,7 @@ def test_a_refused_mark_is_not_sent_for_the_next_lock_of_its_record() -> None:
     (found,) = locks.take()
     assert sorted(locks.hold(found, set())) == [0, 1]
     assert locks.take_units(NODE) == {}
-    assert sorted(locks.take_failures()[TP]) == [0, 1]
+    assert sorted(locks.take_failures().get(TP, ())) == ([0, 1] if type is ACCEPT else [])
 
 
 def test_accept_fails_after_a_renewal_of_the_lost_lock_failed() -> None:
@@ -343,3 +351,62 @@ def test_a_record_of_another_consumer_is_not_marked() -> None:
     taken(locks, 0, 0)
     assert not locks.mark(0, hold, ACCEPT)
     assert locks.take_units(NODE) == other.take_units(NODE) == {}
+
+
+def records_of(locks: Locks, first: int, last: int) -> list[ShareRecord[Any, Any]]:
+    """Return the records of a fetch that a poll has taken, one for each offset."""
+    locks.add(fetched(first, last, now=locks.clock()))
+    (found,) = locks.take()
+    hold = locks.hold_whole(found)
+    assert hold is not None
+    records = [ConsumerRecord("jobs", 0, offset=offset) for offset in range(first, last + 1)]
+    return share_all(records, hold)
+
+
+def marks(locks: Locks, records: list[ShareRecord[Any, Any]]) -> bool:
+    """Mark records without the lock, or say that this is not possible."""
+    return mark_open(tuple(records), locks, ACCEPT)
+
+
+def test_records_are_marked_without_the_lock_after_the_first_one() -> None:
+    locks = Locks(Clock())
+    first, *others = records_of(locks, 3, 7)
+    assert not marks(locks, [first])
+    assert locks.mark(first.offset, hold_of(first), ACCEPT)
+    assert marks(locks, others) is COMPILED  # plain Python has the lock for each
+    for record in [] if COMPILED else others:
+        assert locks.mark(record.offset, hold_of(record), ACCEPT)
+    assert not marks(Locks(Clock()), others)
+    assert [*locks.take_units(NODE)[KEY].ranges] == [AckRange(3, 7, ACCEPT)]
+    assert not marks(locks, others)
+    locks.answered(NODE, KEY, 0, None)
+    assert locks.counts() == (0, 0)
+    assert locks.take_failures() == {}
+
+
+@pytest.mark.skipif(not COMPILED, reason="plain Python marks nothing without the lock")
+@pytest.mark.parametrize("how", ["void", "closed", "forked", "replaced"])
+def test_records_are_not_marked_without_the_lock_after_its_end(how: str) -> None:
+    locks = Locks(Clock())
+    first, *others = records_of(locks, 3, 7)
+    assert locks.mark(first.offset, hold_of(first), ACCEPT)
+    assert marks(locks, others[:1])
+    if how == "void":
+        locks.void(NODE, DISCONNECTED)
+        assert sorted(locks.take_failures()[TP]) == [3, 4]
+    elif how == "closed":
+        locks.close_ranges()
+    elif how == "forked":
+        read, write = os.pipe()
+        if not (child := os.fork()):
+            os.write(write, b"marked" if marks(locks, others) else b"refused")
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 10) == b"refused"
+        os.close(read)
+        os.close(write)
+        assert marks(locks, others)
+        return
+    else:
+        locks.add(fetched(4, 4, now=1.0))
+    assert not marks(locks, others)

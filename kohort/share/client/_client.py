@@ -57,11 +57,12 @@ from kohort.share.client._member import TICK, ShareMember
 from kohort.share.client._messages import (
     WITH_MODES,
     acknowledge_request,
+    acquired_ranges,
     fetch_request,
 )
 from kohort.share.client._settings import ShareSettings
 from kohort.share.client._statistics import ShareStatistics
-from kohort.share.machine._acquired import DISCONNECTED, AckUnit, AcquiredRange
+from kohort.share.machine._acquired import DISCONNECTED, AckUnit
 from kohort.share.machine._membership import (
     IdPartition,
     Retry,
@@ -362,8 +363,19 @@ class ShareClient:
                 self._send_fetch(node, session, wanted[node])
             elif session.is_open and locks.has_marks(node, older_than=due):
                 self._send_acknowledgements(node, session)
-            elif session.is_open and node not in wanted and node not in locks.nodes():
-                self._send_acknowledgements(node, session, closes=True)
+            elif node not in wanted and node not in locks.nodes():
+                if session.is_open:
+                    self._send_acknowledgements(node, session, closes=True)
+                elif self._pauses.get(node, now) <= now + TICK:
+                    self._forget(node)
+
+    def _forget(self, node: int) -> None:
+        """Keep nothing of a broker that leads no partition of this member."""
+        del self._sessions[node]
+        self._pauses.pop(node, None)
+        self._empty.discard(node)
+        if (task := self._leader_tasks.pop(node, None)) is not None:
+            task.end()
 
     def _room(self) -> int:
         """Return how many more records the fetches in flight may ask for."""
@@ -521,10 +533,7 @@ class ShareClient:
                     name = self._cluster.metadata.topic_by_id(topic.topic_id)
                     if name is None:
                         continue  # the topic was deleted, and its locks with it
-                    ranges = tuple(
-                        AcquiredRange(one.first_offset, one.last_offset, one.delivery_count)
-                        for one in each.acquired_records
-                    )
+                    ranges = acquired_ranges(each.acquired_records)
                     partition = TopicPartition(name.name, each.partition_index)
                     self._empty.discard(node)
                     self.statistics.bytes_fetched += len(each.records)

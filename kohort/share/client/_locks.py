@@ -1,15 +1,18 @@
 """The acquired records of a share consumer, with the buffer of fetches that no poll has taken.
 
 The event loop of the engine adds fetches and takes acknowledgements. The caller takes fetches and
-marks records, on its own thread. So one lock guards all of it. Nothing waits or decodes under it.
+marks records, on its own thread. So one lock guards all of it, except marks of an open range (see
+AcquiredRecords). Nothing waits or decodes under it.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final
+from weakref import WeakSet
 
 from kohort.errors import (
     KafkaConnectionError,
@@ -100,6 +103,7 @@ class Locks:
         self.acquired: int = 0
         self.acknowledged: int = 0
         self.failed: int = 0
+        _all_locks.add(self)
 
     # -- the caller's side --------------------------------------------------------------------
 
@@ -193,7 +197,7 @@ class Locks:
         Return False if the offset has its last acknowledgement already, or another consumer has
         acquired it.
         """
-        if hold.records.owner is not self:
+        if hold.owner is not self:
             return False
         with self._lock:
             now = self.clock()
@@ -239,6 +243,14 @@ class Locks:
             else:
                 records.lose(offset, type)
         return True
+
+    def close_ranges(self) -> None:
+        """Have every mark come by :meth:`mark` from now on, because the consumer ends.
+
+        It takes no lock, because another thread may have held that during a fork.
+        """
+        for home in list(self._homes.values()):
+            home.close_range()
 
     def find(self, partition: TopicPartition, offset: int) -> Hold | None:
         """Return the hold of an offset, or None."""
@@ -446,6 +458,17 @@ class Locks:
             error = _error(partition, offset, code, message)
             self._failures.setdefault(partition, {})[offset] = error
 
+
+_all_locks: WeakSet[Locks] = WeakSet()
+
+
+def _close_all_ranges() -> None:
+    for locks in list(_all_locks):
+        locks.close_ranges()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_close_all_ranges)  # where accept() is refused
 
 _LOST_LEADERS: Final = frozenset({3, 6, 74, 100})
 """Codes of acknowledgements whose locks are gone: the partition has another leader, or none."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from kohort.coordinator_client.consumer._member import by_topic
 from kohort.protocol.messages import (
     ShareAcknowledgeRequest,
     ShareFetchRequest,
+    ShareFetchResponse,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
 from kohort.share.client._settings import ShareSettings
-from kohort.share.machine._acquired import AckUnit
+from kohort.share.machine._acquired import AckUnit, AcquiredRange
 from kohort.share.machine._membership import JOIN_EPOCH, Answered, IdPartition
 from kohort.share.machine._session import SessionRequest
 
@@ -122,6 +123,20 @@ def acknowledge_request(
             for topic_id, numbers in by_topic(units).items()
         ],
     )
+
+
+def acquired_ranges(
+    acquired: Iterable[ShareFetchResponse.AcquiredRecords],
+) -> tuple[AcquiredRange, ...]:
+    """Return acquired offsets. Neighbours with the same delivery count are one range."""
+    found: list[AcquiredRange] = []
+    for each in acquired:
+        first, last, count = each.first_offset, each.last_offset, each.delivery_count
+        if found and found[-1].last + 1 == first and found[-1].delivery_count == count:
+            found[-1] = found[-1]._replace(last=last)
+        else:
+            found.append(AcquiredRange(first, last, count))
+    return tuple(found)
 
 
 def _batches(batch: Callable[..., B], unit: AckUnit | None) -> list[B]:

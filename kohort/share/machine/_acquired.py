@@ -4,8 +4,12 @@ Theory of operation. A leader locks records for this member until a deadline. It
 also those of markers and of compacted holes. So each acquired offset has a :class:`Hold` until its
 last acknowledgement is answered, or until its lock is lost. Neighbouring offsets of one fetch share
 a hold, and only what differs is kept for each offset: queues have many records. If one range is all
-that is held, and it is acknowledged as such, nothing is kept for single offsets. A mark says what
-becomes of an offset, and the latest mark counts until it is sent.
+that is held, it has one byte for each offset, or nothing if it is acknowledged as such. A mark says
+what becomes of an offset, and the latest mark counts until it is sent.
+
+The first mark of such a range opens it. The caller may then set its bytes without the owner's lock,
+by :func:`kohort.records.mark_open`. That is one step for other threads. To close the range is to
+take its bytes away, and what was set before then counts.
 
 All acknowledgements of a partition in one request are one unit for the leader: one bad offset
 fails all. So an expired lock is never sent, and a refused unit is sent again in two halves, until
@@ -19,8 +23,9 @@ Invariants:
 4. A unit has ascending offsets, each once.
 5. A renewal keeps the hold, with a deadline that counts from the sending of the renewal.
 6. An offset that this member can no longer acknowledge is a :class:`Failure` once, if it was
-   marked. A release whose lock has expired when it would be sent is none, because the record is
-   free then. It is one if the leader has refused it or locks the record again.
+   marked. A release whose lock has ended is none, because the record is free then. It is one if
+   the leader has refused it.
+7. Marks are in the bytes of an open range, or in ``marks``, never in both.
 """
 
 from __future__ import annotations
@@ -62,7 +67,17 @@ class HoldState(IntEnum):
 class Hold:
     """The locks of neighbouring offsets that one fetch has acquired. Records refer to it."""
 
-    __slots__ = ("deadline", "delivery_count", "first", "last", "lost", "records", "renewed")
+    __slots__ = (
+        "deadline",
+        "delivery_count",
+        "first",
+        "last",
+        "lost",
+        "open",
+        "owner",
+        "records",
+        "renewed",
+    )
 
     def __init__(
         self,
@@ -73,10 +88,13 @@ class Hold:
         delivery_count: int,
     ) -> None:
         self.records: Final = records
+        self.owner: Final = records.owner
         self.first: Final = first
         self.last: Final = last
         self.deadline: Final = deadline
         self.delivery_count: Final = delivery_count
+        self.open: bytearray | None = None
+        """The mark of each offset or 0, while single ones may be set without the owner's lock."""
         self.renewed: dict[int, float] = {}
         """Deadlines of renewed offsets."""
         self.lost: dict[int, Acknowledgement | None] = {}
@@ -140,6 +158,10 @@ class AckUnit(NamedTuple):
 EXPIRED: Final = 0
 DISCONNECTED: Final = -2
 
+_TYPES: Final = tuple(Acknowledgement)
+_FREES: Final = frozenset({Acknowledgement.GAP, Acknowledgement.RELEASE})
+"""Types that want no more than the end of the lock."""
+
 _SPLITS: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
 """Codes of a unit of which single offsets may be good."""
 
@@ -186,19 +208,32 @@ class AcquiredRecords:
         whole, self._whole = self._whole, None
         mark, self._whole_mark = self._whole_mark, None
         assert whole is not None
+        marked, whole.open = whole.open, None
         offsets = range(whole.first, whole.last + 1)
         self._holds |= dict.fromkeys(offsets, whole)
         if mark is not None and self._in_flight is None:
             self.marks |= dict.fromkeys(offsets, mark)
+        elif marked is not None:
+            self.marks |= {
+                offset: _TYPES[type] for offset, type in zip(offsets, marked, strict=True) if type
+            }
+
+    def close_range(self) -> None:
+        """Have no more marks set without the owner's lock. Those that were set are lost."""
+        if self._whole is not None:
+            self._whole.open = None
 
     def _join(self) -> None:
-        """Let the marks of all offsets become one, if they are the same."""
-        types = set(self.marks.values())
-        if len(self.marks) == len(self) and len(types) == 1:
-            (self._whole_mark,) = types
-            self.marks = {}
-            if self._whole_mark is Acknowledgement.RENEW:
-                self._spread()
+        """Let the marks of an open range become one, if they are the same."""
+        whole = self._whole
+        if whole is None or whole.open is None:
+            return
+        marked, whole.open = whole.open, None  # read after it is closed
+        if (type := marked[0]) and marked.count(type) == len(marked):
+            self._whole_mark = _TYPES[type]
+        else:
+            whole.open = marked
+            self._spread()
 
     @property
     def is_in_flight(self) -> bool:
@@ -208,8 +243,13 @@ class AcquiredRecords:
     @property
     def is_untouched(self) -> bool:
         """True if nothing is marked or in flight."""
-        is_marked = self.marks or self._halves or self._whole_mark is not None
-        return not is_marked and self._in_flight is None
+        return not self._is_marked and not self._halves and self._in_flight is None
+
+    @property
+    def _is_marked(self) -> bool:
+        whole = self._whole
+        is_open = whole is not None and whole.open is not None
+        return bool(self.marks) or is_open or self._whole_mark is not None
 
     @property
     def is_idle(self) -> bool:
@@ -244,7 +284,8 @@ class AcquiredRecords:
         if whole is not None and (last < whole.first or whole.last < first):
             return
         for offset in self.holds.keys() & range(first, last + 1):
-            if self.mark_of(offset) not in (None, Acknowledgement.GAP):
+            mark = self.mark_of(offset)
+            if mark is not None and mark not in _FREES:
                 self._overtaken.append(Failure(offset, EXPIRED))
             self.lose(offset)
 
@@ -255,6 +296,10 @@ class AcquiredRecords:
 
     def mark_of(self, offset: int) -> Acknowledgement | None:
         """Return the mark of an offset that is not sent, also of one that was refused."""
+        whole = self._whole
+        if whole is not None and whole.open is not None:
+            at = offset - whole.first
+            return _TYPES[whole.open[at]] or None if 0 <= at < len(whole.open) else None
         found = self.marks.get(offset)
         if found is None and self._halves:
             found = next((half[offset] for half in self._halves if offset in half), None)
@@ -266,7 +311,9 @@ class AcquiredRecords:
             if self._whole_mark is not None:
                 return ()
             offsets = range(self._whole.first, self._whole.last + 1)
-            return set(offsets).difference(self.marks) if self.marks else offsets
+            if (marks := self._whole.open) is None:
+                return offsets
+            return [offset for offset, type in zip(offsets, marks, strict=True) if not type]
         found = self.holds.keys() - self.marks.keys()
         for half in self._halves:
             found -= half.keys()
@@ -280,7 +327,9 @@ class AcquiredRecords:
         """Return how many held offsets have no mark, and their first deadline."""
         whole = self._whole
         if whole is not None and not self._halves:
-            count = 0 if self._whole_mark is not None else len(self) - len(self.marks)
+            if self._whole_mark is not None:
+                return 0, None
+            count = len(self) if whole.open is None else whole.open.count(0)
             return count, whole.deadline if count else None
         offsets = self.unmarked()
         holds = {self._holds[offset] for offset in offsets}
@@ -314,8 +363,16 @@ class AcquiredRecords:
 
     def mark_held(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Mark an offset. Return False if its lock is lost or expired, or its last mark sent."""
-        is_whole = self._whole is hold and self._whole_mark is None
-        if not is_whole and self.holds.get(offset) is not hold:
+        is_whole = self._whole is hold and self._whole_mark is None and not self._halves
+        if is_whole and type is not Acknowledgement.RENEW:
+            if now >= hold.deadline:
+                return False
+            if hold.open is None:
+                hold.open = bytearray(hold.last - hold.first + 1)
+                self._marked_at = now
+            hold.open[offset - hold.first] = type
+            return True
+        if self.holds.get(offset) is not hold:
             return False
         if self._in_flight is not None and self.is_sent(offset):
             return False
@@ -339,13 +396,13 @@ class AcquiredRecords:
         """The time of the oldest mark that is not sent, or None. Refused ones are due at once."""
         if self._halves:
             return -math.inf
-        is_marked = self.marks or (self._whole_mark is not None and self._in_flight is None)
-        return self._marked_at if is_marked else None
+        is_sent = self._whole_mark is not None and self._in_flight is not None
+        return self._marked_at if self._is_marked and not is_sent else None
 
     def take(self, now: float, *, with_renewals: bool = True) -> tuple[AckUnit, list[Failure]]:
         """Begin to send what is marked, and return it with the marks whose locks have expired."""
         assert self._in_flight is None
-        if self._whole is not None and not self._halves:
+        if not self._halves:
             self._join()
         if self._whole is not None and self._whole_mark is not None:
             whole = self._whole
@@ -370,7 +427,7 @@ class AcquiredRecords:
                 continue
             type = chosen[offset]
             if now >= (hold.deadline_of(offset) if hold.renewed else hold.deadline):
-                if type not in (Acknowledgement.GAP, Acknowledgement.RELEASE):
+                if type not in _FREES:
                     failures.append(Failure(offset, EXPIRED))
                 self.lose(offset, type)
                 continue
@@ -442,7 +499,7 @@ class AcquiredRecords:
         failures = []
         for offset in list(self.holds):
             mark = lost.get(offset)
-            if mark is not None and mark is not Acknowledgement.GAP:
+            if mark is not None and mark not in _FREES:
                 failures.append(Failure(offset, code, message))
             self.lose(offset, mark)
         return failures
