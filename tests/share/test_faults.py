@@ -280,6 +280,6 @@ def test_missing_right_names_the_topic_and_the_operation(backend: str) -> None:
             with cluster.on("ShareFetch", denied):
                 with pytest.raises(TopicAuthorizationFailedError, match="needs READ") as caught:
                     await member.poll(timeout_ms=60_000)
-            assert (caught.value.topics, caught.value.operation) == ({TOPIC}, "READ")
+            assert (caught.value.topics, caught.value.operation) == (frozenset({TOPIC}), "READ")
 
     on_cluster(backend, scene)

@@ -182,7 +182,8 @@ class Consumer:
                 self._native.seek(tp, first.get(tp, offset_of(records[0])))
             raise
         if not found:
-            self._events.look(self._polled_at)
+            if math.isfinite(since):  # the first poll is that of subscribe(), which reports nothing
+                self._events.look(self._polled_at)
         elif self._options.partition_eof:
             self._events.look_for_ends()
 

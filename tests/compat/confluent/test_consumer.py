@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from typing import Any
+from unittest.mock import patch
 
 import confluent_kafka
 import pytest
@@ -442,6 +443,28 @@ def test_pattern_that_does_not_compile_is_refused(client: Any, make: MakeConsume
     with pytest.raises(client.KafkaException) as caught:
         make().subscribe(["^["])
     assert caught.value.args[0].code() == client.KafkaError._INVALID_ARG
+
+
+def test_subscribe_calls_no_error_cb() -> None:
+    errors: list[Any] = []
+    consumer = package.Consumer(
+        {"bootstrap.servers": "localhost:1", "group.id": "g", "error_cb": errors.append}
+    )
+
+    native = consumer._native
+    original = native.poll
+
+    def poll(timeout_ms: float, most: int) -> Any:
+        found = original(timeout_ms, most)
+        wait_until(lambda: native.explain().as_dict()["cluster"]["last_error"])
+        return found
+
+    with patch.object(native, "poll", poll):
+        consumer.subscribe(["orders"])
+    assert errors == []
+    assert consumer.poll(0) is None
+    assert errors
+    consumer.close()
 
 
 def test_subclasses_may_replace_methods(client: Any, cluster: Cluster, own_topic: str) -> None:
