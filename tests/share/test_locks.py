@@ -16,7 +16,7 @@ from kohort.errors import (
 )
 from kohort.records import COMPILED, mark_open
 from kohort.share._record import hold_of, share_all
-from kohort.share.client._locks import Fetched, Locks
+from kohort.share.client._locks import SEND_SHARE, Fetched, Locks
 from kohort.share.machine._acquired import (
     DISCONNECTED,
     Acknowledgement,
@@ -70,11 +70,31 @@ def test_a_fetch_that_waits_for_half_of_its_lock_is_released_unseen() -> None:
     assert locks.take_failures() == {}
 
 
+def test_a_fetch_that_waited_too_long_is_released_at_once() -> None:
+    clock = Clock()
+    locks = Locks(clock)
+    holds = taken(locks, 0, 0)
+    locks.add(fetched(1, 4))
+    clock.now = LOCK / 2
+    assert locks.mark(0, holds[0], ACCEPT)
+    due = clock.now - LOCK * SEND_SHARE
+    assert not locks.has_marks(NODE, older_than=due)
+    locks.release_stale(clock.now)
+    assert locks.has_marks(NODE, older_than=due)  # a third of the lock later it may have ended
+    assert list(locks.take_units(NODE)[KEY].ranges) == [
+        AckRange(0, 0, ACCEPT),
+        AckRange(1, 4, RELEASE),
+    ]
+
+
 def test_gaps_are_acknowledged_and_not_held_for_the_caller() -> None:
-    locks = Locks(Clock())
+    clock = Clock()
+    locks = Locks(clock)
     locks.add(fetched(0, 4))
+    clock.now = 0.4 * LOCK
     (found,) = locks.take()
     assert sorted(locks.hold(found, {1, 4})) == [0, 2, 3]
+    assert locks.has_marks(NODE, older_than=clock.now - LOCK * SEND_SHARE)
     ranges = locks.take_units(NODE)[KEY].ranges
     assert [tuple(each) for each in ranges] == [(1, 1, 0), (4, 4, 0)]
 

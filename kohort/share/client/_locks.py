@@ -2,7 +2,8 @@
 
 The event loop of the engine adds fetches and takes acknowledgements. The caller takes fetches and
 marks records, on its own thread. So one lock guards all of it, except marks of an open range (see
-AcquiredRecords). Nothing waits or decodes under it.
+AcquiredRecords). Nothing waits or decodes under it. Marks that no caller has made are as old as
+their fetch, because much of its lock may have passed before the poll.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class Locks:
             records = self._home_of(fetched)
             holds = self._acquire(records, fetched)
             if gaps:
-                records.mark(dict.fromkeys(gaps, Acknowledgement.GAP), self.clock())
+                records.mark(dict.fromkeys(gaps, Acknowledgement.GAP), fetched.sent_at)
                 for offset in gaps:
                     holds.pop(offset, None)
             self.acquired += len(holds)
@@ -331,19 +332,19 @@ class Locks:
         fresh_for = self.seconds * (1 - FRESH_SHARE)
         for fetched in [each for each in self._buffer if each.deadline - now <= fresh_for]:
             self._buffer.remove(fetched)
-            self._release(fetched, now)
+            self._release(fetched)
 
-    def _release(self, fetched: Fetched, now: float) -> None:
+    def _release(self, fetched: Fetched) -> None:
+        """Release a fetch unseen."""
         records = self._home_of(fetched)
         offsets = self._acquire(records, fetched)
-        records.mark(dict.fromkeys(offsets, Acknowledgement.RELEASE), now)
+        records.mark(dict.fromkeys(offsets, Acknowledgement.RELEASE), fetched.sent_at)
 
     def release_buffered(self) -> None:
         """Release all fetches that no poll has taken."""
         with self._lock:
-            now = self.clock()
             while self._buffer:
-                self._release(self._buffer.popleft(), now)
+                self._release(self._buffer.popleft())
 
     def release_rest(self, node: int, kept: Set[IdPartition]) -> None:
         """Release what has no mark yet at a leader, except in the partitions that are kept."""

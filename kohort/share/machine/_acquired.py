@@ -184,7 +184,7 @@ class AcquiredRecords:
         self.marks: dict[int, Acknowledgement] = {}
         """What is to be sent for marked offsets."""
         self._marked_at = 0.0
-        """Time of the first of these marks."""
+        """Time of the oldest of these marks."""
         self._halves: list[dict[int, Acknowledgement]] = []
         """Marks of refused units, to send again on their own."""
         self._overtaken: list[Failure] = []
@@ -353,12 +353,11 @@ class AcquiredRecords:
         self._whole_mark, self._marked_at = type, now
         return True
 
-    def mark(self, offsets: Mapping[int, Acknowledgement], now: float) -> None:
-        """Mark held offsets. A later mark replaces one that is not sent yet."""
+    def mark(self, offsets: Mapping[int, Acknowledgement], at: float) -> None:
+        """Mark held offsets, as of a time. A later mark replaces one that is not sent yet."""
         if self._whole is not None:
             self._spread()
-        if not self.marks:
-            self._marked_at = now
+        self._marked_at = min(self._marked_at, at) if self.marks else at
         self.marks |= offsets
 
     def mark_held(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
