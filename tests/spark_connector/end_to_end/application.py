@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.spark_connector import stop
 from tests.spark_connector.end_to_end.queries import Plan, start
+from tests.spark_connector.end_to_end.waiting import DEADLINE_S
 
 
 class Application:
@@ -45,7 +46,7 @@ class Application:
 
     def finish(self, name: str) -> None:
         """Stop a query in kohort's way: between two batches, with everything committed."""
-        assert stop(self._queries[name])
+        assert stop(self._queries[name], DEADLINE_S)
 
     def state(self, name: str) -> dict[str, Any]:
         """Return whether a query runs, and the error that ended it."""

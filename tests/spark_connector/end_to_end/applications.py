@@ -16,9 +16,11 @@ from typing import Any
 
 from tests.spark_connector.end_to_end import application, processes
 from tests.spark_connector.end_to_end.queries import Plan
+from tests.spark_connector.end_to_end.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
-ANSWER_S = 120.0
+ANSWER_S = DEADLINE_S + 60.0
+"""Longer than the waits of a command, so that their error is the one that is shown."""
 END_S = 60.0
 SETTINGS = {
     "spark.master": "local[2]",
@@ -84,7 +86,12 @@ class ApplicationProcess:
         return self._answer()
 
     def kill(self, *, with_sources: bool = False) -> None:
-        """Kill the JVM and the driver, and with ``with_sources`` the processes of the sources."""
+        """Kill the JVM and the driver, and with ``with_sources`` the processes of the sources.
+
+        A second call does nothing, because the system may have given the ids to other processes.
+        """
+        if self._process.returncode is not None:
+            return
         with suppress(AssertionError):
             sources = processes.runners(self.jvm) if with_sources else set()
             processes.kill(self.jvm, *sources)

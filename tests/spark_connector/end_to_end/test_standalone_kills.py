@@ -21,7 +21,7 @@ from tests.spark_connector.end_to_end.pumps import Pump
 from tests.spark_connector.end_to_end.queries import Plan
 from tests.spark_connector.end_to_end.standalone import StandaloneCluster
 from tests.spark_connector.end_to_end.test_standalone import SETTINGS
-from tests.spark_connector.end_to_end.waiting import wait_until
+from tests.spark_connector.end_to_end.waiting import look_again_later, wait_until
 from tests.support.kafka_server import KafkaServer
 
 pytestmark = [
@@ -169,12 +169,12 @@ def test_no_record_is_missing_or_twice_after_kills(
 
         try:
             with Pump(feed, PARTITIONS, RATE):
-                wait_until(lambda: go_on([0] * len(plans)))
+                wait_until(lambda: go_on([0] * len(plans)), look_again_later)
                 for kind in in_turn(KILLS[what]):
                     queries.kill(kind)
                     before = queries.rows()
-                    wait_until(lambda: go_on(before))  # noqa: B023
-            wait_until(all_is_read)
+                    wait_until(lambda: go_on(before), look_again_later)  # noqa: B023
+            wait_until(all_is_read, look_again_later)
             queries.finish()
         finally:
             queries.end()
@@ -186,6 +186,7 @@ def test_no_record_is_missing_or_twice_after_kills(
     record_property("written", len(feed.written))
     record_property("read by several members", len(found.shared))
     for plan in plans:
+        record_property(f"rows of {plan.name}", len(plan.ledger.rows()))
         plan.ledger.assert_replays_are_exact()
     if what == "sources and brokers":
         # A broker that was away ends sessions, and then the next owner begins at the last commit.
