@@ -308,9 +308,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 lane = slot.lane = self._after_error(lane, _Cancelled.from_error(error))
             else:
                 lane = slot.lane = done(lane)
-                if cancelling() and not slot.is_cancelled:
-                    await _end_cancellation()
-                    slot.is_cancelled = True
+            if cancelling() and not slot.is_cancelled:
+                await _end_cancellation()
+                slot.is_cancelled = True
             if slot.is_cancelled and lane is not None:
                 slot.lane = None
                 core.put_back(lane)
@@ -500,7 +500,7 @@ def _counter_of_cancellations() -> Callable[[], int]:
 
 
 async def _end_cancellation() -> None:
-    """Take the cancellation of a handler that cancelled its own task and returned.
+    """Take the cancellation of a handler that cancelled its own task and returned or raised.
 
     asyncio raises it at the next await, which must not be that of the next handler.
     """

@@ -414,6 +414,34 @@ def test_a_handler_that_cancels_its_task_fails_no_record(backend: str, key: str 
     in_world(backend, main)
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_handler_that_cancels_its_task_and_raises_fails_alone(
+    backend: str, key: str | None
+) -> None:
+    if backend == "trio":
+        return  # a task of trio has no method to cancel it
+
+    async def main(world: World) -> None:
+        import asyncio
+
+        handled: list[bytes | None] = []
+
+        async def handler(record: Record) -> None:
+            await anyio.lowlevel.checkpoint()
+            handled.append(record.value)
+            if record.value == b"a":
+                task = asyncio.current_task()
+                assert task is not None and task.cancel()
+                raise ValueError
+
+        world.produce("a", "b", "c", key=key)
+        async with processing(world.consumer(), handler, failed="skip"):
+            await until(lambda: world.committed() == 3)
+        assert handled == [b"a", b"b", b"c"]
+
+    in_world(backend, main)
+
+
 def test_the_next_record_of_a_key_needs_no_step_of_the_loop(backend: str) -> None:
     if backend == "trio":
         return  # trio runs no callbacks in the order of its tasks
