@@ -15,7 +15,7 @@ from kohort.cli.common import _client
 from kohort.types import NamedTuple
 
 if TYPE_CHECKING:
-    from kohort import AsyncKafkaConsumer, ConsumerRecord, TopicPartition
+    from kohort import AsyncKafkaConsumer, ConsumerRecord, OffsetAndMetadata, TopicPartition
     from kohort.producer import RecordProducer
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -158,7 +158,10 @@ async def _replay(
     producer = _client.producer_of(consumer)
     replayed = left_out = 0
     # A group that refuses the commit of a replay refuses this one, which changes no offset.
-    await _commit_positions(consumer, tps)
+    # With --again, the positions are before the committed offsets.
+    committed = await consumer.committed(tps, metadata=True)
+    known = {tp: offset for tp, offset in committed.items() if offset is not None}
+    await consumer.commit({**await _positions(consumer, tps), **known})
     async for letters in _letters(consumer, tps):
         posted = []
         for letter in letters:
@@ -173,17 +176,17 @@ async def _replay(
         for each in posted:
             await each.wait()
         replayed += len(posted)
-        await _commit_positions(consumer, tps)
+        await consumer.commit(await _positions(consumer, tps))
     print(f"{replayed} {'letter' if replayed == 1 else 'letters'} replayed")
     return 1 if left_out else 0
 
 
-async def _commit_positions(
+async def _positions(
     consumer: AsyncKafkaConsumer[bytes, bytes], tps: list[TopicPartition]
-) -> None:
+) -> dict[TopicPartition, OffsetAndMetadata]:
     from kohort import OffsetAndMetadata
 
-    await consumer.commit({tp: OffsetAndMetadata(await consumer.position(tp), "") for tp in tps})
+    return {tp: OffsetAndMetadata(await consumer.position(tp), "") for tp in tps}
 
 
 async def _post(

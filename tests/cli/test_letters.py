@@ -194,6 +194,17 @@ def test_a_replay_returns_each_letter_once(
     assert capsys.readouterr().out == "1 letter replayed\n"
 
 
+def test_a_failed_replay_leaves_the_committed_offset(cluster: Cluster) -> None:
+    cluster.produce("orders", ["a", "b", "c", "end"])
+    bury(cluster, "a", "b", "c")
+    assert run(cluster, "dead-letters", DLQ, "--replay") == 0
+    before = cluster.committed("kohort-dead-letters")
+    assert [each.offset for each in before.values()] == [3]
+    cluster.fail("Produce", ErrorCode.INVALID_RECORD)
+    assert run(cluster, "dead-letters", DLQ, "--replay", "--again") == 1
+    assert cluster.committed("kohort-dead-letters") == before
+
+
 def test_letters_of_a_broker_are_replayed(cluster: Cluster) -> None:
     names = ["topic", "partition", "offset", "group", "delivery.count", "message"]
     texts = ["orders", "1", "7", "share", "5", "expired"]
