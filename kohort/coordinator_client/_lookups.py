@@ -69,17 +69,19 @@ class ProtocolLookup:
         """Request from the coordinator what decides the group's protocol, and return the choice.
 
         Both requests are sent at once, which saves a round trip. The description of the group only
-        counts if the versions leave the choice open.
+        counts if the versions leave the choice open. Otherwise nothing waits for it.
 
         Raise a retriable error if the coordinator has no answer for now. Raise
         GroupAuthorizationFailedError without DESCRIBE on the group. A broker that refuses the
         look-up for another reason leaves the classic protocol.
         """
-        requests = versions_request(), DescribeGroupsRequest(groups=[self._group_id])
+        describe = DescribeGroupsRequest(groups=[self._group_id])
         outcomes: dict[type[Response], Response | KafkaError] = {}
         async with anyio.create_task_group() as tasks:
-            for request in requests:
-                start_soon(tasks, self._send, request, outcomes)
+            start_soon(tasks, self._send, describe, outcomes)
+            await self._send(versions_request(), outcomes)
+            if _has_decided(outcomes[ApiVersionsResponse]):
+                tasks.cancel_scope.cancel()
         versions = self._response(ApiVersionsResponse, outcomes)
         self._raise_if_retried("ApiVersions", versions.error_code)
         if versions.error_code:
@@ -127,6 +129,13 @@ class ProtocolLookup:
         if self._refusals.allows_retry(code, anyio.current_time()):
             raise GroupError(f"{api} failed with {error_name(code)}. The consumer retries")
         self._refusals.end()
+
+
+def _has_decided(outcome: Response | KafkaError) -> bool:
+    """True if the response to ApiVersions leaves no choice."""
+    if not isinstance(outcome, ApiVersionsResponse) or outcome.error_code:
+        return False
+    return choose_by_versions(outcome) is not None
 
 
 def _check(coordinator: CoordinatorConnection, code: int, group_id: str) -> Choice | None:

@@ -138,6 +138,13 @@ async def test_auto_joins_old_brokers_by_the_classic_protocol(
         assert protocol == "classic"
         assert reason in why
         assert not consumer.cluster.requests(ConsumerGroupHeartbeatRequest)
+
+
+async def test_choice_by_versions_waits_for_no_description(auto: Any) -> None:
+    cluster = _cluster(_versions(level=0))
+    cluster.on(DescribeGroupsRequest, lambda _: anyio.sleep_forever())
+    async with auto(cluster) as consumer:
+        assert (await _joined(consumer))[0] == "classic"
         assert not consumer.host.failures
 
 
