@@ -57,9 +57,9 @@ KNOWN = (
     ),
     Known(
         "Features",
-        "The cluster has transaction.version, group.version and share.version. The other features "
-        "of Kafka need APIs that are not served, or its controllers. Clients that do not see them "
-        "use the APIs that every broker has.",
+        "The cluster has the features group.version, metadata.version, share.version and "
+        "transaction.version. The others of Kafka need APIs that are not served, or its "
+        "controllers. Clients that do not see them use the APIs that every broker has.",
         {"features": (r"version [345]\.(supported|finalized)\.(?!transaction).*",)},
     ),
     Known(

@@ -15,8 +15,15 @@ from kohort.broker.apis._registry import SERVED, Context, serves
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
-_FEATURES = {"group.version": 1, "share.version": 2, "transaction.version": 2}
-"""Features of Kafka that this cluster has, with their last levels."""
+_RELEASE = 30
+"""Level of metadata.version in Apache Kafka 4.3."""
+_FEATURES = {
+    "group.version": (0, 1),
+    "metadata.version": (7, _RELEASE),
+    "share.version": (0, 2),
+    "transaction.version": (0, 2),
+}
+"""Features of Kafka that this cluster has, with their first and last levels."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -35,6 +42,7 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
     config = ctx.broker.cluster.config
     levels = {
         "group.version": config.group_version,
+        "metadata.version": _RELEASE,
         "share.version": config.share_version,
         "transaction.version": config.transactions.version,
     }
@@ -49,9 +57,9 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
         ],
         # Older clients fail on a feature whose range begins at 0, so they do not get it.
         supported_features=[
-            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=last)
-            for name, last in _FEATURES.items()
-            if ctx.version >= 4
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=first, max_version=last)
+            for name, (first, last) in _FEATURES.items()
+            if first or ctx.version >= 4
         ],
         finalized_features_epoch=1,
         # As in Kafka, features at level 0 are omitted.

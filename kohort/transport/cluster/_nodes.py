@@ -114,7 +114,7 @@ class Node:
         self.silence = SilenceLog()
         self.line = Line()
         self.reached = False
-        """True after the first connection to this address."""
+        """True after the first handshake at this address."""
         self.probe_at = -math.inf
         """Earliest time of the next probe for a listener that requires a login."""
         self.prober: PurposeConnection | None = None
@@ -176,6 +176,8 @@ class Nodes:
         self.api_versions: Mapping[int, VersionRange] = {}
         """Versions of each API that the broker of the latest connection serves."""
         self.greetings = Greetings()
+        self._common: BrokerVersions | None = None
+        """The versions that all brokers of the cluster serve, if they are known."""
         self._config = config
         self._security = security
         self._connect = connect
@@ -278,6 +280,7 @@ class Nodes:
         for node in self.brokers.values():
             self._close(node.connections.values())
         self.brokers.clear()
+        self._common = None
         self.refusals.keep(self.bootstrap.keys())
         self.changed.notify()
 
@@ -419,7 +422,9 @@ class Nodes:
     async def _open_and_run(self, purpose: str, entry: PurposeConnection) -> None:
         node = entry.node
         try:
-            connection = await self.open_alone(entry.broker, node.line, lambda: node.versions)
+            connection = await self.open_alone(
+                entry.broker, node.line, partial(self._known_versions, node)
+            )
         except KafkaError as error:
             entry.error = self._explained(node, error)
             self._failed(node, entry.error)
@@ -430,9 +435,12 @@ class Nodes:
         connection.call_on_close(lambda: self._closed(purpose, entry, connection))
         entry.connection = connection
         entry.opened.set()
-        node.error, node.reached = None, True
-        self.api_versions = connection.versions.by_api
-        self.greetings.note_served(connection.versions)
+        node.error, versions = None, connection.versions
+        if connection.is_confirmed:
+            node.reached = True
+            self._common = versions if versions.is_common else None
+        self.api_versions = versions.by_api
+        self.greetings.note_served(versions)
         if connection.logins is not None:
             self.principal = connection.logins.session.principal or None
         if node.wants_login is None:
@@ -441,6 +449,18 @@ class Nodes:
         await connection.run()
         if _closed_at_first_request(connection):
             await self._probe_for_login(entry)
+
+    def _known_versions(self, node: Node) -> BrokerVersions | None:
+        """Return versions that a broker serves for certain, or None.
+
+        Those of the whole cluster count for the first connection to an address only. After a
+        failure, a handshake finds out whether the broker is the one that it should be.
+        """
+        if (known := node.versions) is not None:
+            return known
+        if self._common is None or node.broker.id < 0 or node.reached or node.failures:
+            return None
+        return self._common.at(node.peer)
 
     @staticmethod
     def _watch_silence(node: Node, connection: BrokerConnection) -> None:
@@ -536,6 +556,7 @@ class Nodes:
     def _closed(self, purpose: str, entry: PurposeConnection, connection: BrokerConnection) -> None:
         node = entry.node
         node.last_used = max(node.last_used, connection.last_used)
+        node.reached = node.reached or connection.is_confirmed
         _forget(purpose, entry)
         # A broker that accepts and then closes each time must not reset its back-off.
         if connection.response_count:
@@ -544,7 +565,8 @@ class Nodes:
             # The probe follows. Until its end the failure is not the whole reason.
             if _closed_at_first_request(connection) and self._needs_probe(node):
                 node.prober = entry
-            self._failed(node, connection.failure, lost=connection.lost_requests > 0)
+            failure = self._explained(node, connection.failure)
+            self._failed(node, failure, lost=connection.lost_requests > 0)
 
     def _failed(self, node: Node, error: KafkaError, *, lost: bool = True) -> None:
         now = anyio.current_time()
@@ -586,9 +608,13 @@ class Nodes:
 
 
 def _closed_at_first_request(connection: BrokerConnection) -> bool:
-    """True if the broker closed the connection in place of its first response."""
+    """True if the broker closed the connection in place of its first response.
+
+    One that serves other versions has closed because of these.
+    """
     return bool(
-        connection.lost_requests and not connection.response_count and not connection.closed_by_us
+        connection.lost_requests
+        and not (connection.response_count or connection.closed_by_us or connection.is_misjudged)
     )
 
 

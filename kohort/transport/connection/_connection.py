@@ -2,8 +2,9 @@
 
 ``open()`` does what comes before the first request: the TLS handshake, ApiVersions and the login.
 The request ApiVersions is the Greeting. If the broker closes at it without a byte, a lower version
-follows on a new connection. While another connection to the same broker is open, its versions are
-known. Then other requests follow ApiVersions without a wait for its response, except for a login.
+follows on a new connection. The versions are known while another connection to the same broker is
+open, or if all brokers of the cluster serve them. Then other requests follow ApiVersions without a
+wait for its response, except for a login.
 ``run()`` then serves the connection with these parts:
 
 - Pipeline has the queue of requests, and those in flight. RequestSender sends them.
@@ -120,6 +121,10 @@ class BrokerConnection:
         self.peer = peer
         """``host:port``, escaped."""
         self.versions: BrokerVersions = BrokerVersions(peer, ())
+        self.is_confirmed = False
+        """True once the broker has sent its versions."""
+        self.is_misjudged = False
+        """True if the broker serves others than those in which the first requests were sent."""
         self.logins: Logins | None = None
         """Logins that renew the SASL session, or None without SASL."""
         self._loop = callback_loop()
@@ -169,7 +174,7 @@ class BrokerConnection:
         ``mechanism`` has others by now, these are tried at once. ``rng`` spreads the later logins.
         ``greetings`` and ``node_id`` decide the first request. If the broker closes at it without a
         byte, another connection gets a lower version. ``line`` notes the measured times.
-        ``known_versions`` returns those of another open connection to this broker.
+        ``known_versions`` returns those that this broker serves, or None if they are unknown.
         Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
         UnsupportedVersionError or another BrokerResponseError, with the address in the message.
         """
@@ -221,6 +226,7 @@ class BrokerConnection:
                     self._link, source, self.peer, self._client_id, greeting
                 )
                 self._line.note_round_trip(self._clock() - began)
+                self.is_confirmed = True
                 is_ready = logins is None
             if scope.cancelled_caught:
                 raise KafkaTimeoutError(
@@ -258,8 +264,9 @@ class BrokerConnection:
             frame.release()
             if response.error_code:
                 raise refusal(self.peer, greeting, response.error_code)
-            if (confirmed := BrokerVersions(self.peer, response.api_keys)).by_api != known.by_api:
-                self.versions = confirmed
+            confirmed, self.is_confirmed = BrokerVersions.of(self.peer, response), True
+            if confirmed.by_api != known.by_api:
+                self.versions, self.is_misjudged = confirmed, True
 
         self.post(versions_request(greeting), version, timeout).on_frame = received
 

@@ -100,7 +100,7 @@ async def shake_hands(
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or again is None:
             raise refusal(peer, greeting, response.error_code)
         tried = again
-    return BrokerVersions(peer, response.api_keys)
+    return BrokerVersions.of(peer, response)
 
 
 def refusal(peer: str, greeting: Greeting, error_code: int) -> BrokerResponseError:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _API_VERSIONS = 18
 """API key of ApiVersions. The table of all APIs is not needed for it at the import."""
+_RELEASE = "metadata.version"
+"""The feature with the release of a cluster. No broker of it may be older (KIP-584, KIP-778)."""
 USUAL_VERSION = 4
 NAMING_VERSION = 5
 _LOWER = {5: 3, 4: 3, 3: 0}
@@ -34,11 +36,30 @@ def _ranges(served: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRan
 class BrokerVersions:
     """Versions that one broker serves."""
 
-    def __init__(self, peer: str, apis: Iterable[ApiVersionsResponse.ApiVersion]) -> None:
+    def __init__(
+        self,
+        peer: str,
+        apis: Iterable[ApiVersionsResponse.ApiVersion],
+        *,
+        is_common: bool = False,
+    ) -> None:
         self._peer = peer
+        self.is_common = is_common
+        """True if all brokers of the cluster serve them, because none has an older release."""
         served = ((each.api_key, each.min_version, each.max_version) for each in apis)
         self._ranges = _ranges(tuple(served))
         self._chosen: dict[tuple[type[Message], int | None, int | None], int] = {}
+
+    @classmethod
+    def of(cls, peer: str, response: ApiVersionsResponse) -> BrokerVersions:
+        """Return the versions that a broker has sent."""
+        return cls(peer, response.api_keys, is_common=_is_of_oldest_release(response))
+
+    def at(self, peer: str) -> BrokerVersions:
+        """Return the same versions for a broker at another address."""
+        other = BrokerVersions(peer, (), is_common=self.is_common)
+        other._ranges = self._ranges
+        return other
 
     @property
     def by_api(self) -> Mapping[int, VersionRange]:
@@ -78,6 +99,16 @@ class BrokerVersions:
         raise UnsupportedVersionError(
             f"{name} needs a version of {VersionRange(first, last)}, and {self._peer} {serves}"
         )
+
+
+def _is_of_oldest_release(response: ApiVersionsResponse) -> bool:
+    """True if the cluster is finalized at the latest level of this broker's release.
+
+    During an upgrade the broker has a later level than the cluster.
+    """
+    latest = {each.name: each.max_version for each in response.supported_features}
+    levels = {each.name: each.max_version_level for each in response.finalized_features}
+    return _RELEASE in levels and levels[_RELEASE] == latest.get(_RELEASE)
 
 
 class ClosedSilentlyError(KafkaConnectionError):

@@ -1,0 +1,107 @@
+"""First connections to further brokers, whose versions the release of the cluster implies."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from kohort.errors import KafkaConnectionError
+from kohort.protocol import ApiKey
+from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest
+from kohort.protocol.messages import HeartbeatResponse as Beat
+from tests.transport.peer import Peer, api_versions
+from tests.transport.running import running
+
+pytestmark = pytest.mark.anyio
+
+OLD = {int(ApiKey.HEARTBEAT): (0, 2)}
+
+
+def of_release(
+    latest: int, level: int | None, ranges: dict[int, tuple[int, int]] | None = None
+) -> ApiVersionsResponse:
+    """Return the versions of a broker, with the latest release it knows and the cluster's one."""
+    response = api_versions(ranges)
+    name = "metadata.version"
+    response.supported_features = [
+        ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=7, max_version=latest)
+    ]
+    if level is not None:
+        response.finalized_features = [
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level)
+        ]
+    return response
+
+
+async def test_request_to_a_further_broker_waits_for_no_versions() -> None:
+    async with running(brokers=2) as (client, cluster):
+        cluster.versions = of_release(30, 30)
+
+        async def serve(peer: Peer) -> None:
+            greeting, _ = await peer.expect(ApiVersionsRequest)
+            header, _ = await peer.expect(HeartbeatRequest)
+            await peer.reply(greeting, cluster.versions)
+            await peer.reply(header, Beat())
+            await peer.receive()
+
+        cluster.network.listen("b2", 9092, serve)
+        await client.wait_bootstrapped()
+        await client.request(HeartbeatRequest(), node=2)
+
+
+@pytest.mark.parametrize(("latest", "level"), [(30, 29), (30, None)])
+async def test_versions_are_awaited_where_a_broker_may_be_older(
+    latest: int, level: int | None
+) -> None:
+    """During an upgrade, the release of the cluster is older than that of some brokers."""
+    async with running(brokers=2) as (client, cluster):
+        cluster.versions = of_release(latest, level)
+        used: list[int] = []
+
+        async def serve(peer: Peer) -> None:
+            await peer.shake_hands(api_versions(OLD))
+            while (exchange := await peer.receive()) is not None:
+                used.append(exchange[0].request_api_version)
+                await peer.reply(exchange[0], Beat())
+
+        cluster.network.listen("b2", 9092, serve)
+        await client.wait_bootstrapped()
+        await client.request(HeartbeatRequest(), node=2)
+        assert used == [2]
+
+
+async def test_broker_that_serves_less_is_asked_for_versions_then() -> None:
+    async with running(brokers=2, reconnect_backoff_ms=10) as (client, cluster):
+        cluster.versions = of_release(30, 30)
+        used: list[int] = []
+
+        async def serve(peer: Peer) -> None:
+            await peer.shake_hands(of_release(30, 30, OLD))
+            while (exchange := await peer.receive()) is not None:
+                used.append(exchange[0].request_api_version)
+                if used[-1] > 2:
+                    return  # as a broker closes at an unknown version
+                await peer.reply(exchange[0], Beat())
+
+        cluster.network.listen("b2", 9092, serve)
+        await client.wait_bootstrapped()
+        with pytest.raises(KafkaConnectionError):
+            await client.request(HeartbeatRequest(), node=2)
+        await client.request(HeartbeatRequest(), node=2)
+        assert used == [4, 2]
+
+
+async def test_wrong_address_is_named_at_the_first_request() -> None:
+    async with running(brokers=2, reconnect_backoff_ms=10) as (client, cluster):
+        cluster.versions = of_release(30, 30)
+
+        async def serve(peer: Peer) -> None:
+            await peer.receive_frame()
+
+        cluster.network.listen("b2", 9092, serve)
+        await client.wait_bootstrapped()
+        with pytest.raises(KafkaConnectionError):
+            await client.request(HeartbeatRequest(), node=2)
+        with anyio.fail_after(60):
+            while "advertised.listeners" not in client.unreachable.get(2, ""):
+                await anyio.wait_all_tasks_blocked()
