@@ -199,6 +199,15 @@ class Fetcher:
         for node in by_node:
             self._cluster.prepare(node, MAIN_PURPOSE)
 
+    def expect(self, partitions: Collection[TopicPartition]) -> None:
+        """Prepare for partitions that will be assigned, most likely without a committed offset.
+
+        Their offsets by ``auto_offset_reset`` are requested before they are needed.
+        """
+        self.prepare(partitions)
+        self._positions.first_offsets.expect(partitions)
+        self.wake()
+
     def _on_validated(self, partitions: Iterable[TopicPartition]) -> None:
         self._candidates.touch(partitions)
         self.wake()

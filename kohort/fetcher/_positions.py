@@ -12,8 +12,9 @@ from kohort.errors import KafkaError, NoOffsetForPartitionError
 from kohort.fetcher._environment import FetchCluster, FetcherOptions
 from kohort.fetcher._errors import Failure, FailureAction
 from kohort.fetcher._failure_reports import DeniedTopics, LookupFailures
+from kohort.fetcher._first_offsets import LOG_ENDS, FirstOffsets
 from kohort.fetcher._leaders import Leaders
-from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
+from kohort.fetcher._offsets import LATEST, OffsetLookup, no_leader
 from kohort.fetcher._recreated import recreated_error
 from kohort.fetcher._validation import PositionCheck, Validation
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
@@ -29,7 +30,6 @@ logger = get_logger("kohort.fetcher")
 
 MAX_NAMED = 5
 """Largest number of partitions named in a log line."""
-_TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
 
 def reset_timestamp(strategy: OffsetReset, now: float) -> int:
@@ -38,7 +38,7 @@ def reset_timestamp(strategy: OffsetReset, now: float) -> int:
     ``now`` is in seconds since 1970.
     """
     if strategy.duration_ms is None:
-        return _TIMESTAMPS[strategy]
+        return LOG_ENDS[strategy]
     return max(0, int(now * 1000) - strategy.duration_ms)
 
 
@@ -50,6 +50,7 @@ class PositionResets:
         leaders: Leaders,
         subscription: SubscriptionState,
         offsets: OffsetLookup,
+        first_offsets: FirstOffsets,
         failures: LookupFailures,
         *,
         on_found: Callable[[], None],
@@ -60,6 +61,7 @@ class PositionResets:
         self._leaders = leaders
         self._subscription = subscription
         self._offsets = offsets
+        self._first_offsets = first_offsets
         self._failures = failures
         self._on_found = on_found
         self._on_position = on_position
@@ -72,11 +74,14 @@ class PositionResets:
         """Request the positions that are due, and return the time of the next call."""
         wake_at = float("inf")
         by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
+        started: dict[str, list[str]] = defaultdict(list)
         for pending in resets:
             tp, epoch = pending.topic_partition, pending.epoch
             strategy = self._first_reset(tp) if pending.is_first else pending.strategy
             if strategy == OffsetReset.NONE:
                 self._report_missing(pending)
+            elif pending.is_first and self._first_offsets.awaits(tp):
+                pass  # its end calls on_found()
             elif (tp, epoch) not in self._in_flight:
                 not_before = self._failures.retries.not_before(tp, epoch)
                 if strategy is None or (leader := self._leaders.find(tp)) is None:
@@ -84,7 +89,15 @@ class PositionResets:
                 elif not_before > now:
                     wake_at = min(wake_at, not_before)
                 else:
-                    by_node[leader.node][tp] = pending._replace(strategy=strategy)
+                    due_now = pending._replace(strategy=strategy)
+                    first = self._first_offsets.take(due_now, now) if pending.is_first else None
+                    if first is None:
+                        by_node[leader.node][tp] = due_now
+                    elif self._set_position(due_now, first.found, first.leader_epoch):
+                        started[strategy.value].append(_place(tp, first.found))
+        if started:
+            _log_starts(started)
+            self._on_found()
         for node, due in by_node.items():
             self._in_flight.update((tp, pending.epoch) for tp, pending in due.items())
             epochs = {tp: leader.epoch for tp in due if (leader := self._leaders.find(tp))}
@@ -128,9 +141,7 @@ class PositionResets:
             if not isinstance(found, OffsetAndTimestamp):
                 self._failures.note(tp, pending.epoch, found or no_leader(tp), now)
             elif self._set_position(pending, found, epochs[tp]):
-                started[pending.strategy.value].append(
-                    f"{tp.topic}-{tp.partition} at {found.offset}"
-                )
+                started[pending.strategy.value].append(_place(tp, found))
         _log_starts(started)
         self._failures.log()
         self._on_found()
@@ -196,7 +207,11 @@ class Positions:
             validation.mark_validated(tp, epoch, leader_epoch)
             on_ready()  # start() may wait for the position
 
+        first_reset = options.first_reset or (lambda tp: subscription.default_reset)
         self.offsets = OffsetLookup(cluster, options.config, rng=options.rng)
+        self.first_offsets = FirstOffsets(
+            leaders, subscription, self.offsets, on_found=wake, first_reset=first_reset
+        )
         self.validation = validation = Validation(
             cluster, subscription, failures(), on_done=on_validated
         )
@@ -204,11 +219,12 @@ class Positions:
             leaders,
             subscription,
             self.offsets,
+            self.first_offsets,
             failures(),
             on_found=wake,
             on_position=on_position,
             wall_clock=options.wall_clock,
-            first_reset=options.first_reset or (lambda tp: subscription.default_reset),
+            first_reset=first_reset,
         )
 
     def start(
@@ -220,6 +236,7 @@ class Positions:
     ) -> float:
         """Start the look-ups and checks that are due, and return the time of the next call."""
         wake_at = float("inf")
+        self.first_offsets.start(tasks)
         if resets:
             wake_at = self._resets.start(tasks, resets, now)
         if checks:
@@ -229,7 +246,12 @@ class Positions:
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget all other partitions."""
         self.validation.keep_only(partitions)
+        self.first_offsets.keep_only(partitions)
         self._resets.keep_only(partitions)
+
+
+def _place(tp: TopicPartition, found: OffsetAndTimestamp) -> str:
+    return f"{tp.topic}-{tp.partition} at {found.offset}"
 
 
 def _log_starts(started: Mapping[str, list[str]]) -> None:

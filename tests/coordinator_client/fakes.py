@@ -207,6 +207,7 @@ class FakeHost:
     calls: list[tuple[str, Any]] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
     withheld: list[Partitions] = field(default_factory=list)
+    looked_ahead: list[Partitions] = field(default_factory=list)
     delivered: list[Partitions] = field(default_factory=list)
     """For each assignment, the partitions whose records may be returned from then on."""
     gate: anyio.Event | None = None
@@ -240,6 +241,9 @@ class FakeHost:
     ) -> None:
         self.delivered.append(assignment - withheld)
         await self._call("assigned", added)
+
+    async def look_ahead(self, partitions: Partitions) -> None:
+        self.looked_ahead.append(partitions)
 
     async def assign(
         self,

@@ -472,3 +472,13 @@ async def test_a_join_that_was_given_up_does_not_hold_up_the_next() -> None:
         await consumer.until_state("stable")
         purposes = [s.purpose for s in cluster.sent if isinstance(s.message, JoinGroupRequest)]
         assert purposes == ["coordinator-join", "coordinator-join-1", "coordinator-join-1"]
+
+
+async def test_leader_looks_ahead_in_the_first_generation_only() -> None:
+    async with running() as consumer:
+        consumer.client.subscribe(["t"])
+        await consumer.until_stable(1)
+        assert consumer.host.looked_ahead == [parts(0, 1, 2, 3)]
+        consumer.client.request_rejoin("test")
+        await consumer.until_stable(2)
+        assert consumer.host.looked_ahead == [parts(0, 1, 2, 3)]

@@ -127,6 +127,7 @@ class Engine:
             on_assignment=lambda: engine._on_group_assignment(),
             refresh_topics=lambda: engine._topics.refresh_pattern(),
             rebalance_context=lambda is_lost: engine._rebalance_context(is_lost),
+            look_ahead=lambda partitions: engine._look_ahead(partitions),
         )
         self.coordinator: CoordinatorClient | None = None
         if group.group_id is not None:
@@ -355,6 +356,12 @@ class Engine:
         """Look positions up, and request the metadata of topics that the brokers have chosen."""
         self._topics.wake()
         self.positions.wake()
+
+    async def _look_ahead(self, partitions: frozenset[TopicPartition]) -> None:
+        """Look up offsets of partitions that the group is about to assign."""
+        self.fetcher.expect(partitions)
+        if not self.group_adapter.has_listener:  # a listener may commit first
+            await self.positions.look_ahead(partitions)
 
     def note_subscribe(self, *, has_listener: bool) -> None:
         """Note a call of subscribe(), from any thread."""

@@ -39,6 +39,7 @@ class GroupAdapter:
         on_assignment: Callable[[], None],
         refresh_topics: Callable[[], Awaitable[None]],
         rebalance_context: Callable[[bool], RebalanceContext],
+        look_ahead: Callable[[frozenset[TopicPartition]], Awaitable[None]],
     ) -> None:
         self._callback_queue = callback_queue
         self._subscription = subscription
@@ -46,6 +47,7 @@ class GroupAdapter:
         self._on_assignment = on_assignment
         self._refresh_topics = refresh_topics
         self._rebalance_context = rebalance_context
+        self._look_ahead = look_ahead
         self.has_listener = False
         """True if a listener is set. A reference to it could keep the consumer alive."""
         self.rebalance_count = 0
@@ -87,6 +89,10 @@ class GroupAdapter:
         self.rebalance_count += 1
         self._on_assignment()
         self._callback_queue.notify()
+
+    async def look_ahead(self, partitions: frozenset[TopicPartition]) -> None:
+        """Look up the offsets of partitions that will be assigned."""
+        await self._look_ahead(partitions)
 
     async def _call(self, name: CallbackName, partitions: frozenset[TopicPartition]) -> None:
         context = self._rebalance_context(name == "on_partitions_lost")

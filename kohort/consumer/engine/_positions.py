@@ -19,6 +19,9 @@ Invariants:
 5. A recreated topic is neither fetched nor committed under the old position. Its error follows the
    fetched data in the queue (``fetcher/_recreated``). So the change happens inside ``poll()``.
 6. A look-up belongs to the id at the time of its request. After another id it is made again.
+7. In the first generation of a group, the committed offsets may be read before the assignment. The
+   result counts for the next look-up only, with the same membership, partitions and ids. Between
+   JoinGroup and SyncGroup no member can commit.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ from kohort.transport import (
     SYSTEM_RNG,
     Backoff,
     ClusterMetadata,
+    OneShot,
     RepeatedLog,
     TaskSignal,
     TopicMetadata,
@@ -216,6 +220,18 @@ class _KnownPosition(NamedTuple):
     error: KafkaError | None
 
 
+class _EarlyRead:
+    """A read of the committed offsets of partitions that will be assigned."""
+
+    def __init__(self, membership: tuple[str, int], ids: Mapping[TopicPartition, bytes]) -> None:
+        self.membership = membership
+        self.ids = ids
+        self.done = OneShot()
+        self.committed: dict[TopicPartition, OffsetAndMetadata | None] | None = None
+        """The result, or None after a failure."""
+        self.denied: set[TopicPartition] = set()
+
+
 class PositionFinder:
     """The task that looks up the first positions of assigned partitions."""
 
@@ -241,6 +257,7 @@ class PositionFinder:
         """The error of the latest look-up that is repeated, or None."""
         self._repeats = RepeatedLog(logger)
         self._woken = TaskSignal()
+        self._early_read: _EarlyRead | None = None
         self._has_group = config.group.group_id is not None
         self._longest_pause = config.client.retry_backoff_max_ms / 1000
         max_age = config.client.metadata_max_age_ms / 1000
@@ -281,6 +298,17 @@ class PositionFinder:
                     self._errors.report(error)
                 with anyio.move_on_after(max(self._longest_pause, MAX_CHECK_SECONDS)):
                     await woken.wait()
+
+    async def look_ahead(self, partitions: Collection[TopicPartition]) -> None:
+        """Read the committed offsets of partitions before they are assigned. Never raise."""
+        ids = self._subscription.topic_ids(partitions)
+        early = self._early_read = _EarlyRead(self._requests.membership, ids)
+        try:
+            early.committed = await self._committed(list(partitions), early.denied)
+        except KafkaError as error:
+            logger.debug("reading committed offsets before the assignment failed: %s", error)
+        finally:
+            early.done.set()
 
     async def find(self, tp: TopicPartition, timeout: float | None) -> int:
         """Return the position of one partition, also inside a listener.
@@ -346,6 +374,18 @@ class PositionFinder:
             return {}
         return await self._requests.committed(partitions, None, denied=denied)
 
+    async def _first_committed(
+        self, ids: dict[TopicPartition, bytes], denied: set[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets of partitions with these ids, read before if possible."""
+        early, self._early_read = self._early_read, None
+        if early is not None and (early.membership, early.ids) == (self._requests.membership, ids):
+            await early.done.wait()
+            if early.committed is not None:
+                denied |= early.denied
+                return early.committed
+        return await self._committed(list(ids), denied)
+
     def _report_denied(self, news: set[TopicPartition]) -> None:
         topics = {tp.topic for tp in news}
         names = ", ".join(
@@ -361,7 +401,10 @@ class PositionFinder:
         ids = subscription.topic_ids(missing)
         denied: set[TopicPartition] = set()
         self._fetcher.prepare(missing)
-        committed = await self._committed(list(missing), denied if collects else None)
+        if collects:
+            committed = await self._first_committed(ids, denied)
+        else:
+            committed = await self._committed(list(missing))
         now, history = anyio.current_time(), subscription.history
         news = {tp for tp in denied if self._denied.note_denial(tp, missing[tp], now)}
         if news:

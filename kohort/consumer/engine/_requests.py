@@ -237,6 +237,12 @@ class OffsetRequests:
             raise IllegalStateError("this call needs a group. Set the option group_id")
         return self._coordinator
 
+    @property
+    def membership(self) -> tuple[str, int]:
+        """The member id, and the generation or epoch."""
+        snapshot = self._group().snapshot()
+        return snapshot.member_id, snapshot.generation_id
+
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],

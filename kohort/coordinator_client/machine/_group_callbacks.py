@@ -53,6 +53,13 @@ class GroupCallbacks(Protocol):
         The delivery of ``withheld`` is stopped, as by :meth:`stop_delivery`.
         """
 
+    async def look_ahead(self, partitions: frozenset[TopicPartition]) -> None:
+        """Look up the offsets of partitions that ``on_assigned`` will most likely add.
+
+        The group is new, so there are most likely no committed offsets. This may run beside other
+        callbacks. It never raises.
+        """
+
     async def assign(
         self,
         assignor: PartitionAssignor,

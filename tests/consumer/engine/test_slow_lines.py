@@ -173,9 +173,9 @@ def test_wide_line_is_full_two_round_trips_after_the_first_record(round_trip: fl
 @pytest.mark.parametrize(
     ("brokers", "group_id", "trips"),
     [
-        (1, "a", {"consumer": 8, "auto": 8, "classic": 10}),
-        (3, "b", {"consumer": 8, "auto": 8, "classic": 10}),
-        (3, "a", {"consumer": 9, "auto": 10, "classic": 11}),
+        (1, "a", {"consumer": 7, "auto": 7, "classic": 8}),
+        (3, "b", {"consumer": 7, "auto": 7, "classic": 8}),
+        (3, "a", {"consumer": 7, "auto": 8, "classic": 8}),
     ],
     ids=["one broker", "coordinator of first contact", "other coordinator"],
 )
