@@ -68,6 +68,7 @@ def _table(found: argparse.ArgumentParser) -> Iterator[str]:
         if action.option_strings and action.help:
             names = ", ".join(f"`{name}`" for name in action.option_strings)
             value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+            value = f"[{value}]" if action.nargs == "?" else value
             shown = f"{names} `{value}`" if value else names
             rows.append((shown, " ".join((action.help % _values(action)).split())))
     yield from table(("option", "meaning"), rows)

@@ -1,4 +1,4 @@
-"""web-service.md and kubernetes.md: the service under uvicorn, and the manifest."""
+"""web-service.md, producer.md and kubernetes.md: services under uvicorn, and the manifest."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ COMMIT_SECONDS = 5
 
 
 @contextmanager
-def service(folder: Path, servers: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def service(
+    folder: Path, servers: str, page: str = "web-service.md"
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Run the service of the page, and yield its process and its port."""
-    [code] = run_elsewhere(ROOT / "docs" / "web-service.md")
+    [code] = run_elsewhere(ROOT / "docs" / page)
     (folder / "service.py").write_text(replaced(code, {"localhost:9092": servers}))
     (port,) = free_ports(1)
     command = [*PYTHON, "-W", "ignore::DeprecationWarning", "-m", "uvicorn", "service:app"]
@@ -80,6 +82,23 @@ def test_the_service_starts_without_brokers_and_stops_with_a_commit(tmp_path: Pa
         assert "Application shutdown complete" in log and "Traceback" not in log
         assert [at.offset for at in cluster.committed("billing").values()] == [3]
         assert cluster.group("billing").members == ()
+
+
+def test_a_service_with_a_producer_starts_without_brokers(tmp_path: Path) -> None:
+    for module in ("aiokafka", "fastapi", "uvicorn"):
+        pytest.importorskip(module)
+    with Cluster(topics={"orders": 1, "bills": 1}) as cluster:
+        away = cluster.hang()
+        with service(tmp_path, cluster.bootstrap_servers, "producer.md") as (process, port):
+            until(lambda: listens(port) or process.poll(), True)
+            assert probe(port, "/health/live")[0] == 200
+            away.stop()
+            cluster.produce("orders", ["tea", "milk"])
+            until(lambda: [each.value for each in cluster.records("bills")], [b"tea", b"milk"])
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=LIMIT)
+        assert "Application shutdown complete" in log and "Traceback" not in log
+        assert [at.offset for at in cluster.committed("billing").values()] == [2]
 
 
 def number(pattern: str) -> float:

@@ -31,6 +31,7 @@ BLOCKS = [
 RUN_BY = {
     "first-consumer.md": ("tests/house/test_snippets.py", 1),
     "migration.md": ("tests/house/test_snippets.py tests/compat/test_frameworks.py", 7),
+    "producer.md": ("tests/health/test_pages.py", 1),
     "schemas.md": ("tests/schemas/test_page.py tests/spark_connector/test_schemas.py", 2),
     "security.md": ("tests/security/test_page.py", 12),
     "web-service.md": ("tests/health/test_pages.py", 1),

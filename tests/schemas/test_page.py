@@ -24,6 +24,9 @@ CHECKS = """
 assert frame["item"].to_list() == ["tea", "milk"]
 assert total == [(5,)]
 assert pandas["value"][1] == {"item": "milk", "price": 2}
+prefixed = pl.DataFrame(orders).unnest("value", separator="_")
+assert prefixed["value_item"].to_list() == ["tea", "milk"]
+assert orders.flatten().to_pandas()["value.price"].to_list() == [3, 2]
 """
 
 
