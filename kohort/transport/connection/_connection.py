@@ -121,9 +121,9 @@ class BrokerConnection:
         self.peer = peer
         """``host:port``, escaped."""
         self.versions: BrokerVersions = BrokerVersions(peer, ())
-        self.is_confirmed = False
+        self.is_confirmed: bool = False
         """True once the broker has sent its versions."""
-        self.is_misjudged = False
+        self.is_misjudged: bool = False
         """True if the broker serves others than those in which the first requests were sent."""
         self.logins: Logins | None = None
         """Logins that renew the SASL session, or None without SASL."""
