@@ -164,3 +164,14 @@ def test_checkpoint_of_another_topic_is_an_error(
     query.run_available_now()
     assert query.values()[5:] == [b"payments-0-0", b"payments-0-1"]
     assert query.end() == {"payments": {"0": 2}}
+
+
+def test_query_gets_a_group_later_and_continues_at_its_checkpoint(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    query = query_of(cluster, False)
+    query.run_available_now()
+    expected = produce(cluster, 3)
+    query.change(**{"kafka.group.id": GROUP})
+    query.run_available_now()
+    assert query.values()[5:] == expected
+    assert committed(cluster)[0] == 8
