@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
-import anyio
-
 from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._driver import Driver, DriverOwner, Plan
@@ -23,8 +21,6 @@ from kohort.errors import (
     IllegalStateError,
     InvalidOptionError,
     KafkaError,
-    NoBrokersAvailable,
-    SecurityError,
     UnsupportedOptionError,
 )
 from kohort.logs import get_logger
@@ -170,8 +166,6 @@ class ShareBase(DriverOwner):
         self._delivery = ShareDelivery(config, self._locks, on_error)
         self._client: ShareClient | None = None
         self._of_engine: Engine | None = None
-        self._refusal: SecurityError | None = None
-        """Refusal of all brokers before the first contact, which a poll has raised."""
         self._is_implicit = acknowledgement == "implicit"
         self._limit: int | None = None
         """Most records of the next poll, exactly; None for ``max_poll_records``."""
@@ -198,44 +192,22 @@ class ShareBase(DriverOwner):
         """Return a call of the client, which the first one creates."""
 
         async def run(engine: Engine) -> T:
-            await engine.cluster_requests.wait_bootstrapped(self._driver.bootstrap_seconds())
             return await function(await self._client_of(engine))
 
-        return Plan(run, (), seconds + self._driver.bootstrap_seconds())
+        return Plan(run, (), seconds)
 
     async def _client_of(self, engine: Engine) -> ShareClient:
-        """Return the client, which is started. The cluster must have been reached."""
+        """Return the client, which is started. It joins the group once a broker is reached."""
         if self._client is None or self._of_engine is not engine:
             self._client = ShareClient(engine, self._settings, self._locks)
             self._of_engine = engine
-            engine.errors.drop(NoBrokersAvailable)
-            engine.errors.drop(SecurityError)
         await self._client.start()
         self._client.subscribe(self._topics)
         return self._client
 
     def _wait_plan(self, timeout: float) -> Plan[None]:
-        """Return a wait for records. Before the first contact it is a wait for a broker."""
-
-        async def run(engine: Engine) -> None:
-            until = anyio.current_time() + timeout
-            with anyio.move_on_after(timeout):
-                await self._wait_for_contact(engine)
-            if engine.cluster.bootstrapped:
-                client = await self._client_of(engine)
-                await client.wait(max(0.0, until - anyio.current_time()), self._limit)
-
-        return Plan(run, (), timeout + self._driver.bootstrap_seconds())
-
-    async def _wait_for_contact(self, engine: Engine) -> None:
-        """Wait for the first contact. Raise a refusal of all brokers once."""
-        try:
-            await engine.cluster.wait_bootstrapped(self._refusal)
-        except KafkaError as error:
-            engine.errors.withdraw(error)  # the engine has reported it for the next poll
-            if isinstance(error, SecurityError):
-                self._refusal = error
-            raise
+        """Return a wait for records or an error."""
+        return self._plan(lambda client: client.wait(timeout, self._limit), timeout)
 
     def _commit_plan(self, timeout_ms: float | None) -> Plan[None]:
         seconds = _arguments.timeout_seconds(timeout_ms)

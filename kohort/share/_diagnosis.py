@@ -29,7 +29,7 @@ class ShareParts(NamedTuple):
     settings: ShareSettings
     locks: Locks
     client: ShareClient | None
-    """None before the first call that sends a request."""
+    """None before the first poll."""
     topics: frozenset[str]
     acknowledgement: str
     assigned: Iterable[TopicPartition]

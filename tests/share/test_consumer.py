@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -18,7 +20,9 @@ from kohort.errors import (
     KafkaTimeoutError,
     NoBrokersAvailable,
     RecordDeserializationError,
+    TlsError,
     UnsupportedOptionError,
+    WakeupError,
 )
 from kohort.testing import MemoryCluster
 from tests.support.virtual import run_virtual_on
@@ -420,32 +424,99 @@ def test_polls_without_a_timeout_return_records_later(backend: str) -> None:
     on_cluster(backend, scene)
 
 
+class Gate:
+    """Connections to a cluster, which fail with ``error`` while it is set."""
+
+    def __init__(self, cluster: MemoryCluster, error: Exception | None) -> None:
+        self._cluster, self.error = cluster, error
+
+    async def connect(self, *args: Any, **kwargs: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        return await self._cluster.connect(*args, **kwargs)
+
+
+DOWN = ConnectionRefusedError("down")
+REFUSED = TlsError("the certificate is not trusted")
+
+
 def test_polls_end_in_time_before_the_first_contact() -> None:
     async def scene(cluster: MemoryCluster) -> None:
-        is_down = True
-
-        async def connect(*args: Any, **kwargs: Any) -> Any:
-            if is_down:
-                raise ConnectionRefusedError("down")
-            return await cluster.connect(*args, **kwargs)
-
+        gate = Gate(cluster, DOWN)
         cluster.produce(TOPIC, ["a"])
-        member = consumer(cluster, connect=connect, bootstrap_timeout_ms=10_000)
+        member = consumer(cluster, connect=gate.connect, bootstrap_timeout_ms=10_000)
         began = anyio.current_time()
         assert await member.poll(timeout_ms=500) == {}
         assert anyio.current_time() - began == pytest.approx(0.5, abs=0.1)
-        with pytest.raises(NoBrokersAvailable):
-            while True:
-                await anyio.sleep(0.4)
-                assert await member.poll() == {}
-        assert anyio.current_time() - began == pytest.approx(10, abs=1)
-        assert await member.poll(timeout_ms=5_000) == {}
-        is_down = False
-        assert seen(await poll(member, 1)) == [(b"a", 1)]
+        await member.commit_async()
+        assert await member.commit() == {}
+        assert anyio.current_time() - began == pytest.approx(0.5, abs=0.1)
+        await anyio.sleep(12)
+        assert "NoBrokersAvailable" in str(member.explain())
+        gate.error = None
+        await anyio.sleep(5)
         assert "NoBrokersAvailable" not in str(member.explain())
+        assert seen(await poll(member, 1)) == [(b"a", 1)]
         await member.close()
 
     on_cluster("asyncio", scene)
+
+
+@pytest.mark.parametrize(("error", "seconds"), [(DOWN, 10), (REFUSED, 0)])
+def test_a_poll_raises_each_error_before_the_first_contact_once(
+    error: Exception, seconds: float
+) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        gate = Gate(cluster, error)
+        cluster.produce(TOPIC, ["a"])
+        member = consumer(cluster, connect=gate.connect, bootstrap_timeout_ms=10_000)
+        began = anyio.current_time()
+        with pytest.raises(NoBrokersAvailable if error is DOWN else TlsError):
+            await member.poll(timeout_ms=300_000)
+        assert anyio.current_time() - began == pytest.approx(seconds, abs=0.5)
+        assert await member.poll(timeout_ms=5_000) == {}
+        gate.error = None
+        assert seen(await poll(member, 1)) == [(b"a", 1)]
+        await member.close()
+
+    on_cluster("asyncio", scene)
+
+
+@pytest.mark.parametrize("error", [DOWN, REFUSED])
+def test_wakeup_ends_a_poll_before_the_first_contact(error: Exception) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        gate = Gate(cluster, error)
+        member = consumer(cluster, connect=gate.connect, bootstrap_timeout_ms=900_000)
+        with suppress(TlsError):
+            await member.poll(timeout_ms=500)
+        began = anyio.current_time()
+        asyncio.get_running_loop().call_later(1, member.wakeup)
+        with pytest.raises(WakeupError):
+            await member.poll(timeout_ms=300_000)
+        assert anyio.current_time() - began == pytest.approx(1, abs=0.1)
+        await member.close()
+        assert anyio.current_time() - began < 2
+
+    on_cluster("asyncio", scene)
+
+
+@BACKENDS
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_refusal_after_the_first_contact_ends_a_poll(backend: str, is_late: bool) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        gate = Gate(cluster, None)
+        async with consumer(cluster, connect=gate.connect, metadata_max_age_ms=5_000) as member:
+            gate.error = REFUSED
+            if is_late:  # it is reported before the first poll
+                cluster.disconnect("Metadata", times=None)
+                await anyio.sleep(60)
+                assert "TlsError" in str(member.explain())
+            began = anyio.current_time()
+            with pytest.raises(TlsError):
+                await member.poll(timeout_ms=60_000)
+            assert anyio.current_time() - began < 5
+
+    on_cluster(backend, scene)
 
 
 def test_a_consumer_without_a_block_says_so_on_trio() -> None:

@@ -38,6 +38,8 @@ class ErrorReports:
         self._logs_refusals = logs_refusals
         self._group_failure: Exception | None = None
         self.waiting: deque[Exception] = deque(maxlen=MAX_ERRORS)
+        self.on_report: Callable[[], object] | None = None
+        """Function called after each report, in the event loop of the engine."""
 
     def report(self, error: Exception) -> None:
         """Let the caller's next poll() raise an error. Equal errors are reported once."""
@@ -75,6 +77,8 @@ class ErrorReports:
         else:
             self.waiting.append(error)
         self._notify()
+        if self.on_report is not None:
+            self.on_report()
         return error
 
     def _named(self, error: E) -> E:

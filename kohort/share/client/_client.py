@@ -39,6 +39,8 @@ from kohort.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
+    NoBrokersAvailable,
+    SecurityError,
     UnsupportedVersionError,
     broker_error,
 )
@@ -138,7 +140,9 @@ class ShareClient:
         """True if a poll that did not wait asks for a fetch, whose records a later poll takes."""
         self._looks_at = math.inf
         """When the next look at all leaders comes without an event."""
-        self._has_begun = False
+        self._has_begun = self._is_reached = False
+        self._topics: frozenset[str] = frozenset()
+        """Topics to join with, from the first contact with the cluster on."""
         self._started = OneShot(loop)
         self._answer_signal = TaskSignal(loop)
         """Notified after each response, for the calls that wait."""
@@ -161,17 +165,28 @@ class ShareClient:
     async def start(self) -> None:
         """Run until the end of the engine. Return when calls are possible."""
         if not self._has_begun:
-            self._has_begun = True
-            self._cluster.on_metadata_change(lambda old, new: self._signal.notify())
+            self._has_begun, self._is_reached = True, self._cluster.bootstrapped
+            self._cluster.on_metadata_change(lambda old, new: self._on_metadata())
+            self._engine.errors.on_report = self._answer_signal.notify
             self._engine.run_beside(self._run)
         if not self._started.is_set:
             await self._started.wait()
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Join with these topics, or leave without any."""
-        if topics != self.membership.topics:
+        """Join with these topics, or leave without any. The first contact comes before."""
+        self._topics = topics
+        if self._is_reached and topics != self.membership.topics:
             self._engine.want_topics(topics)
             self.member.apply(Subscribe(topics))
+
+    def _on_metadata(self) -> None:
+        if not self._is_reached:
+            self._is_reached = True
+            # The next poll should not raise an error of an outage that is over.
+            self._engine.errors.drop(NoBrokersAvailable)
+            self._engine.errors.drop(SecurityError)
+            self.subscribe(self._topics)
+        self._signal.notify()
 
     async def wait(self, timeout: float, limit: int | None = None) -> None:
         """Fetch until records are buffered, an error is known, or the time has passed.
@@ -183,13 +198,16 @@ class ShareClient:
         if self.membership.has_failed:
             self.member.apply(Retry())
         clock, queue = self.locks.clock, self._engine.callback_queue
+        reported = self._engine.errors.waiting
         deadline = clock() + timeout
         has_waited = False
         self._waiting += 1
         try:
             while True:
                 event = self._answer_signal.event()
-                if self.locks.has_buffered or self.errors or queue.is_wakeup_requested:
+                if self.locks.has_buffered or self.errors or reported:
+                    break
+                if queue.is_wakeup_requested:
                     break
                 self._is_asked = timeout <= TICK
                 if self._tasks is not None:
