@@ -97,19 +97,26 @@ def truncation(tp: TopicPartition, offset: int, end: EpochEnd) -> LogTruncationE
 
 
 def denied_topics_error(
-    where: str, topics: Collection[str], operation: str, *, may_create: bool = False
+    where: str,
+    topics: Collection[str],
+    operation: str,
+    *,
+    may_create: bool = False,
+    advice: str = "The client retries, and other topics continue",
 ) -> KafkaError:
-    """Return the error for topics on which the principal lacks a right.
+    """Return the error for topics on which the principal lacks a right. Without any, it names none.
 
     ``may_create``: the request would create missing topics, which needs another right.
     """
-    names = ", ".join(repr(topic) for topic in sorted(topics))
+    names = "topic " + ", ".join(repr(topic) for topic in sorted(topics))
+    if not topics:
+        names = "a topic without a known name"
     names += " (CREATE if it does not exist)" if may_create else ""
     return TopicAuthorizationFailedError(
-        f"{where}: this client needs {operation} on topic {names}. Grant it",
+        f"{where}: this client needs {operation} on {names}. Grant it",
         topics=topics,
         operation=operation,
-        advice="The client retries, and other topics continue",
+        advice=advice,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from unittest.mock import patch
 
@@ -267,19 +268,33 @@ def test_records_that_were_long_decoded_are_acknowledged_without_a_poll(backend:
 
 
 @BACKENDS
-def test_missing_right_names_the_topic_and_the_operation(backend: str) -> None:
-    async def denied(call: Any) -> Any:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_missing_right_names_the_topic_and_the_operation(backend: str, is_known: bool) -> None:
+    async def hidden(call: Any) -> Any:
         response = await call.proceed()
-        for topic in response.responses:
-            for partition in topic.partitions:
-                partition.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.topics = []
         return response
 
     async def scene(cluster: MemoryCluster) -> None:
+        async def denied(call: Any) -> Any:
+            if not is_known:  # the topic leaves the metadata while the fetch is in flight
+                stack.enter_context(cluster.on("Metadata", hidden))
+                while engine.cluster.metadata.topic_names:
+                    await engine.cluster.wait_refreshed()
+            response = await call.proceed()
+            for topic in response.responses:
+                for partition in topic.partitions:
+                    partition.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return response
+
         async with consumer(cluster) as member:
-            with cluster.on("ShareFetch", denied):
+            engine = member._driver.engine
+            with cluster.on("ShareFetch", denied), contextlib.ExitStack() as stack:
                 with pytest.raises(TopicAuthorizationFailedError, match="needs READ") as caught:
                     await member.poll(timeout_ms=60_000)
-            assert (caught.value.topics, caught.value.operation) == (frozenset({TOPIC}), "READ")
+            error = caught.value
+            assert error.topics == frozenset({TOPIC} if is_known else ())
+            assert error.operation == "READ"
+            assert "?" not in str(error) and "other topics continue" not in str(error)
 
     on_cluster(backend, scene)

@@ -591,9 +591,11 @@ class ShareClient:
                 )
             self._cluster.request_refresh()
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            name = "?" if topic is None else topic.name
             self._pauses[node] = self.locks.clock() + self.membership.interval
-            self._report(denied_topics_error(f"fetching {name}-{key[1]}", {name}, "READ"))
+            names = () if topic is None else (topic.name,)
+            place = "a topic without metadata" if topic is None else f"{topic.name}-{key[1]}"
+            advice = "The client retries"  # other topics of the leader pause, too
+            self._report(denied_topics_error(f"fetching {place}", names, "READ", advice=advice))
         else:
             logger.debug("[%s] %s: %s", self._settings.group_id, key, broker_error(code))
             self._cluster.request_refresh()
