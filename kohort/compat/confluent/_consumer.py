@@ -223,14 +223,16 @@ class Consumer:
                 "_INVALID_ARG",
                 "Failed to set subscription: Local: Invalid argument or configuration",
             )
-        if self._given:
-            self.unassign()
-        self._listener.set(on_assign, on_revoke, on_lost)
+        pattern = None
         if any(each.startswith("^") for each in topics):
             try:
                 pattern = re.compile("|".join(map(_pattern_part, topics)))
             except re.error as error:
                 raise failure("_INVALID_ARG", f"Failed to set subscription: {error}") from error
+        if self._given:
+            self.unassign()
+        self._listener.set(on_assign, on_revoke, on_lost)
+        if pattern is not None:
             self._native.subscribe(pattern=pattern, listener=self._listener)
         else:
             self._native.subscribe(topics, listener=self._listener)

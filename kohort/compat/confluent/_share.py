@@ -328,8 +328,6 @@ class ShareConsumer:
         try:
             failed = self._native.commit(limit_ms)
         except NativeError as error:
-            if is_of_client(error):
-                self._errors.report(to_error(error))
             raise KafkaException(to_error(error)) from error
         marked, self._marked = self._marked, {}
         found: dict[TopicPartition, Any] = {}

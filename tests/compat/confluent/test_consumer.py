@@ -440,9 +440,12 @@ def test_credentials_can_be_set(client: Any, make: MakeConsumer) -> None:
 
 
 def test_pattern_that_does_not_compile_is_refused(client: Any, make: MakeConsumer) -> None:
+    consumer = make()
+    consumer.assign([client.TopicPartition("orders", 0)])
     with pytest.raises(client.KafkaException) as caught:
-        make().subscribe(["^["])
+        consumer.subscribe(["^["])
     assert caught.value.args[0].code() == client.KafkaError._INVALID_ARG
+    assert [each.topic for each in consumer.assignment()] == ["orders"]
 
 
 def test_subscribe_calls_no_error_cb() -> None:
