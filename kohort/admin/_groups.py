@@ -78,7 +78,7 @@ async def list_groups(
 
         async def one(node: int) -> None:
             try:
-                found[node] = await _groups_of(requests, node, needs_states=states is not None)
+                found[node] = await groups_of(requests, node, needs_states=states is not None)
             except KafkaError as error:
                 found[node] = error
 
@@ -100,9 +100,10 @@ async def list_groups(
     )
 
 
-async def _groups_of(
-    requests: AdminRequests, node: int, *, needs_states: bool
+async def groups_of(
+    requests: AdminRequests, node: int, *, needs_states: bool = False
 ) -> list[GroupListing]:
+    """Return the groups of one broker."""
     response = await requests.cluster.request(
         ListGroupsRequest(),
         node=node,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from kohort.admin._groups import SHARE, groups_of
 from kohort.admin._offsets import GroupSpecs, changed, each_in_group, log_bounds, partition_error
 from kohort.admin._requests import AdminRequests, group_error
 from kohort.admin._results import AdminResults, ShareOffset
@@ -150,6 +151,8 @@ async def send_starts(
             timeout=requests.milliseconds / 1000,
         )
         if code := response.error_code:
+            if code == ErrorCode.GROUP_ID_NOT_FOUND:  # a new group would have been created
+                await _check_kind(requests, group_id)
             raise group_error(_CHANGE, group_id, code, "READ", response.error_message)
         codes = {
             TopicPartition(topic.topic_name, each.partition_index): each.error_code
@@ -160,6 +163,18 @@ async def send_starts(
         return {tp: changed(group_id, _CHANGE, tp, codes.get(tp, missing)) for tp in remaining}
 
     return await each_in_group(requests, group_id, starts, alter, _CHANGE, "READ")
+
+
+async def _check_kind(requests: AdminRequests, group_id: str) -> None:
+    """Raise an error that names the type of a group, if the list of groups has another type."""
+    for node in sorted(requests.cluster.metadata.brokers):
+        for each in await groups_of(requests, node):
+            if each.group_id == group_id and each.type != SHARE:
+                raise broker_error(
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                    f"{_CHANGE} failed: group {escaped(group_id)!r} is of the type {each.type}, "
+                    "and a name belongs to one kind of group. Give the share group another name",
+                )
 
 
 async def delete_share_group_offsets(

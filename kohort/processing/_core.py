@@ -36,7 +36,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from kohort import OffsetAndMetadata, TopicPartition
 from kohort.errors import ConfigurationError, IllegalStateError
@@ -90,8 +90,6 @@ class CoreOptions:
 
 class Core:
     """The state of one process(). See the top of the module."""
-
-    effect_of_stuck: ClassVar[str] = "The commit of the partition waits for it"
 
     def __init__(self, options: CoreOptions) -> None:
         self.options: CoreOptions = options
@@ -163,6 +161,10 @@ class Core:
 
     def _known(self, tps: Iterable[TopicPartition]) -> list[Partition]:
         return [self.partitions[tp] for tp in tps if tp in self.partitions]
+
+    def effect_of_stuck(self, lane: Lane) -> str:
+        """Return what follows from a record that is in flight for long."""
+        return "The commit of the partition waits for it"
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """Forget these partitions: others own them. Results of running handlers are ignored."""

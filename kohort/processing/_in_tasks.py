@@ -87,6 +87,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             self._policy = self._letters = AsyncLetters(consumer, policy, send)
         elif policy is not None:
             self._policy = _awaited(policy)
+        kind = "ShareConsumer" if options.is_share else "KafkaConsumer"
         is_async = inspect.iscoroutinefunction(handler)
         pause = anyio.sleep if is_async else time.sleep
         if (stored := self._open_store(handler, pause, is_async=is_async)) is not None:
@@ -94,9 +95,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             if self._policy is not None:
                 self._policy = self._and_advance(self._policy, stored)
         elif self._poll_rows is not None:
-            self._handler = _with_table(checked_handler(handler))
+            self._handler = _with_table(checked_handler(handler, kind))
         else:
-            self._handler = checked_handler(handler)
+            self._handler = checked_handler(handler, kind)
         if self._letters is not None:
             self._handler = failing_for_unreadable(self._handler)
         self._group: anyio.abc.TaskGroup
@@ -540,7 +541,7 @@ def _with_table(handler: Handler) -> Handler:
     return call
 
 
-def checked_handler(handler: Any) -> Handler:
+def checked_handler(handler: Any, kind: str) -> Handler:
     """Return the handler. One that returns no awaitable raises ConfigurationError when called."""
     if inspect.iscoroutinefunction(handler):
         checked: Handler = handler
@@ -550,8 +551,8 @@ def checked_handler(handler: Any) -> Handler:
         result = handler(*args)
         if not inspect.isawaitable(result):
             raise ConfigurationError(
-                f"process() with AsyncKafkaConsumer needs a coroutine function, and {handler!r} "
-                "returned no awaitable. Use 'async def', or use KafkaConsumer"
+                f"process() with Async{kind} needs a coroutine function, and {handler!r} returned "
+                f"no awaitable. Use 'async def', or use {kind}"
             )
         return await result
 

@@ -74,15 +74,16 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         options: ProcessOptions,
     ) -> None:
         super().__init__(consumer, options)
-        self._handler = checked_handler(handler)
+        kind = "ShareConsumer" if options.is_share else "KafkaConsumer"
+        self._handler = checked_handler(handler, kind)
         self._letters: ThreadLetters | None = None
         self._policy: Callable[..., object] | None = None
         policy = options.policy
         if isinstance(policy, DeadLetters):
-            send = None if policy.send is None else checked_handler(policy.send)
+            send = None if policy.send is None else checked_handler(policy.send, kind)
             self._policy = self._letters = ThreadLetters(consumer, policy, send)
         elif policy is not None:
-            self._policy = checked_handler(policy)
+            self._policy = checked_handler(policy, kind)
         if (stored := self._open_store(self._handler, time.sleep, is_async=False)) is not None:
             self._handler = lambda load: run_steps(stored.handle(load))
             if self._policy is not None:
@@ -495,13 +496,13 @@ def _and_advance(policy: Callable[..., Any], stored: StoredOffsets) -> Callable[
     return call
 
 
-def checked_handler(handler: Callable[..., Any]) -> Callable[..., object]:
+def checked_handler(handler: Callable[..., Any], kind: str) -> Callable[..., object]:
     """Return the handler. One that returns a coroutine raises ConfigurationError when called."""
 
     def wrong() -> ConfigurationError:
         return ConfigurationError(
-            f"process() with KafkaConsumer needs plain functions, and {handler!r} is a coroutine "
-            "function. Use 'def', or use AsyncKafkaConsumer"
+            f"process() with {kind} needs plain functions, and {handler!r} is a coroutine "
+            f"function. Use 'def', or use Async{kind}"
         )
 
     if inspect.iscoroutinefunction(handler):

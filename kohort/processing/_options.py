@@ -37,6 +37,7 @@ class ProcessOptions:
     handle_signals: bool
     offsets: OffsetStore | None
     max_runtime: float = 3600.0
+    is_share: bool = False
 
     def core(self, max_bytes: int) -> CoreOptions:
         """Return the options of the core."""
@@ -68,6 +69,7 @@ def make_options(
     handle_signals: Any,
     offsets: Any = None,
     max_runtime: Any = 3600.0,
+    is_share: bool = False,
 ) -> ProcessOptions:
     """Return the options. Raise ConfigurationError for a wrong one."""
     if order not in ("partition", "key", "none"):
@@ -124,6 +126,7 @@ def make_options(
         handle_signals=handle_signals,
         offsets=offsets,
         max_runtime=max_runtime,
+        is_share=is_share,
     )
 
 

@@ -296,7 +296,8 @@ def process(
     With AsyncShareConsumer or ShareConsumer, process() acknowledges each record, and commits no
     offsets. A record is accepted when its handler returns. After the last attempt it is released,
     and the group delivers it again. In its last delivery, or after :class:`GiveUp`, it is rejected
-    after ``failed``, which is "skip" by default. At most ``concurrency`` records are locked.
+    after ``failed``, which is "skip" by default. At most ``concurrency`` records are locked, and
+    those that will begin within half a second, by the time that handlers take.
     ``order`` is "none", and ``window``, ``batch``, ``each_partition``, ``delay`` and ``offsets``
     have no meaning. The docs page "Queues" has more.
 
@@ -314,7 +315,12 @@ def process(
     is_share = isinstance(consumer, (AsyncShareConsumer, ShareConsumer))
     if is_share:
         _check_share_options(
-            order=order, each_partition=each_partition, batch=batch, delay=delay, offsets=offsets
+            order=order,
+            window=window,
+            each_partition=each_partition,
+            batch=batch,
+            delay=delay,
+            offsets=offsets,
         )
     elif max_runtime != MAX_RUNTIME:
         raise ConfigurationError(
@@ -335,6 +341,7 @@ def process(
         handle_signals=handle_signals,
         offsets=offsets,
         max_runtime=max_runtime,
+        is_share=is_share,
     )
     function = each_partition if handler is None else handler
     if not callable(function) or (handler is not None and each_partition is not None):

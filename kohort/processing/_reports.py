@@ -126,7 +126,7 @@ class StuckWatch:
     def _effect(self, lane: Lane) -> str:
         if lane.partition.is_dropped:
             return "The partition is no longer owned, and the handler keeps its slot"
-        return self._core.effect_of_stuck
+        return self._core.effect_of_stuck(lane)
 
     def _sentence(self, lane: Lane, now: float, *, is_hung: bool = False) -> str:
         seconds = now - (now if lane.started is None else lane.started)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kohort import ShareConsumer, TopicPartition
+from kohort import KafkaConsumer, ShareConsumer, TopicPartition
 from kohort.errors import (
     GroupHasMembersError,
     NonEmptyGroupError,
@@ -123,3 +123,21 @@ async def test_deleted_offsets_make_a_share_group_begin_again(
         found = (await admin.list_share_group_offsets("workers"))["workers"]
         assert found[JOBS].start is None
     assert work(cluster) == [b"1", b"2", b"3", b"4"]
+
+
+@EACH_ADMIN
+@pytest.mark.anyio
+async def test_start_offsets_of_a_consumer_group_are_refused_by_its_type(
+    admin_class: Any, cluster: Cluster
+) -> None:
+    with KafkaConsumer(
+        "jobs",
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="old",
+        auto_offset_reset="earliest",
+    ) as old:
+        next(old)
+        old.commit()
+    async with admin_class(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        results = await admin.alter_share_group_offsets("old", {JOBS: 1})
+        assert "group 'old' is of the type c" in str(results.errors[JOBS])

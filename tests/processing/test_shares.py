@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
-from kohort import AsyncShareConsumer, ShareConsumer, ShareRecord
+from kohort import AsyncShareConsumer, ShareConsumer, ShareRecord, TopicPartition
 from kohort.errors import ConfigurationError
 from kohort.processing import DeadLetters, GiveUp, Retry, Skip, context, process
+from kohort.processing._core import CoreOptions
+from kohort.processing.shares._core import AHEAD, ShareCore
 from kohort.testing import Cluster, MemoryCluster
 from tests.processing.kit import until
 from tests.support.virtual import run_virtual_on
@@ -173,6 +176,80 @@ def test_concurrency_limits_what_is_acquired(backend: str) -> None:
 
 
 @BACKENDS
+def test_quick_handlers_get_records_that_were_acquired_ahead(backend: str) -> None:
+    async def scene(work: Work) -> None:
+        held: list[int] = []
+        consumer = work.consumer()
+
+        async def act(record: Record) -> None:
+            await anyio.sleep(0.01)
+            held.append(consumer.held())
+
+        work.act = act
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                await process(consumer, work.handle, concurrency=2, handle_signals=False)
+
+            tasks.start_soon(run)
+            await until(lambda: len(work.done) == 200)
+            metrics = consumer.metrics()
+            consumer.wakeup()
+        assert metrics is not None
+        assert work.most == 2 < max(held) <= 2 + 2 * AHEAD
+        assert (
+            metrics["consumer-share-fetch-manager-metrics"]["fetch-total"] < 60
+        )  # and 100 without any ahead
+
+    on_queue(backend, scene, *map(str, range(200)))
+
+
+def queued(offset: int, deliveries: int = 1) -> Any:
+    return SimpleNamespace(
+        topic="jobs", partition=0, offset=offset, delivery_count=deliveries, lock_deadline=LOCK
+    )
+
+
+def core_of(records: list[Any], slots: int = 1) -> ShareCore:
+    core = ShareCore(CoreOptions(order="none"), 3600.0, slots)
+    core.delivery_limit = 5
+    core.records(TopicPartition("jobs", 0), records, 0.0)
+    return core
+
+
+def acknowledged(core: ShareCore) -> list[tuple[int, str]]:
+    commands: list[Any] = list(core.commands)
+    return [(each.load.offset, each.type) for each in commands]
+
+
+def test_nothing_is_acquired_ahead_of_slow_handlers() -> None:
+    for seconds, room in ((0.1, 1), (1.0, 0)):
+        core = core_of([queued(0), queued(1)])
+        lane = core.take()
+        assert lane is not None
+        assert core.done(lane) is not None  # the other record takes the slot
+        core.tick(seconds, seconds)
+        assert core.room() == room
+
+
+def test_a_stop_handles_what_the_group_would_archive() -> None:
+    core = core_of([queued(0), queued(1), queued(2, deliveries=5)])
+    lane = core.take()
+    core.stop()
+    assert acknowledged(core) == [(1, "release")]
+    assert lane is not None
+    following = core.done(lane)
+    assert following is not None
+    assert following.load.offset == 2
+
+
+def test_only_what_comes_again_is_released_after_half_of_its_lock() -> None:
+    core = core_of([queued(0), queued(1, deliveries=5)])
+    core.tick(0.6 * LOCK, 0.0)
+    assert acknowledged(core) == [(0, "release"), (1, "renew")]
+
+
+@BACKENDS
 def test_records_of_all_leaders_are_handled(backend: str) -> None:
     async def scene(work: Work) -> None:
         for partition in range(6):
@@ -249,6 +326,58 @@ def test_options_of_consumer_groups_are_refused() -> None:
         process(consumer, print, order="key")  # type: ignore[call-overload]
     with pytest.raises(ConfigurationError, match=r"process\(delay=...\) is not possible"):
         process(consumer, print, delay=1.0)  # type: ignore[call-overload]
+
+
+def test_windows_and_wrong_handlers_are_refused_by_the_name_of_the_consumer() -> None:
+    async def coroutine(record: Record) -> None: ...
+
+    consumer = ShareConsumer("jobs", group_id="workers")
+    with pytest.raises(ConfigurationError, match=r"process\(window=...\) is not possible"):
+        process(consumer, print, window=10)  # type: ignore[call-overload]
+    with pytest.raises(ConfigurationError, match=r"with ShareConsumer needs .* AsyncShareConsumer"):
+        process(consumer, coroutine)  # type: ignore[arg-type]
+
+
+def test_threads_that_hang_in_all_slots_are_told_and_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[str] = []
+    states: list[tuple[bool, bool]] = []
+    hung, ended = threading.Event(), threading.Event()
+    with Cluster(topics={"jobs": 1}) as cluster:
+        cluster.produce("jobs", ["a", "b"])
+        consumer = ShareConsumer(
+            "jobs",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="workers",
+            start="earliest",
+        )
+
+        def handler(record: Record) -> None:
+            hung.wait(200)
+
+        def look() -> None:
+            health = consumer.health()
+            while not any("all 2 slots" in each for each in health.reasons):
+                if ended.wait(0.02):
+                    return
+                health = consumer.health()
+            told.extend([*health.reasons, *consumer.explain().reasons])
+            states.append((health.live, health.ready))
+            consumer.wakeup()
+
+        looker = threading.Thread(target=look)
+        looker.start()
+        process(consumer, handler, concurrency=2, max_runtime=0.2, drain=280)
+        has_waited = hung.is_set()
+        ended.set()
+        hung.set()
+        looker.join()
+    assert not has_waited
+    assert states == [(True, False)]
+    assert sum("all 2 slots are held by handlers that do not return" in each for each in told) == 2
+    assert "2 of 2 slots are held" in caplog.text
+    assert "max_runtime is 0.2 s" in caplog.text
 
 
 def test_threads_handle_a_queue() -> None:

@@ -56,7 +56,7 @@ def share_lanes() -> AbstractContextManager[Any]:
 
 
 def retry_in_the_slot() -> AbstractContextManager[Any]:
-    def checked(handler: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(handler: Callable[..., Any], kind: str) -> Callable[..., Any]:
         async def call(record: ConsumerRecord[Any, Any]) -> Any:
             while True:
                 try:

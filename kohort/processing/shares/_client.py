@@ -47,8 +47,12 @@ def set_limit(consumer: AnyShareConsumer, limit: int) -> None:
 
 
 def note_alive(consumer: AnyShareConsumer) -> None:
-    """Note that handlers run and no poll does, because as many records as allowed are locked."""
+    """Note that handlers run and no poll does, because as many records as allowed are locked.
+
+    Raises WakeupError, as the poll would.
+    """
     consumer._note_call()
+    consumer._driver.engine.callback_queue.raise_wakeup()
 
 
 def flush(consumer: AnyShareConsumer) -> None:

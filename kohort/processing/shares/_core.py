@@ -7,15 +7,17 @@ Invariants:
 
 1. A record is *held* from the poll that returned it until one final acknowledgement, or until its
    lock is lost. What a handler returns after that has no effect.
-2. A record that no handler has begun is released after half of its lock. All others that are held
-   are renewed once for each lock.
-3. Held records and running handlers together take the free slots, so no more are polled.
+2. A record that no handler has begun is released after half of its lock, unless the group could
+   then archive it unseen. All others that are held are renewed once for each lock.
+3. Held records and running handlers together take the free slots. Records are polled ahead of the
+   slots only as far as handlers have ended lately, so those records soon begin, too.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from kohort import ShareRecord, TopicPartition
 from kohort.processing._commands import Acknowledge, Overdue, Released, StopRequest
@@ -28,15 +30,24 @@ RENEW_SHARE = 0.5
 """Share of the lock after which it is renewed."""
 LOOK_SHARE = 0.1
 """Share of the lock between two looks at the locks."""
+AHEAD = 4
+"""Most records for each slot that are acquired before a slot is free."""
+AHEAD_SECONDS = 0.5
+"""As many handlers as ended in these seconds will end in the next ones, by estimate."""
+LEAST_LIMIT = 2
+"""The least number of deliveries that a group can have."""
 
 
 class ShareCore(Core):
     """The state of one process() of a share consumer."""
 
-    effect_of_stuck: ClassVar[str] = "Its lock is renewed until max_runtime"
-
-    def __init__(self, options: CoreOptions, max_runtime: float) -> None:
+    def __init__(self, options: CoreOptions, max_runtime: float, slots: int) -> None:
         super().__init__(options)
+        self._slots = slots
+        self._ended: deque[float] = deque(maxlen=AHEAD * slots)
+        """When handlers that took little time ended, as of the tick after it."""
+        self._began: list[float] = []
+        """When handlers began that ended since the latest tick."""
         self.delivery_limit: int | None = None
         """Number of deliveries of a record in this group, or None if it is unknown."""
         self.lock_seconds: float = 30.0
@@ -47,7 +58,32 @@ class ShareCore(Core):
 
     def occupied(self) -> int:
         """Return how many slots are taken, by held records or by handlers that have not ended."""
-        return len(self._held) + sum(lane not in self._held for lane in self.running)
+        return len(self._held) + self.given_up()
+
+    def room(self) -> int:
+        """Return how many more records may be acquired now.
+
+        While records are ready, little room waits until it is worth a fetch.
+        """
+        ended, before = self._ended, self.now - AHEAD_SECONDS
+        while ended and ended[0] < before:
+            ended.popleft()
+        room = self._slots + len(ended) - self.occupied()
+        return 0 if self.ready and 2 * room < len(ended) else room
+
+    def given_up(self) -> int:
+        """Return how many handlers go on after the end of their record."""
+        return sum(lane not in self._held for lane in self.running)
+
+    def running_of(self, tps: Iterable[TopicPartition] | None = None) -> list[Lane]:
+        """Return the lanes whose handlers have not ended, and whose results count."""
+        return [lane for lane in super().running_of(tps) if lane in self._held]
+
+    def effect_of_stuck(self, lane: Lane) -> str:
+        """Return what follows from a record that is in flight for long."""
+        if lane in self._held:
+            return "Its lock is renewed until max_runtime"
+        return "Its record has ended after max_runtime, and the handler keeps its slot"
 
     def is_held(self, tp: TopicPartition, offset: int) -> bool:
         """Return True if a record has no final acknowledgement."""
@@ -68,10 +104,16 @@ class ShareCore(Core):
                 self.ready.append(lane)
 
     def stop(self) -> None:
-        """Start no more handlers, and release what no handler has."""
+        """Start no more handlers, and release what no handler has.
+
+        A record that the group could then archive unseen is still handled in the drain.
+        """
+        kept = [] if self.is_stopping else [lane for lane in self.ready if self._is_at_risk(lane)]
         self.is_stopping = True
         self.close(self.partitions)
-        self._release(lane for lane in list(self._held) if lane not in self.running)
+        self.ready.extend(kept)
+        stays = self.running.union(kept)
+        self._release(lane for lane in list(self._held) if lane not in stays)
 
     def release_all(self) -> None:
         """Release all that is held, at the end."""
@@ -96,6 +138,8 @@ class ShareCore(Core):
     def _end_with(self, lane: Lane, command: Acknowledge) -> Lane | None:
         self.running.discard(lane)
         self.has_news = True
+        if lane.started is not None:
+            self._began.append(lane.started)
         self._finish(lane, command)
         return self.take()
 
@@ -119,6 +163,11 @@ class ShareCore(Core):
     def _is_last(self, record: ShareRecord[Any, Any]) -> bool:
         return self.delivery_limit is not None and record.delivery_count >= self.delivery_limit
 
+    def _is_at_risk(self, lane: Lane) -> bool:
+        """Return True if no handler has begun a record in what may be its last delivery."""
+        limit = self.delivery_limit or LEAST_LIMIT
+        return lane.started is None and lane.error is None and lane.load.delivery_count >= limit
+
     # -- time ---------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
@@ -132,6 +181,8 @@ class ShareCore(Core):
     def tick(self, now: float, wall: float) -> None:
         """Make lanes ready that have slept until now, renew locks, and end what takes too long."""
         super().tick(now, wall)
+        self._ended.extend(now for began in self._began if now - began < AHEAD_SECONDS)
+        self._began.clear()
         for lane, renewed in list(self._held.items()):
             deadline = lane.load.lock_deadline
             if lane.error is None and now - (lane.started or now) >= self._max_runtime:
@@ -141,7 +192,7 @@ class ShareCore(Core):
                 del self._held[lane]
             elif deadline - now > self.lock_seconds * (1 - RENEW_SHARE):
                 continue
-            elif lane.started is None and lane.error is None:
+            elif lane.started is None and lane.error is None and not self._is_at_risk(lane):
                 self._drop(lane)
                 self._finish(lane, Acknowledge(lane.load, "release"))
             elif self.may_renew and renewed != deadline:

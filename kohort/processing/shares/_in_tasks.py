@@ -28,8 +28,9 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
         self._consumer: Any
         super().__init__(consumer, handler, options)  # type: ignore[arg-type]
 
-    def _end_handler(self, lane: Lane) -> None:
+    def _end_handler(self, lane: Lane) -> str:
         self._cancel([lane])
+        return "It is cancelled"
 
     async def assigned(self, tps: Iterable[TopicPartition]) -> None:
         """Do nothing, because the core learns of partitions by their records."""
@@ -55,13 +56,13 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
             if not self._group_is_known:
                 await self._read_configs()
                 continue
-            if (free := self._free()) <= 0:
-                _client.note_alive(consumer)
-                news = self._news
-                with anyio.move_on_after(TICK_SECONDS):
-                    await news.wait()
-                continue
             try:
+                if (free := self._free()) <= 0:
+                    _client.note_alive(consumer)
+                    news = self._news
+                    with anyio.move_on_after(TICK_SECONDS):
+                        await news.wait()
+                    continue
                 _client.set_limit(consumer, free)
                 polled = await consumer.poll(timeout_ms=POLL_MS)
             except WakeupError:

@@ -28,7 +28,8 @@ class ShareSteps:
     _group_is_known = False
 
     def _make_core(self) -> Core:
-        return ShareCore(self._options.core(0), self._options.max_runtime)
+        options = self._options
+        return ShareCore(options.core(0), options.max_runtime, options.concurrency)
 
     def _take_over(self) -> Callable[[ProcessingFacts], None]:
         keeps_bytes = self._letters is not None
@@ -41,7 +42,7 @@ class ShareSteps:
 
     def _free(self) -> int:
         """Return how many more records may be acquired."""
-        return self._options.concurrency - self._shares.occupied()
+        return self._shares.room()
 
     def _note_positions(self, tps: object = None) -> None:
         """Do nothing, because a share group has no positions."""
@@ -86,17 +87,18 @@ class ShareSteps:
                 )
             case Overdue(lane=lane, seconds=seconds):
                 logger.warning(
-                    "%s: the handler has not returned for %.0f s, so its result is ignored. Raise "
-                    "max_runtime if it is not stuck",
+                    "%s: the handler has not returned for %.1f s, and max_runtime is %g s, so its "
+                    "result is ignored. %s. Raise max_runtime if it is not stuck",
                     place(lane.load),
                     seconds,
+                    self._options.max_runtime,
+                    self._end_handler(lane),
                 )
-                self._end_handler(lane)
             case _:
                 report(command)
 
-    def _end_handler(self, lane: Any) -> None:
-        """End the handler of a lane, as far as that is possible."""
+    def _end_handler(self, lane: Any) -> str:
+        """End the handler of a lane, as far as that is possible. Return a sentence that says so."""
         raise NotImplementedError  # each driver has it
 
     @staticmethod
