@@ -138,6 +138,7 @@ async def test_auto_joins_old_brokers_by_the_classic_protocol(
         assert protocol == "classic"
         assert reason in why
         assert not consumer.cluster.requests(ConsumerGroupHeartbeatRequest)
+        assert not consumer.host.failures
 
 
 async def test_choice_by_versions_waits_for_no_description(auto: Any) -> None:
