@@ -292,7 +292,7 @@ class TestKnownVersions:
             network.listen("b", 9092, serve)
             known = TestKnownVersions.KNOWN
             connection = await BrokerConnection.open(
-                network.connect, "b", 9092, known_versions=lambda: known
+                network.connect, "b", 9092, known_versions=lambda _: known
             )
             tasks.start_soon(connection.run)
             yield connection

@@ -36,7 +36,7 @@ from kohort.transport.cluster._refusals import BrokerRefusals, copy_of, is_refus
 from kohort.transport.connection._connection import BrokerConnection
 from kohort.transport.connection._pool import BufferPool
 from kohort.transport.connection._response_reader import Line, SilenceLog
-from kohort.transport.connection._versions import BrokerVersions, Greetings
+from kohort.transport.connection._versions import BrokerVersions, Greeting, Greetings
 from kohort.transport.network._bytes import Connect
 from kohort.transport.network._lifetimes import start_soon
 from kohort.transport.network._loop import OneShot, TaskSignal
@@ -435,12 +435,8 @@ class Nodes:
         connection.call_on_close(lambda: self._closed(purpose, entry, connection))
         entry.connection = connection
         entry.opened.set()
-        node.error, versions = None, connection.versions
-        if connection.is_confirmed:
-            node.reached = True
-            self._common = versions if versions.is_common else None
-        self.api_versions = versions.by_api
-        self.greetings.note_served(versions)
+        node.error = None
+        connection.call_on_confirmation(lambda: self._confirmed(entry, connection))
         if connection.logins is not None:
             self.principal = connection.logins.session.principal or None
         if node.wants_login is None:
@@ -450,15 +446,28 @@ class Nodes:
         if _closed_at_first_request(connection):
             await self._probe_for_login(entry)
 
-    def _known_versions(self, node: Node) -> BrokerVersions | None:
+    def _confirmed(self, entry: PurposeConnection, connection: BrokerConnection) -> None:
+        """Take over the versions that the broker of a connection has sent."""
+        entry.node.reached = True
+        versions = connection.versions
+        is_common = versions.is_common and not connection.is_misjudged
+        self._common = versions if is_common else None
+        self.api_versions = versions.by_api
+        self.greetings.note_served(versions)
+
+    def _known_versions(self, node: Node, greeting: Greeting) -> BrokerVersions | None:
         """Return versions that a broker serves for certain, or None.
 
         Those of the whole cluster count for the first connection to an address only. After a
-        failure, a handshake finds out whether the broker is the one that it should be.
+        failure, a handshake finds out whether the broker is the one that it should be. So it does
+        if the greeting names the broker, because one of another cluster would refuse the greeting,
+        but execute the requests behind it.
         """
         if (known := node.versions) is not None:
             return known
-        if self._common is None or node.broker.id < 0 or node.reached or node.failures:
+        if greeting.cluster_id is not None or self._common is None:
+            return None
+        if node.broker.id < 0 or node.reached or node.failures:
             return None
         return self._common.at(node.peer)
 
@@ -470,7 +479,7 @@ class Nodes:
         self,
         broker: BrokerAddress,
         line: Line | None = None,
-        known_versions: Callable[[], BrokerVersions | None] = lambda: None,
+        known_versions: Callable[[Greeting], BrokerVersions | None] = lambda _: None,
     ) -> BrokerConnection:
         """Return a connection that the caller runs and closes. Raises as its open() does."""
         config = self._config
@@ -556,7 +565,6 @@ class Nodes:
     def _closed(self, purpose: str, entry: PurposeConnection, connection: BrokerConnection) -> None:
         node = entry.node
         node.last_used = max(node.last_used, connection.last_used)
-        node.reached = node.reached or connection.is_confirmed
         _forget(purpose, entry)
         # A broker that accepts and then closes each time must not reset its back-off.
         if connection.response_count:

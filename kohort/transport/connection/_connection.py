@@ -130,6 +130,7 @@ class BrokerConnection:
         self._loop = callback_loop()
         self._clock = clock_of(self._loop)
         self._link = link
+        self._on_confirmation: Callable[[], None] = lambda: None
         self._client_id = client_id
         self._next_id = 0
         self._last_request: float = self._clock()
@@ -166,7 +167,7 @@ class BrokerConnection:
         greetings: Greetings | None = None,
         node_id: int = -1,
         line: Line | None = None,
-        known_versions: Callable[[], BrokerVersions | None] = lambda: None,
+        known_versions: Callable[[Greeting], BrokerVersions | None] = lambda _: None,
     ) -> BrokerConnection:
         """Connect, do the TLS handshake, ask for versions and log in.
 
@@ -174,7 +175,8 @@ class BrokerConnection:
         ``mechanism`` has others by now, these are tried at once. ``rng`` spreads the later logins.
         ``greetings`` and ``node_id`` decide the first request. If the broker closes at it without a
         byte, another connection gets a lower version. ``line`` notes the measured times.
-        ``known_versions`` returns those that this broker serves, or None if they are unknown.
+        ``known_versions`` gets the first request, and returns the versions that this broker serves
+        for certain. If it returns None, they are awaited.
         Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
         UnsupportedVersionError or another BrokerResponseError, with the address in the message.
         """
@@ -208,16 +210,16 @@ class BrokerConnection:
         timeout: float,
         max_frame: int,
         greeting: Greeting,
-        known_versions: Callable[[], BrokerVersions | None],
+        known_versions: Callable[[Greeting], BrokerVersions | None],
     ) -> None:
         """Do all steps before the first request. Close the connection if one fails."""
         source = self._source
         is_ready = False
         try:
             await secure(self._link, timeout)
-            if logins is None and (known := known_versions()) is not None:
+            if logins is None and (known := known_versions(greeting)) is not None:
                 self._reader.begin(max_frame)
-                self._confirm(known, timeout, greeting)
+                self._send_greeting(known, timeout, greeting)
                 is_ready = True
                 return
             with anyio.move_on_after(timeout) as scope:
@@ -248,7 +250,7 @@ class BrokerConnection:
         self._last_proof = self._clock()
         self._reader.begin(max_frame)
 
-    def _confirm(self, known: BrokerVersions, timeout: float, greeting: Greeting) -> None:
+    def _send_greeting(self, known: BrokerVersions, timeout: float, greeting: Greeting) -> None:
         """Use known versions, and request those of this connection before all else.
 
         An address may lead to several brokers, and not all of them serve the same. An error in the
@@ -267,6 +269,7 @@ class BrokerConnection:
             confirmed, self.is_confirmed = BrokerVersions.of(self.peer, response), True
             if confirmed.by_api != known.by_api:
                 self.versions, self.is_misjudged = confirmed, True
+            self._on_confirmation()
 
         self.post(versions_request(greeting), version, timeout).on_frame = received
 
@@ -534,6 +537,12 @@ class BrokerConnection:
         self._sender.begin()
 
     # -- the end ------------------------------------------------------------------------------
+
+    def call_on_confirmation(self, callback: Callable[[], None]) -> None:
+        """Call it once the broker has sent its versions, which may be now."""
+        self._on_confirmation = callback
+        if self.is_confirmed:
+            callback()
 
     def call_on_close(self, callback: Callable[[], None]) -> None:
         """Call it at the close, before any waiting caller continues."""

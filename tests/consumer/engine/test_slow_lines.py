@@ -171,19 +171,30 @@ def test_wide_line_is_full_two_round_trips_after_the_first_record(round_trip: fl
 
 
 @pytest.mark.parametrize(
-    ("brokers", "group_id", "trips"),
+    ("brokers", "group_id", "named", "trips"),
     [
-        (1, "a", {"consumer": 7, "auto": 7, "classic": 8}),
-        (3, "b", {"consumer": 7, "auto": 7, "classic": 8}),
-        (3, "a", {"consumer": 7, "auto": 8, "classic": 8}),
+        (1, "a", True, {"consumer": 7, "auto": 7, "classic": 8}),
+        (3, "b", True, {"consumer": 8, "auto": 8, "classic": 9}),
+        (3, "a", True, {"consumer": 9, "auto": 10, "classic": 10}),
+        (3, "b", False, {"consumer": 7, "auto": 7, "classic": 8}),
+        (3, "a", False, {"consumer": 7, "auto": 8, "classic": 8}),
     ],
-    ids=["one broker", "coordinator of first contact", "other coordinator"],
+    ids=[
+        "one broker",
+        "coordinator of first contact",
+        "other coordinator",
+        "unnamed coordinator of first contact",
+        "unnamed other coordinator",
+    ],
 )
 @pytest.mark.parametrize("protocol", ["consumer", "auto", "classic"])
 def test_first_record_comes_after_few_round_trips(
-    protocol: str, brokers: int, group_id: str, trips: dict[str, int]
+    protocol: str, brokers: int, group_id: str, named: bool, trips: dict[str, int]
 ) -> None:
-    """They are those of a new group, from the first connection to the return of poll()."""
+    """They are those of a new group, from the first connection to the return of poll().
+
+    A broker that is named when connecting confirms its name before the first request.
+    """
 
     async def main() -> float:
         async with (
@@ -194,7 +205,7 @@ def test_first_record_comes_after_few_round_trips(
                 cluster.produce("t", [b"a"], partition=partition)
             began = anyio.current_time()
             options: dict[str, Any] = {"group_protocol": protocol, "group_id": group_id}
-            options["connect"] = line.connect
+            options |= {"connect": line.connect, "metadata_cluster_check_enable": named}
             async with MemoryConsumer(cluster, "t", **options) as consumer:
                 while not await consumer.poll(timeout_ms=1000):
                     pass
