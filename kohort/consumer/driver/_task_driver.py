@@ -45,8 +45,6 @@ from kohort.errors import (
     DeserializerNotReadyError,
     IllegalStateError,
     KafkaError,
-    NoBrokersAvailable,
-    SecurityError,
 )
 from kohort.listeners._dispatch import acall_listener
 from kohort.records import ConsumerRecord
@@ -220,8 +218,7 @@ class TaskDriver(Driver):
             self.life.check_usable()  # another task closed it meanwhile
             raise
         # The first poll should not raise an error of an outage that is over.
-        engine.errors.drop(NoBrokersAvailable)
-        engine.errors.drop(SecurityError)
+        engine.errors.drop_outages()
         if not engine.subscription.is_subscribed and not engine.subscription.assigned():
             return
         from kohort.consumer.driver._startup import StartupWait

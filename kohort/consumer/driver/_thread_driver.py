@@ -40,10 +40,8 @@ from kohort.errors import (
     DeserializerNotReadyError,
     IllegalStateError,
     KafkaError,
-    NoBrokersAvailable,
     RebalanceListenerError,
     ReentrantCallError,
-    SecurityError,
 )
 from kohort.listeners._dispatch import CallbackName, call_listener
 from kohort.logs import get_logger
@@ -319,8 +317,7 @@ class ThreadDriver(Driver):
             bootstrap = partial(engine.cluster_requests.bootstrap, None, refresh=False)
             self.call_engine(bootstrap, self.bootstrap_seconds())
         # The first poll should not raise an error of an outage that is over.
-        engine.errors.drop(NoBrokersAvailable)
-        engine.errors.drop(SecurityError)
+        engine.errors.drop_outages()
         if not engine.subscription.is_subscribed and not engine.subscription.assigned():
             return
         from kohort.consumer.driver._startup import StartupWait

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from kohort.errors import KafkaError
+from kohort.errors import KafkaError, NoBrokersAvailable, SecurityError
 from kohort.logs import error_text, get_logger
 from kohort.transport import is_end_of_client, with_principal
 
@@ -88,6 +88,10 @@ class ErrorReports:
     def drop(self, kind: type[Exception]) -> None:
         """Drop the reported errors of a type, because their cause is over."""
         self._remove(lambda error: isinstance(error, kind))
+
+    def drop_outages(self) -> None:
+        """Drop what was reported while no broker could be reached, because one has been."""
+        self._remove(lambda error: isinstance(error, (NoBrokersAvailable, SecurityError)))
 
     def withdraw(self, error: Exception) -> None:
         """Drop a reported error whose cause is over, if it was not raised yet."""

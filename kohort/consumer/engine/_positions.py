@@ -46,7 +46,7 @@ from kohort.errors import (
     SecurityError,
 )
 from kohort.fetcher import Fetcher, denied_topics_error
-from kohort.logs import get_logger
+from kohort.logs import error_text, get_logger
 from kohort.subscription import NO_ID, OffsetReset, SubscriptionState
 from kohort.transport import (
     SYSTEM_RNG,
@@ -306,7 +306,8 @@ class PositionFinder:
         try:
             early.committed = await self._committed(list(partitions), early.denied)
         except KafkaError as error:
-            logger.debug("reading committed offsets before the assignment failed: %s", error)
+            text = error_text(error)
+            logger.debug("reading committed offsets before the assignment failed: %s", text)
         finally:
             early.done.set()
 

@@ -39,8 +39,6 @@ from kohort.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
-    NoBrokersAvailable,
-    SecurityError,
     UnsupportedVersionError,
     broker_error,
 )
@@ -183,8 +181,7 @@ class ShareClient:
         if not self._is_reached:
             self._is_reached = True
             # The next poll should not raise an error of an outage that is over.
-            self._engine.errors.drop(NoBrokersAvailable)
-            self._engine.errors.drop(SecurityError)
+            self._engine.errors.drop_outages()
             self.subscribe(self._topics)
         self._signal.notify()
 
@@ -205,9 +202,7 @@ class ShareClient:
         try:
             while True:
                 event = self._answer_signal.event()
-                if self.locks.has_buffered or self.errors or reported:
-                    break
-                if queue.is_wakeup_requested:
+                if self.locks.has_buffered or self.errors or reported or queue.is_wakeup_requested:
                     break
                 self._is_asked = timeout <= TICK
                 if self._tasks is not None:
@@ -581,13 +576,9 @@ class ShareClient:
             self.locks.void_partition(node, key, code, partition.error_message)
             leader = partition.current_leader
             if topic is not None and endpoints:
+                learned = Leader(leader.leader_id, leader.leader_epoch)
                 self._cluster.learn_leaders(
-                    {
-                        TopicPartition(topic.name, key[1]): Leader(
-                            leader.leader_id, leader.leader_epoch
-                        )
-                    },
-                    map(BrokerAddress.of, endpoints),
+                    {TopicPartition(topic.name, key[1]): learned}, map(BrokerAddress.of, endpoints)
                 )
             self._cluster.request_refresh()
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
